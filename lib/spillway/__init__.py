@@ -1,0 +1,1 @@
+"""Spillway keeps data streams inside the capacity people have."""

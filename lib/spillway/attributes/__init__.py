@@ -1,0 +1,1 @@
+"""Sheds columns: the channel is too narrow (Ahuja 2006, better)."""

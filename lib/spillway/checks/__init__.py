@@ -1,0 +1,1 @@
+"""Runs the expectation suites over curated tables."""

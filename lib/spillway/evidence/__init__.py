@@ -1,0 +1,1 @@
+"""Each paper's tables and figures, ours beside theirs."""

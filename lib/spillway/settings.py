@@ -1,0 +1,46 @@
+"""Where things are: the roots of the lake, the destination, the landing zone and the contracts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def _rooted(home: Path, value: str) -> str:
+    """A URI stays as it is; a path is made absolute from `home`."""
+    return value if "://" in value else str((home / value).resolve())
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The roots, read once from the environment.
+
+    `SPILLWAY_HOME` (default: the working directory) holds `schemas/`, `expectations/` and `build/`;
+    `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION`, `SPILLWAY_LANDING` and `SPILLWAY_SCHEMAS` overrule single roots.
+
+    >>> Settings.from_environment({"SPILLWAY_HOME": "/srv", "SPILLWAY_LAKE": "s3a://bucket/lake"}).destination
+    's3a://bucket/lake'
+    """
+
+    home: str
+    lake: str
+    destination: str
+    landing: str
+    schemas: str
+    build: str
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
+        env = os.environ if environment is None else environment
+        home = Path(env.get("SPILLWAY_HOME", ".")).resolve()
+        lake = _rooted(home, env.get("SPILLWAY_LAKE", "lake"))
+        return Settings(
+            home=str(home),
+            lake=lake,
+            destination=_rooted(home, env["SPILLWAY_DESTINATION"]) if env.get("SPILLWAY_DESTINATION") else lake,
+            landing=_rooted(home, env.get("SPILLWAY_LANDING", "landing")),
+            schemas=_rooted(home, env.get("SPILLWAY_SCHEMAS", "schemas")),
+            build=_rooted(home, env.get("SPILLWAY_BUILD", "build")),
+        )
