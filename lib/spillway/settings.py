@@ -39,7 +39,7 @@ class Settings:
         return Settings(
             home=str(home),
             lake=lake,
-            destination=_rooted(home, env["SPILLWAY_DESTINATION"]) if env.get("SPILLWAY_DESTINATION") else lake,
+            destination=_rooted(home, env.get("SPILLWAY_DESTINATION") or lake),
             landing=_rooted(home, env.get("SPILLWAY_LANDING", "landing")),
             schemas=_rooted(home, env.get("SPILLWAY_SCHEMAS", "schemas")),
             build=_rooted(home, env.get("SPILLWAY_BUILD", "build")),
