@@ -1,0 +1,71 @@
+# Spillway. `make help` lists what there is; `make run` is the place to start.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+READY := $(VENV)/.ready
+
+# One environment for everything: the project's own Python at both ends of Spark, and a Java it runs on.
+export PATH := $(BIN):$(PATH)
+export SPILLWAY_HOME ?= $(CURDIR)
+export PYSPARK_PYTHON ?= $(BIN)/python
+export PYSPARK_DRIVER_PYTHON ?= $(BIN)/python
+export SPARK_LOCAL_IP ?= 127.0.0.1
+export PYTHONUNBUFFERED := 1
+with_java = JAVA_HOME="$$(cat $(VENV)/.java_home)"
+
+.PHONY: help
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(READY): infra/bootstrap.py infra/requirements.txt infra/jars.sha256 infra/ivy.xml pyproject.toml
+	@$(PYTHON) infra/bootstrap.py
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## Make the environment, find Java, fetch the Delta jars (all other commands do it first)
+
+.PHONY: run
+run: $(READY) ## Shed, recover and validate the demo streams through Airflow's DAGs (KEEP=1 keeps the lake)
+	@$(with_java) python -m spillway.demo.run
+
+.PHONY: ui
+ui: $(READY) ## Start Airflow on 127.0.0.1 (PORT=8080) and print its address and log-in
+	@$(with_java) python -m spillway.demo.ui
+
+.PHONY: check
+check: $(READY) ## Style, format, types and layers
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@lint-imports --no-logo
+
+.PHONY: test
+test: check ## Everything CI runs: check, then the whole test suite
+	@$(with_java) python -m pytest
+
+.PHONY: bench
+bench: $(READY) ## Measure against floors and peers; leaves build/bench.json
+	@$(with_java) python -m tests.benchmarks
+
+.PHONY: evidence
+evidence: $(READY) ## Rebuild each paper's tables and figures beside ours; leaves build/evidence.json
+	@$(with_java) python -m spillway.evidence
+
+.PHONY: doctor
+doctor: $(READY) ## Say what is wrong with this machine and how to mend it
+	@$(with_java) spillway doctor
+
+.PHONY: pins
+pins: $(READY) ## Pin infra/requirements.txt anew from infra/requirements.in, versions and hashes
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --custom-compile-command "make pins" -o infra/requirements.txt infra/requirements.in
+
+.PHONY: clean
+clean: ## Remove what runs leave behind; keeps the environment, the jars and every lake but the demo's
+	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
+	@if [ -f lake/.spillway-demo ]; then rm -rf lake; fi
+	@if [ -f landing/.spillway-demo ]; then rm -rf landing; fi
+	@find lib tests jobs dags infra -name __pycache__ -type d -prune -exec rm -rf {} +
