@@ -1,0 +1,344 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""The contract of a stream and of a channel: every field, its meaning, its rule and its default.
+
+This module is the one definition: the reader, its errors, the JSON Schema editors complete from, and the
+scaffold all follow from the fields below.
+
+>>> from spillway.contracts import read_stream
+>>> weather = read_stream({
+...     "stream": "weather", "channel": "uplink",
+...     "source": {"kind": "files", "path": "weather", "format": "json"},
+...     "attributes": [
+...         {"name": "origin", "type": "string", "role": "key", "nullable": False},
+...         {"name": "time_hour", "type": "timestamp", "role": "order"},
+...         {"name": "temp", "type": "double", "role": "measure", "unit": "degF"},
+...     ],
+... })
+>>> weather.order, weather.keys, weather.sheddable, weather.mode
+('time_hour', ('origin',), ('temp',), 'shed')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from spillway.contracts.capacity import PATTERN, REMEDY, Capacity, parse_capacity
+from spillway.contracts.sections import (
+    PERCENT,
+    BadRecords,
+    CycleByHand,
+    Duplicates,
+    FrameLength,
+    Rate,
+    Reevaluate,
+    RetainRaw,
+    Share,
+    Sketch,
+    Smoothing,
+    Source,
+    Training,
+    Window,
+)
+from spillway.contracts.shapes import (
+    Broken,
+    Choice,
+    Flag,
+    Listing,
+    Maybe,
+    Number,
+    Record,
+    Report,
+    Text,
+    rule,
+    suggest,
+)
+
+TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
+ROLES = ("key", "order", "measure", "protected")
+DEFAULT_BITS = {"boolean": 1, "integer": 64, "double": 64, "timestamp": 64, "date": 32, "string": 128}
+ARROW_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "integer": pa.int64(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "date": pa.date32(),
+}
+CRITICALITIES = ("extremely", "very", "moderately", "low", "not")
+RESERVED = ("seq", "batch", "batch_date", "file", "line", "scheme", "stage", "frame")
+"""Columns of Spillway's own in the tables that also hold the attributes."""
+
+_STREAM = Text(
+    pattern=r"^[a-z][a-z0-9_]{0,62}$",
+    means="a lower-case name of letters, digits and _",
+    remedy="it names tables and folders: write e.g. net_east",
+)
+_ATTRIBUTE = Text(
+    pattern=r"^(?!.*__bound_pct$)[A-Za-z][A-Za-z0-9_]{0,126}$",
+    means="a name of letters, digits and _ that starts with a letter",
+    remedy="write e.g. adj_close, and the name in the source as field: Adj Close",
+    forbidden=RESERVED,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One attribute of a stream. The order of attributes in the contract breaks ties."""
+
+    name: str = rule(_ATTRIBUTE, "column name in every table")
+    type: str = rule(Choice(TYPES), "integer is 64 bit; timestamps are kept in UTC microseconds")
+    role: str = rule(
+        Choice(ROLES),
+        "key: who sent it; order: when (exactly one); measure: may be shed; protected: never shed",
+        "measure",
+    )
+    bits: int | None = rule(
+        Maybe(Number(least=1, most=1_000_000, whole=True)), "declared width; default by type", None
+    )
+    unit: str | None = rule(Maybe(Text()), "unit of measure", None)
+    nullable: bool = rule(
+        Flag(), "may be null; keys and the order attribute never are, whatever this says", True
+    )
+    error_pct: float | None = rule(
+        Maybe(PERCENT), "largest relative error of a recovered value; default: trained", None
+    )
+    description: str = rule(Text(blank=True), "what it means", "")
+    field: str | None = rule(Maybe(Text()), "its name in the source when that is not `name`", None)
+
+    @property
+    def source_name(self) -> str:
+        return self.name if self.field is None else self.field
+
+    @property
+    def required(self) -> bool:
+        """A tuple without it is rejected: keys, the order attribute, and what is declared not nullable."""
+        return self.role in ("key", "order") or not self.nullable
+
+    @property
+    def declared_bits(self) -> int:
+        return DEFAULT_BITS[self.type] if self.bits is None else self.bits
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return ARROW_TYPES[self.type]
+
+    def rules(self) -> Iterator[Broken]:
+        if self.role == "order" and self.type not in ("timestamp", "date", "integer") and self.type in TYPES:
+            yield (
+                "type",
+                "be timestamp, date or integer for the order attribute",
+                self.type,
+                "order by another attribute",
+            )
+        if self.role in ("key", "order", "protected") and self.error_pct is not None:
+            yield (
+                "error_pct",
+                f"be absent for role {self.role}",
+                self.error_pct,
+                "it is never shed: remove it",
+            )
+
+
+def _is_text(value: object) -> bool:
+    """False for what could not be read: its own problem is already listed."""
+    return isinstance(value, str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamContract:
+    """What a stream is, and what its owner allows to be done to it."""
+
+    stream: str = rule(_STREAM, "name of the stream: its tables and folders")
+    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
+    source: Source = rule(Record(Source), "where its tuples come from")
+    attributes: tuple[Attribute, ...] = rule(
+        Listing(Record(Attribute), least=1), "its attributes, in contract order"
+    )
+    channel: str = rule(Text(), "the channel of channels.yaml it goes through")
+    rate: Rate = rule(Record(Rate), "how its rate is known", Rate())
+    width: str = rule(
+        Choice(("compressed", "declared")), "compressed bytes as written, or declared bits", "compressed"
+    )
+    mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
+    criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
+    error_pct: float | None = rule(
+        Maybe(PERCENT), "largest relative error of any recovered value; overrules all", None
+    )
+    cycle: CycleByHand = rule(Record(CycleByHand), "the cycle identifier by hand", CycleByHand())
+    window: Window = rule(Record(Window), "the unit of ranking", Window())
+    smoothing: Smoothing = rule(Record(Smoothing), "smoothing before ranking", Smoothing())
+    rank_by: str = rule(
+        Choice(("stddev", "relative", "recoverability")), "what makes an attribute go first", "stddev"
+    )
+    fit: str = rule(Choice(("bits", "count")), "bits: by measured width; count: the text's formula", "bits")
+    ways: tuple[str, ...] = rule(
+        Listing(Choice(("keep", "round", "shed")), least=1, unique=True),
+        "what may be done to a measure; [keep, shed]: the text",
+        ("keep", "round", "shed"),
+    )
+    predictors: tuple[str, ...] = rule(
+        Listing(Choice(("last", "trend", "season", "any", "regression")), least=1, unique=True),
+        "which predictors may be tried; [last]: the text",
+        ("last", "trend", "season", "any", "regression"),
+    )
+    reevaluate: Reevaluate = rule(Record(Reevaluate), "how often the scheme is evaluated", Reevaluate())
+    frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
+    training: Training = rule(Record(Training), "what is learned from", Training())
+    bad_records: BadRecords = rule(Record(BadRecords), "records that break the contract", BadRecords())
+    duplicates: Duplicates = rule(Record(Duplicates), "files and rows that arrive twice", Duplicates())
+    retain_raw: RetainRaw = rule(Record(RetainRaw), "how long raw tuples are kept", RetainRaw())
+    share: Share = rule(Record(Share), "its worth on a shared channel", Share())
+    sketches: tuple[Sketch, ...] = rule(Listing(Record(Sketch)), "summaries to keep", ())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.attributes)
+
+    @property
+    def order(self) -> str:
+        return next(a.name for a in self.attributes if a.role == "order")
+
+    def of_role(self, role: str) -> tuple[str, ...]:
+        return tuple(a.name for a in self.attributes if a.role == role)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.of_role("key")
+
+    @property
+    def sheddable(self) -> tuple[str, ...]:
+        return self.of_role("measure")
+
+    @property
+    def path(self) -> str:
+        """The landing folder as the contract says it (files only)."""
+        return self.stream if self.source.path is None else self.source.path
+
+    def attribute(self, name: str) -> Attribute:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise KeyError(
+            f"`attribute` must be one of {self.stream}'s, got {name!r}; {suggest(name, self.names)}"
+        )
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return pa.schema([pa.field(a.name, a.arrow_type, nullable=not a.required) for a in self.attributes])
+
+    def rules(self) -> Iterator[Broken]:
+        yield from self._attribute_rules()
+        names = [a.name for a in self.attributes if _is_text(a.name)]
+        named = [("cycle.attributes", self.cycle.attributes), ("duplicates.on", self.duplicates.on)]
+        named += [(f"sketches[{i}].attributes", s.attributes) for i, s in enumerate(self.sketches)]
+        for where, used in named:
+            for i, name in enumerate(used or ()):
+                if _is_text(name) and name not in names:
+                    yield f"{where}[{i}]", "be an attribute of the stream", name, suggest(name, names)
+        if "keep" not in self.ways:
+            yield "ways", "hold keep", list(self.ways), "add keep: an attribute may have to stay"
+
+    def _attribute_rules(self) -> Iterator[Broken]:
+        seen: dict[str, int] = {}
+        fields: dict[str, int] = {}
+        for i, attribute in enumerate(self.attributes):
+            if not (_is_text(attribute.name) and _is_text(attribute.source_name)):
+                continue
+            # Spark compares column names without case, so two names that differ only in case are one.
+            first = seen.setdefault(attribute.name.lower(), i)
+            if first != i:
+                yield (
+                    f"attributes[{i}].name",
+                    f"differ from attributes[{first}].name",
+                    attribute.name,
+                    "rename one",
+                )
+            elif fields.setdefault(attribute.source_name, i) != i:
+                yield (
+                    f"attributes[{i}].field",
+                    "be read by one attribute",
+                    attribute.source_name,
+                    "rename one",
+                )
+        orders = [a.name for a in self.attributes if a.role == "order"]
+        if not orders:
+            yield "attributes", "hold exactly one of role order", [], "give the timestamp role: order"
+        if len(orders) > 1:
+            yield "attributes", "hold exactly one of role order", orders, "make the others role: protected"
+        if self.mode == "shed" and not any(a.role == "measure" for a in self.attributes):
+            yield (
+                "attributes",
+                "hold a measure when mode is shed",
+                [],
+                "make one role: measure, or write mode: observe",
+            )
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        order = {"properties": {"role": {"const": "order"}}, "required": ["role"]}
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": "Spillway stream contract",
+            "allOf": [
+                {"properties": {"attributes": {"contains": order, "minContains": 1, "maxContains": 1}}}
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class CapacityShape:
+    """A capacity as people write it."""
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        try:
+            return parse_capacity(value)
+        except ValueError as error:
+            return report.add(path, str(error), value, REMEDY)
+
+    def json_schema(self) -> dict[str, Any]:
+        number = {"type": "number"}
+        line = {"bandwidth_khz": {"type": "number", "exclusiveMinimum": 0}, "signal_to_noise_db": number}
+        shannon = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": line,
+            "required": list(line),
+        }
+        return {"anyOf": [{"type": "string", "pattern": PATTERN}, shannon]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """A capacity that one or more streams share."""
+
+    capacity: Capacity = rule(
+        CapacityShape(), "120 kbps, 5 Mbps, 2 GB/day, or {bandwidth_khz, signal_to_noise_db} (Shannon)"
+    )
+    share: str = rule(
+        Choice(("proportional", "utility")),
+        "how several streams share it; proportional: the text",
+        "proportional",
+    )
+    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
+    name: str = ""
+
+    @property
+    def capacity_kbps(self) -> float:
+        return self.capacity.kbps
+
+
+@dataclass(frozen=True)
+class Contracts:
+    """Everything in `schemas/`, read and validated once."""
+
+    streams: Mapping[str, StreamContract]
+    channels: Mapping[str, Channel]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def streams_of(self, channel: str) -> tuple[StreamContract, ...]:
+        """The streams that share a channel, by name."""
+        return tuple(s for _, s in sorted(self.streams.items()) if s.channel == channel)

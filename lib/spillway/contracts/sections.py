@@ -1,0 +1,239 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""The sections of a stream's contract: every field, its meaning, its rule and its default.
+
+>>> Rate(from_="declared", tuples_per_second=400).tuples_per_second
+400
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+
+PERCENT = Number(least=0, most=100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to read CSV; JSON and Parquet need no options."""
+
+    header: bool = rule(Flag(), "CSV: the first line names the columns; false: contract order", True)
+    delimiter: str = rule(
+        Text(pattern=r"^[^\"\r\n]$", means="one character", remedy='write ","'), "CSV: between fields", ","
+    )
+    null_values: tuple[str, ...] = rule(
+        Listing(Text(blank=True), unique=True), "CSV: fields that mean null, quoted or not", ("",)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the tuples come from."""
+
+    kind: str = rule(
+        Choice(("files", "table")), "files: a landing folder; table: a Delta table by reference", "files"
+    )
+    path: str | None = rule(
+        Maybe(Text()),
+        "files: landing folder, from SPILLWAY_LANDING or absolute, or a URI; default the stream's name",
+        None,
+    )
+    format: str = rule(
+        Choice(("json", "csv", "parquet")), "files: json (one object a line), csv or parquet", "json"
+    )
+    table: str | None = rule(Maybe(Text()), "table: path, URI or catalog name of the Delta table", None)
+    options: Options = rule(Record(Options), "files: how to read them", Options())
+
+    def rules(self) -> Iterator[Broken]:
+        if self.kind == "table" and self.table is None:
+            yield "table", "be there for kind table", None, "name the Delta table, or write kind: files"
+        if self.kind == "table" and self.path is not None:
+            yield "path", "be absent for kind table", self.path, "write it as table"
+        if self.kind == "files" and self.table is not None:
+            yield "table", "be absent for kind files", self.table, "write kind: table"
+        if self.format != "csv" and self.options != Options():
+            yield (
+                "options",
+                "be absent unless the format is csv",
+                self.format,
+                "remove it: it would be ignored",
+            )
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        table = {"properties": {"kind": {"const": "table"}}, "required": ["kind"]}
+        return {
+            "if": table,
+            "then": {
+                "required": ["table"],
+                "properties": {"table": {"type": "string"}, "path": {"type": "null"}},
+            },
+            "else": {"properties": {"table": {"type": "null"}}},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How the stream's rate is known."""
+
+    from_: str = rule(
+        Choice(("event_time", "arrival", "declared")),
+        "event_time: tuples over the span of `order`; arrival: over the span of arrival; declared",
+        "event_time",
+        yaml="from",
+    )
+    tuples_per_second: float | None = rule(Maybe(Number(above=0)), "the line rate, when declared", None)
+
+    def rules(self) -> Iterator[Broken]:
+        if self.from_ == "declared" and self.tuples_per_second is None:
+            yield (
+                "tuples_per_second",
+                "be there when the rate is declared",
+                None,
+                "write the line rate, or from: event_time",
+            )
+        if self.from_ in ("event_time", "arrival") and self.tuples_per_second is not None:
+            yield (
+                "tuples_per_second",
+                f"be absent when the rate is from {self.from_}",
+                self.tuples_per_second,
+                "write from: declared",
+            )
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        return {
+            "if": {"properties": {"from": {"const": "declared"}}, "required": ["from"]},
+            "then": {
+                "required": ["tuples_per_second"],
+                "properties": {"tuples_per_second": {"type": "number"}},
+            },
+            "else": {"properties": {"tuples_per_second": {"type": "null"}}},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleByHand:
+    """The cycle identifier stated by hand instead of found."""
+
+    attributes: tuple[str, ...] | None = rule(
+        Maybe(Listing(Text(), least=1, unique=True)),
+        "attributes that together identify the sender; null: found",
+        None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The unit of ranking: whole cycles of at least so many tuples."""
+
+    tuples_at_least: int = rule(Number(least=1, whole=True), "least number of tuples in a window", 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoothing:
+    """Exponential moving average before ranking (3.2.2)."""
+
+    kind: str = rule(Choice(("ema",)), "exponential moving average", "ema")
+    multiplier: float = rule(Number(above=0, most=1), "weight of the newest value; 1: no smoothing", 0.18)
+    seed: str = rule(
+        Choice(("first", "zero", "sma")),
+        "start from the first value, zero, or the mean of the first few",
+        "first",
+    )
+    sma_tuples: int = rule(Number(least=1, whole=True), "how many the seed sma averages", 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reevaluate:
+    """How often the scheme is evaluated afresh (Algorithm 2)."""
+
+    interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
+    factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
+    cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 64)
+    hysteresis: float = rule(Number(least=0), "relative gain a new scheme must bring to be adopted", 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameLength:
+    """The unit of recovery."""
+
+    tuples: int | None = rule(
+        Maybe(Number(least=1, whole=True)), "most tuples in a frame; null: unbounded (the text)", 65536
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What the trained facts are learned from."""
+
+    tuples: int = rule(Number(least=1, whole=True), "how many of the first tuples to train on", 10_000)
+    parity: str = rule(
+        Choice(("none", "secded")), "secded: tuples carry an extended Hamming code (Appendix A)", "none"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadRecords:
+    """What to do with records that break the contract."""
+
+    action: str = rule(
+        Choice(("reject", "fail")), "reject: keep them aside and go on; fail: stop the batch", "reject"
+    )
+    max_share_pct: float = rule(PERCENT, "more than this share rejected stops the batch all the same", 10.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duplicates:
+    """What to do with what arrives twice."""
+
+    files: str = rule(Choice(("skip", "take")), "a file with the bytes of one already taken in", "skip")
+    rows: str = rule(
+        Choice(("none", "exact", "stable_bloom")), "rows that repeat; none: real rows may repeat", "none"
+    )
+    on: tuple[str, ...] | None = rule(
+        Maybe(Listing(Text(), least=1, unique=True)),
+        "attributes that make two rows the same; null: all",
+        None,
+    )
+    memory_kib: int = rule(Number(least=1, whole=True), "stable_bloom: memory", 256)
+    false_positive_pct: float = rule(
+        Number(above=0, most=50), "stable_bloom: share of new rows taken for old", 1.0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetainRaw:
+    """How long the source side keeps the raw tuples."""
+
+    days: int = rule(Number(least=0, whole=True), "days after the batch date", 30)
+    retire: bool = rule(Flag(), "delete raw dates that are older, once their recovery was validated", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The stream's weight on a channel of several (share: utility)."""
+
+    weight: float = rule(Number(above=0), "relative worth of a bit of this stream", 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sketch:
+    """A summary kept of the stream."""
+
+    kind: str = rule(Choice(("count_min", "stable_bloom", "pair_count")), "which summary")
+    attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "what it summarises")
+    memory_kib: int = rule(Number(least=1, whole=True), "memory it may use", 64)
+    depth: int | None = rule(
+        Maybe(Number(least=1, most=64, whole=True)), "count_min, pair_count: rows of the table", None
+    )
+    false_positive_pct: float | None = rule(
+        Maybe(Number(above=0, most=50)), "stable_bloom: acceptable rate", None
+    )
+    at_least: int | None = rule(
+        Maybe(Number(least=1, whole=True)), "pair_count: attributes that must agree", None
+    )
+    seed: int = rule(Number(least=0, whole=True), "seed of the hash functions", 1)

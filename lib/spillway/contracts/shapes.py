@@ -1,0 +1,315 @@
+"""Shapes: one definition of a field, from which the reader, its errors and the JSON Schema all follow.
+
+A frozen dataclass whose fields are declared with `rule(shape, doc, default)` is a record. `Record(cls)`
+reads plain YAML values into it and reports every problem it meets, instead of stopping at the first;
+`Record(cls).json_schema()` is the same rules for an editor. What a shape cannot say alone (one field
+depends on another) stands in the dataclass's `rules()`, and for editors in its `schema_extra()`.
+
+>>> import dataclasses
+>>> @dataclasses.dataclass(frozen=True, kw_only=True)
+... class Pump:
+...     name: str = rule(Text(), "what it is called")
+...     litres: float = rule(Number(above=0), "litres per second", 1.0)
+>>> report = Report("pumps.yaml")
+>>> Record(Pump).read({"name": "A", "liters": 2}, "", report)
+Pump(name='A', litres=1.0)
+>>> print(report.problems[0])
+pumps.yaml: `liters` must be a known field, got 2; did you mean litres?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from spillway.errors import Problem
+
+Broken = tuple[str, str, object, str]
+"""A broken rule of a record: field path within it, rule, value, remedy."""
+
+
+class _Bad:
+    """Stands for a value that could not be read; its problem is already in the report."""
+
+    def __repr__(self) -> str:
+        return "<bad>"
+
+
+BAD: Any = _Bad()
+
+
+@dataclass
+class Report:
+    """Collects problems; `lines` gives the line a field stands on, where it is known."""
+
+    where: str
+    lines: Mapping[str, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, path: str, rule: str, value: object, remedy: str) -> Any:
+        line = self.lines.get(path) or self.lines.get(re.sub(r"(\.[^.\[]*|\[\d+\])$", "", path))
+        where = f"{self.where}:{line}" if line else self.where
+        self.problems.append(Problem(where, path or "the file", rule, value, remedy))
+        return BAD
+
+
+def suggest(word: object, known: Iterable[str]) -> str:
+    """A remedy: the nearest known word, or all of them."""
+    words = list(known)
+    near = difflib.get_close_matches(str(word).lower(), [w.lower() for w in words], n=1, cutoff=0.6)
+    for candidate in words:
+        if near and candidate.lower() == near[0]:
+            return f"did you mean {candidate}?"
+    return "use one of " + ", ".join(words) if words else "remove it"
+
+
+def join_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+class Shape(Protocol):
+    """What one value must look like."""
+
+    def read(self, value: object, path: str, report: Report) -> Any: ...
+
+    def json_schema(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Text:
+    """A string, not blank unless `blank`, of a pattern when one is given (`means` puts it in words)."""
+
+    pattern: str | None = None
+    means: str = "text"
+    blank: bool = False
+    remedy: str = "write it as text"
+    forbidden: tuple[str, ...] = ()
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        if not isinstance(value, str):
+            return report.add(
+                path, f"be {self.means}", value, f'{self.remedy}, in quotes if need be: "{value}"'
+            )
+        if value.lower() in self.forbidden:
+            return report.add(path, "not be a name Spillway keeps for itself", value, "choose another name")
+        wrong = self.pattern is not None and not re.search(self.pattern, value)
+        if wrong or (not self.blank and not value.strip()):
+            return report.add(path, f"be {self.means}", value, self.remedy)
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "string"}
+        if self.pattern is not None:
+            schema["pattern"] = self.pattern
+        elif not self.blank:
+            schema["pattern"] = r"\S"
+        if self.forbidden:
+            # JSON Schema compares case by case; the reader, like Spark, does not
+            schema["not"] = {"pattern": "^(" + "|".join(_any_case(w) for w in self.forbidden) + ")$"}
+        return schema
+
+
+def _any_case(word: str) -> str:
+    return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few words."""
+
+    of: tuple[str, ...]
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        if not isinstance(value, str) or value not in self.of:
+            return report.add(path, "be one of " + ", ".join(self.of), value, suggest(value, self.of))
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"enum": list(self.of)}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number (an integer when `whole`) within bounds."""
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    whole: bool = False
+
+    def _words(self) -> str:
+        bounds = [
+            *([f"at least {self.least:g}"] if self.least is not None else []),
+            *([f"above {self.above:g}"] if self.above is not None else []),
+            *([f"at most {self.most:g}"] if self.most is not None else []),
+        ]
+        return ("be a whole number" if self.whole else "be a number") + (
+            " " + " and ".join(bounds) if bounds else ""
+        )
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return report.add(path, self._words(), value, "write it as a plain number")
+        if self.whole and value != int(value):
+            return report.add(path, self._words(), value, f"write {round(value)}")
+        if self.least is not None and value < self.least:
+            return report.add(path, self._words(), value, f"write {self.least:g} or more")
+        if self.above is not None and value <= self.above:
+            return report.add(path, self._words(), value, f"write more than {self.above:g}")
+        if self.most is not None and value > self.most:
+            return report.add(path, self._words(), value, f"write {self.most:g} or less")
+        return int(value) if self.whole else float(value)
+
+    def json_schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
+        for key, bound in (("minimum", self.least), ("exclusiveMinimum", self.above), ("maximum", self.most)):
+            if bound is not None:
+                schema[key] = int(bound) if bound == int(bound) else bound
+        return schema
+
+
+@dataclass(frozen=True)
+class Flag:
+    """true or false."""
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        if not isinstance(value, bool):
+            yes = str(value).lower() in ("yes", "on", "y", "1", "true")
+            return report.add(path, "be true or false", value, f"write {str(yes).lower()}")
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """The shape, or null."""
+
+    shape: Shape
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        return None if value is None else self.shape.read(value, path, report)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"type": "null"}, self.shape.json_schema()]}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list of the shape, read as a tuple."""
+
+    shape: Shape
+    least: int = 0
+    unique: bool = False
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            return report.add(
+                path, "be a list", value, f"write [{value}]" if isinstance(value, str) else "write a list"
+            )
+        if len(value) < self.least:
+            return report.add(path, f"hold at least {self.least}", list(value), "add one")
+        items = tuple(self.shape.read(item, f"{path}[{i}]", report) for i, item in enumerate(value))
+        if self.unique:
+            for i, item in enumerate(items):
+                if item is not BAD and item in items[:i]:
+                    report.add(f"{path}[{i}]", "stand once in the list", item, "remove the repeat")
+        return tuple(item for item in items if item is not BAD)
+
+    def json_schema(self) -> dict[str, Any]:
+        schema: dict[str, Any] = {"type": "array", "items": self.shape.json_schema()}
+        if self.least:
+            schema["minItems"] = self.least
+        if self.unique:
+            schema["uniqueItems"] = True
+        return schema
+
+
+@dataclass(frozen=True)
+class Record:
+    """A mapping, read into a frozen dataclass whose fields were declared with `rule`."""
+
+    of: type[Any]
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        if not isinstance(value, Mapping):
+            names = ", ".join(f"{name}: ..." for name in self._fields())
+            return report.add(path, "be a mapping", value, f"write {{{names}}}")
+        fields = self._fields()
+        for name in value:
+            if name not in fields:
+                report.add(join_path(path, str(name)), "be a known field", value[name], suggest(name, fields))
+        given: dict[str, Any] = {}
+        for name, item in fields.items():
+            at = join_path(path, name)
+            if name in value:
+                read = item.metadata["shape"].read(value[name], at, report)
+                # A bad word or number still stands where it was, so that the rules below see the rest of the
+                # record as it was meant and every problem is found in one round; the caller raises anyway.
+                given[item.name] = value[name] if read is BAD and not _nested(item) else read
+            elif item.default is dataclasses.MISSING:
+                report.add(at, "be there", None, f"add {name}: {item.metadata['doc']}")
+                given[item.name] = BAD if _nested(item) else None
+        for item in fields.values():
+            if given.get(item.name) is BAD:
+                if item.default is dataclasses.MISSING:
+                    return BAD
+                del given[item.name]
+        record = self.of(**given)
+        for where, rule_, got, remedy in record.rules() if hasattr(record, "rules") else ():
+            report.add(join_path(path, where), rule_, got, remedy)
+        return record
+
+    def _fields(self) -> dict[str, dataclasses.Field[Any]]:
+        return {
+            f.metadata.get("yaml", f.name): f for f in dataclasses.fields(self.of) if "shape" in f.metadata
+        }
+
+    def json_schema(self) -> dict[str, Any]:
+        properties: dict[str, Any] = {}
+        required = []
+        for name, item in self._fields().items():
+            properties[name] = {"description": item.metadata["doc"], **item.metadata["shape"].json_schema()}
+            if item.default is dataclasses.MISSING:
+                required.append(name)
+            else:
+                properties[name]["default"] = plain(item.default)
+        schema = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": properties,
+            "required": required,
+        }
+        extra = getattr(self.of, "schema_extra", None)
+        return {**schema, **extra()} if extra else schema
+
+
+def _nested(item: dataclasses.Field[Any]) -> bool:
+    return isinstance(item.metadata["shape"], Record | Listing)
+
+
+def rule(shape: Shape, doc: str, default: Any = dataclasses.MISSING, yaml: str | None = None) -> Any:
+    """A field of a record: its shape, its meaning, its default (none: it must be there)."""
+    metadata: dict[str, Any] = {"shape": shape, "doc": doc}
+    if yaml is not None:
+        metadata["yaml"] = yaml
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def plain(value: Any) -> Any:
+    """A record as the YAML it was read from would say it, defaults spelled out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.metadata.get("yaml", f.name): plain(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+            if "shape" in f.metadata
+        }
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value
