@@ -1,0 +1,257 @@
+"""Columns and frames: the arrays that the synopsis kernels work on.
+
+An attribute's values over the rows of a frame are a `Column`: one numpy array and a validity mask. Three
+kinds are enough for every type of a contract: ``real`` (float64), ``integer`` (int64; booleans, dates and
+timestamps are integers in their stored unit) and ``text`` (int64 codes into a dictionary of its own).
+Values under a null are zero, so that equal columns are equal arrays.
+
+A `Frame` is the unit of recovery (specs/attributes.md section 6, *key frames*): rows in strictly increasing
+`seq`, a key code per row, and the columns *as the destination sees them*. At rows where the attribute being
+shed is shed, its own column holds the truth at the source and null at the destination; every other column
+must be the same on both sides, nulls where shed and rounded where rounded, or the two ends would predict
+differently. `Frame.as_transmitted` makes such a frame.
+
+>>> column = Column.real([29.91, None, 30.08])
+>>> column.valid.tolist(), column.values.tolist()
+([True, False, True], [29.91, 0.0, 30.08])
+>>> Column.from_arrow(column.to_arrow()).to_list()
+[29.91, None, 30.08]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+KINDS = ("real", "integer", "text")
+
+
+class ColumnError(ValueError):
+    """A column or frame that breaks the rules of this module."""
+
+
+def _zero_under_null(values: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    return values if bool(valid.all()) else np.where(valid, values, values.dtype.type(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One attribute's values over rows in `seq` order; `dictionary` belongs to kind text alone."""
+
+    kind: str
+    values: np.ndarray
+    valid: np.ndarray
+    dictionary: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ColumnError(
+                f"`kind` must be one of {', '.join(KINDS)}, got {self.kind!r}; see Column.from_arrow"
+            )
+        wanted = np.float64 if self.kind == "real" else np.int64
+        values = np.ascontiguousarray(self.values, dtype=wanted)
+        valid = np.ascontiguousarray(self.valid, dtype=np.bool_)
+        if values.shape != valid.shape or values.ndim != 1:
+            raise ColumnError(
+                f"`valid` must have one flag per value, got {valid.shape} for {values.shape}; pass equal lengths"
+            )
+        object.__setattr__(self, "values", _zero_under_null(values, valid))
+        object.__setattr__(self, "valid", valid)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @staticmethod
+    def real(values: Sequence[float | None] | np.ndarray) -> Column:
+        """From floats; None is null, NaN stays NaN."""
+        if isinstance(values, np.ndarray) and values.dtype != object:
+            return Column("real", values, np.ones(len(values), np.bool_))
+        valid = np.array([value is not None for value in values], np.bool_)
+        return Column("real", np.array([0.0 if v is None else v for v in values], np.float64), valid)
+
+    @staticmethod
+    def integer(values: Sequence[int | None] | np.ndarray) -> Column:
+        """From integers; None is null."""
+        if isinstance(values, np.ndarray) and values.dtype != object:
+            return Column("integer", values, np.ones(len(values), np.bool_))
+        valid = np.array([value is not None for value in values], np.bool_)
+        return Column("integer", np.array([0 if v is None else v for v in values], np.int64), valid)
+
+    @staticmethod
+    def text(values: Sequence[str | None]) -> Column:
+        """From strings; None is null."""
+        codes: dict[str, int] = {}
+        numbered = [0 if v is None else codes.setdefault(v, len(codes)) for v in values]
+        valid = np.array([value is not None for value in values], np.bool_)
+        return Column("text", np.array(numbered, np.int64), valid, tuple(codes))
+
+    @staticmethod
+    def nulls(kind: str, rows: int) -> Column:
+        """A column of nothing but nulls."""
+        dtype = np.float64 if kind == "real" else np.int64
+        return Column(kind, np.zeros(rows, dtype), np.zeros(rows, np.bool_))
+
+    @staticmethod
+    def from_arrow(array: pa.Array | pa.ChunkedArray) -> Column:
+        """From Arrow: floats are real; integers, booleans, dates, timestamps integer; strings text."""
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+            if isinstance(array, pa.ChunkedArray):
+                array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        kind = kind_of_arrow(array.type)
+        valid = np.asarray(array.is_valid()) if array.null_count else np.ones(len(array), np.bool_)
+        if kind == "text":
+            if pa.types.is_null(array.type):
+                return Column.nulls("text", len(array))
+            coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+            words = tuple(coded.dictionary.to_pylist())
+            codes = np.asarray(pc.fill_null(coded.indices, 0)).astype(np.int64)
+            return Column("text", codes, valid, words)
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.int8())
+        elif pa.types.is_date32(array.type):
+            array = array.cast(pa.int32())
+        elif pa.types.is_timestamp(array.type) or pa.types.is_date64(array.type):
+            array = array.cast(pa.int64())
+        if array.null_count:
+            array = pc.fill_null(array, 0)
+        return Column(kind, np.asarray(array), valid)
+
+    def to_arrow(self, type: pa.DataType | None = None) -> pa.Array:
+        """As Arrow, of the contract's `type` (double, int64 or string when it is not given)."""
+        missing = None if bool(self.valid.all()) else ~self.valid
+        if self.kind == "text":
+            words = pa.array(self.dictionary or ("",), pa.string())
+            array = pa.DictionaryArray.from_arrays(pa.array(self.values, mask=missing), words)
+            return array.dictionary_decode() if type is None else array.cast(pa.string()).cast(type)
+        if type is not None and pa.types.is_boolean(type):
+            return pa.array(self.values != 0, mask=missing)
+        array = pa.array(self.values, mask=missing)
+        if type is None or type == array.type:
+            return array
+        return array.cast(pa.int32()).cast(type) if pa.types.is_date32(type) else array.cast(type)
+
+    def to_list(self) -> list[Any]:
+        """As Python values, None for null."""
+        if self.kind == "text":
+            return [self.dictionary[v] if ok else None for v, ok in zip(self.values, self.valid, strict=True)]
+        return [v if ok else None for v, ok in zip(self.values.tolist(), self.valid.tolist(), strict=True)]
+
+    def take(self, rows: np.ndarray) -> Column:
+        """The rows of an index array or a mask, in its order."""
+        return Column(self.kind, self.values[rows], self.valid[rows], self.dictionary)
+
+    def hide(self, rows: np.ndarray) -> Column:
+        """The same column with nulls where the mask `rows` is true."""
+        return Column(self.kind, self.values, self.valid & ~rows, self.dictionary)
+
+    def with_dictionary(self, dictionary: tuple[str, ...]) -> Column:
+        """The same text over a larger dictionary, which must hold every word."""
+        if dictionary == self.dictionary:
+            return self
+        place = {word: code for code, word in enumerate(dictionary)}
+        mapping = np.array([place[word] for word in self.dictionary] or [0], np.int64)
+        return Column("text", mapping[self.values], self.valid, dictionary)
+
+    def same(self, other: Column) -> np.ndarray:
+        """Row by row, whether both hold the same value: null is null, NaN is NaN, 0.0 is -0.0."""
+        if self.kind == "text":
+            both = shared_dictionary(self, other)
+            left, right = self.with_dictionary(both).values, other.with_dictionary(both).values
+            equal = left == right
+        else:
+            equal = self.values == other.values
+            if self.kind == "real":
+                equal |= np.isnan(self.values) & np.isnan(other.values)
+        return np.asarray((self.valid == other.valid) & (equal | ~self.valid))
+
+
+def shared_dictionary(left: Column, right: Column) -> tuple[str, ...]:
+    """Every word of two text columns, the left one's codes unchanged."""
+    known = set(left.dictionary)
+    return left.dictionary + tuple(word for word in right.dictionary if word not in known)
+
+
+def kind_of_arrow(type: pa.DataType) -> str:
+    """The kind of column that holds an Arrow type."""
+    if pa.types.is_floating(type) or pa.types.is_decimal(type):
+        return "real"
+    is_text = pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_dictionary(type)
+    if is_text or pa.types.is_null(type):
+        return "text"
+    whole = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp)
+    if any(test(type) for test in whole):
+        return "integer"
+    raise ColumnError(
+        f"`type` must be a string, boolean, integer, double, date or timestamp, got {type}; cast it"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Rows of one frame: strictly increasing `seq`, a `key` code per row, and columns by attribute.
+
+    >>> frame = Frame(np.array([10, 11, 12]), np.array([0, 1, 0]), {"temp": Column.real([1.0, 2.0, 3.0])})
+    >>> frame.as_transmitted({"temp": np.array([True, False, False])}).columns["temp"].to_list()
+    [None, 2.0, 3.0]
+    """
+
+    seq: np.ndarray
+    key: np.ndarray
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        seq = np.ascontiguousarray(self.seq, dtype=np.int64)
+        object.__setattr__(self, "seq", seq)
+        object.__setattr__(self, "key", dense_codes(np.asarray(self.key)))
+        if len(seq) > 1 and bool((seq[1:] <= seq[:-1]).any()):
+            row = int(np.argmax(seq[1:] <= seq[:-1])) + 1
+            raise ColumnError(
+                f"`seq` must be strictly increasing, got {seq[row]} after {seq[row - 1]}; sort the frame"
+            )
+        for name, column in self.columns.items():
+            if len(column) != len(seq):
+                raise ColumnError(
+                    f"`{name}` must have {len(seq)} rows, got {len(column)}; cut it like the frame"
+                )
+        if len(self.key) != len(seq):
+            raise ColumnError(f"`key` must have {len(seq)} rows, got {len(self.key)}; cut it like the frame")
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def rows(self, start: int, stop: int | None = None) -> Frame:
+        """A part of the frame; key codes may be renumbered, which changes nothing."""
+        part = slice(start, stop)
+        columns = {
+            name: Column(c.kind, c.values[part], c.valid[part], c.dictionary)
+            for name, c in self.columns.items()
+        }
+        return Frame(self.seq[part], self.key[part], columns)
+
+    def with_columns(self, columns: Mapping[str, Column]) -> Frame:
+        """The same rows with some columns added or replaced."""
+        return Frame(self.seq, self.key, {**self.columns, **columns})
+
+    def as_transmitted(self, is_shed: Mapping[str, np.ndarray]) -> Frame:
+        """What the destination sees: each attribute's shed rows hidden."""
+        return self.with_columns({name: self.columns[name].hide(rows) for name, rows in is_shed.items()})
+
+
+def dense_codes(codes: np.ndarray) -> np.ndarray:
+    """Key codes as small integers; equal codes stay equal. Small codes are returned as they are.
+
+    >>> dense_codes(np.array([7_000_000_000, 5, 7_000_000_000])).tolist()
+    [1, 0, 1]
+    """
+    if len(codes) == 0:
+        return np.zeros(0, np.int64)
+    small = codes.dtype.kind in "iu" and int(codes.min()) >= 0 and int(codes.max()) <= 4 * len(codes) + 1024
+    if not small:
+        codes = np.unique(codes, return_inverse=True)[1]
+    return np.ascontiguousarray(codes, dtype=np.int64)
