@@ -119,7 +119,8 @@ class AttributeModel:
 
     `error_pct` (E) is the promise. `aim_pct` <= E is the bound the kernels hold themselves to, `step_pct` how
     fine corrections are (0 = exact values); both are None for "as E" and "exact" until chosen. `decimals`:
-    recovered values are rounded to so many, when the attribute has no more. `cycle_length` helps packing.
+    recovered values are rounded to so many, when the attribute has no more. `unit` > 0 makes steps even,
+    `unit` wide, instead of relative. `cycle_length` is what training saw, for the reader.
     """
 
     attribute: str
@@ -129,6 +130,7 @@ class AttributeModel:
     predictors: tuple[Predictor, ...] = field(default_factory=lambda: (Predictor(),))
     aim_pct: float | None = None
     step_pct: float = 0.0
+    unit: float = 0.0
     decimals: int | None = None
     cycle_length: int = 0
 
@@ -145,6 +147,8 @@ class AttributeModel:
             raise ModelError(f"`aim_pct` must lie within 0..{self.error_pct}, got {self.aim_pct}; retrain")
         if not (self.step_pct >= 0 and math.isfinite(self.step_pct)):
             raise ModelError(f"`step_pct` must be a finite number >= 0, got {self.step_pct}; retrain")
+        if not (self.unit >= 0 and math.isfinite(self.unit)):
+            raise ModelError(f"`unit` must be a finite number >= 0, got {self.unit}; retrain")
         if not self.predictors:
             raise ModelError("`predictors` must name at least one predictor, got none; last is the paper's")
         if self.predictors[-1].terms:
@@ -185,6 +189,7 @@ class AttributeModel:
             "predictors": [predictor.to_dict() for predictor in self.predictors],
             "aim_pct": self.aim_pct,
             "step_pct": self.step_pct,
+            "unit": self.unit,
             "decimals": self.decimals,
             "cycle_length": self.cycle_length,
         }
@@ -200,6 +205,7 @@ class AttributeModel:
             tuple(Predictor.from_dict(predictor) for predictor in facts["predictors"]),
             None if facts["aim_pct"] is None else float(facts["aim_pct"]),
             float(facts["step_pct"]),
+            float(facts["unit"]),
             None if facts["decimals"] is None else int(facts["decimals"]),
             int(facts["cycle_length"]),
         )

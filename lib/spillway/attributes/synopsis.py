@@ -34,6 +34,8 @@ from numba import njit
 
 from spillway.attributes.columns import Column, Frame, shared_dictionary
 from spillway.attributes.model import AttributeModel
+from spillway.attributes.predictors import Evaluated, column_as_floats, scale_of
+from spillway.attributes.walking import powers, walk, within_integer
 
 
 class SynopsisError(ValueError):
@@ -139,22 +141,6 @@ def _stored_real(key, is_shed, values, valid, error_pct):  # type: ignore[no-unt
 
 
 @njit(cache=True)
-def _magnitude(value):  # type: ignore[no-untyped-def]
-    return np.uint64(0) - np.uint64(value) if value < 0 else np.uint64(value)
-
-
-@njit(cache=True)
-def within_integer(mv, sv, error_pct):  # type: ignore[no-untyped-def]
-    """Whether integer mv stands for sv within E, the difference taken exactly."""
-    if mv == sv:
-        return True
-    if sv == 0:
-        return False
-    gap = np.uint64(mv) - np.uint64(sv) if mv > sv else np.uint64(sv) - np.uint64(mv)
-    return np.float64(gap) / np.float64(_magnitude(sv)) * 100.0 <= error_pct
-
-
-@njit(cache=True)
 def _stored_integer(key, is_shed, values, valid, error_pct):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0
@@ -201,6 +187,8 @@ def shed(model: AttributeModel, frame: Frame, is_shed: np.ndarray, first_new_row
     """
     is_shed = _checked(model, frame, is_shed)
     column = frame.columns[model.attribute]
+    if not model.paper_form:
+        return _shed_by_prediction(model, frame, is_shed, column, first_new_row)
     source = _sources(model, frame, is_shed, column)
     stored = is_shed & (source == np.arange(len(source)))
     stored[:first_new_row] = False
@@ -214,6 +202,8 @@ def recover(model: AttributeModel, frame: Frame, is_shed: np.ndarray, entries: E
     is_shed = _checked(model, frame, is_shed)
     rows = _rows_of(frame, is_shed, entries)
     column = frame.columns.get(model.attribute, Column.nulls(model.kind, len(frame)))
+    if not model.paper_form:
+        return _recover_by_prediction(model, frame, is_shed, column, rows, entries)
     known, bound = _placed(column.hide(is_shed), rows, entries.values), np.full(len(frame), np.nan)
     is_entry = np.zeros(len(frame), np.bool_)
     is_entry[rows] = True
@@ -227,6 +217,59 @@ def recover(model: AttributeModel, frame: Frame, is_shed: np.ndarray, entries: E
     bound[is_shed] = _bound_of_repeats(model)
     bound[rows] = 0.0
     return Recovered(known.take(source), bound)
+
+
+def _shed_by_prediction(
+    model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column, first_new_row: int
+) -> Shed:
+    n = len(frame)
+    is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)
+    known = _walked(False, model, frame, is_shed, column, is_entry, is_step, steps)
+    positions = np.flatnonzero(is_entry[first_new_row:]) + first_new_row
+    stepped = is_step[positions]
+    entries = Entries(frame.seq[positions], stepped, steps[positions], column.take(positions).hide(stepped))
+    return Shed(positions, entries, known)
+
+
+def _recover_by_prediction(
+    model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column, rows: np.ndarray, entries: Entries
+) -> Recovered:
+    n = len(frame)
+    is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)
+    is_entry[rows], is_step[rows], steps[rows] = True, entries.is_step, entries.steps
+    whole = rows[~entries.is_step]
+    given = _placed(column.hide(is_shed), whole, entries.values.take(~entries.is_step))
+    known = _walked(True, model, frame, is_shed, given, is_entry, is_step, steps)
+    bound = np.full(n, np.nan)
+    bound[is_shed] = model.bound_pct
+    bound[whole] = 0.0
+    return Recovered(known, bound)
+
+
+def _walked(
+    decode: bool,
+    model: AttributeModel,
+    frame: Frame,
+    is_shed: np.ndarray,
+    column: Column,
+    is_entry: np.ndarray,
+    is_step: np.ndarray,
+    steps: np.ndarray,
+) -> Column:
+    evaluated = Evaluated.of(model.predictors, frame)
+    values, wholes = column_as_floats(column)
+    valid = column.valid.copy()
+    lost = walk(
+        decode, frame.key, is_shed, column.kind == "integer", values, wholes, valid, is_entry, is_step, steps,
+        evaluated.offsets, evaluated.regresses, evaluated.persistence, evaluated.slope, evaluated.season,
+        evaluated.common, model.bound_pct, powers(model.step_pct), model.unit, scale_of(model),
+    )  # fmt: skip
+    if lost >= 0:
+        raise SynopsisError(
+            f"`entries` must suit the rows as transmitted, got no start for seq {frame.seq[lost]}; "
+            f"read all batches of the frame"
+        )
+    return Column(column.kind, wholes if column.kind == "integer" else values, valid)
 
 
 def _bound_of_repeats(model: AttributeModel) -> float:

@@ -1,0 +1,259 @@
+"""The one kernel of both ends: predict, compare, correct, row by row.
+
+`walk` goes through a frame in `seq` order. At each row it evaluates the first predictor that can be
+evaluated there (formulas in `predictors`), and then
+* encoding: keeps the prediction when it misses the truth by at most the aim, else decides on a step away
+  from it, else on the whole value;
+* decoding: does what the entry says, or keeps the prediction where there is none.
+Everything the state depends on (values known to the destination, their classes, the last surprise) is
+updated by the same statements in both directions, in float64, without fused or reordered arithmetic: what
+the source decided on is what the destination gets, bit for bit.
+
+A key's values have classes: number, null, NaN, +inf, -inf. A row without entry has the class of the key's
+previous row. The first shed value of a key in a frame is always an entry.
+
+Steps: q > 0 moves a prediction p to p g^q, q < 0 to p / g^-q, with g = 1 + step_pct / 100 and the powers
+made by repeated multiplication (no library's pow, which may differ between machines); with a `unit` u, to
+p + q u. Results are rounded to `decimals`, to whole numbers for integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+NUMBER, NULL, NAN, PLUS, MINUS = 1, 2, 3, 4, 5
+LARGEST_POWER = 4096
+LARGEST_STEP = 1 << 40
+_WHOLE = 4503599627370496.0  # 2^52: from here on every float64 is whole and scaling would only lose bits
+_INT64_END = 9.2e18
+
+
+def powers(step_pct: float) -> np.ndarray:
+    """g^0 .. g^m by repeated multiplication, up to a factor of a million or LARGEST_POWER steps."""
+    table = [1.0]
+    factor = 1.0 + step_pct / 100.0
+    while step_pct > 0 and len(table) <= LARGEST_POWER and table[-1] < 1e6:
+        table.append(table[-1] * factor)
+    return np.array(table)
+
+
+@njit(cache=True)
+def _classify(value, valid):  # type: ignore[no-untyped-def]
+    if not valid:
+        return NULL
+    if np.isnan(value):
+        return NAN
+    if np.isinf(value):
+        return PLUS if value > 0 else MINUS
+    return NUMBER
+
+
+@njit(cache=True)
+def _snap(value, scale):  # type: ignore[no-untyped-def]
+    if scale > 0.0 and abs(value) * scale < _WHOLE:
+        return np.rint(value * scale) / scale
+    return value
+
+
+@njit(cache=True)
+def _moved(p, q, table, unit, scale):  # type: ignore[no-untyped-def]
+    """The prediction p moved by q steps; NaN when that leaves the numbers."""
+    if unit > 0.0:
+        moved = _snap(p, scale) + q * unit if q != 0 else p
+    elif q >= len(table) or -q >= len(table):
+        return np.nan
+    elif q >= 0:
+        moved = p * table[q]
+    else:
+        moved = p / table[-q]
+    moved = _snap(moved, scale)
+    return moved if np.isfinite(moved) else np.nan
+
+
+@njit(cache=True)
+def _within(mv, sv, limit_pct):  # type: ignore[no-untyped-def]
+    if mv == sv:
+        return True
+    return sv != 0.0 and abs(mv - sv) / abs(sv) * 100.0 <= limit_pct
+
+
+@njit(cache=True)
+def _magnitude(value):  # type: ignore[no-untyped-def]
+    return np.uint64(0) - np.uint64(value) if value < 0 else np.uint64(value)
+
+
+@njit(cache=True)
+def within_integer(mv, sv, limit_pct):  # type: ignore[no-untyped-def]
+    """Whether integer mv stands for sv within the limit, the difference taken exactly."""
+    if mv == sv:
+        return True
+    if sv == 0:
+        return False
+    gap = np.uint64(mv) - np.uint64(sv) if mv > sv else np.uint64(sv) - np.uint64(mv)
+    return np.float64(gap) / np.float64(_magnitude(sv)) * 100.0 <= limit_pct
+
+
+@njit(cache=True)
+def _accepts(r, real, whole, is_integer, aim_pct):  # type: ignore[no-untyped-def]
+    """Whether the reconstruction r (a float64, whole for integers) keeps to the aim."""
+    if not np.isfinite(r):
+        return False
+    if is_integer:
+        return abs(r) < _INT64_END and within_integer(np.int64(r), whole, aim_pct)
+    return _within(r, real, aim_pct)
+
+
+@njit(cache=True)
+def _nearest_step(p, sv, table, unit, scale):  # type: ignore[no-untyped-def]
+    """The step that brings p nearest to sv, 0 when there is none."""
+    if unit > 0.0:
+        q = (sv - _snap(p, scale)) / unit
+        return np.int64(np.rint(q)) if abs(q) < LARGEST_STEP else np.int64(0)
+    if p == 0.0 or sv == 0.0 or (p > 0.0) != (sv > 0.0):
+        return np.int64(0)
+    ratio = sv / p
+    up = ratio >= 1.0
+    if not up:
+        ratio = p / sv
+    if not ratio <= table[-1]:
+        return np.int64(0)
+    high = np.searchsorted(table, ratio)
+    low = max(high - 1, 0)
+    a, b = (low, high) if up else (-low, -high)
+    if abs(_moved(p, a, table, unit, 0.0) - sv) <= abs(_moved(p, b, table, unit, 0.0) - sv):
+        return np.int64(a)
+    return np.int64(b)
+
+
+@njit(cache=True)
+def walk(  # type: ignore[no-untyped-def]
+    decode, key, is_shed, is_integer, values, wholes, valid, is_entry, is_step, steps,
+    offsets, regresses, persistence, slope, season, common, aim_pct, table, unit, scale,
+):  # fmt: skip
+    """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become what is known.
+
+    `values` are float64 (of integers too, whose exact values are in `wholes`), `offsets` what each
+    regression says at each row (NaN where it cannot be evaluated). Returns the row of the first step that
+    had no prediction to start from, or -1.
+    """
+    n = len(key)
+    keys = key.max() + 1 if n else 0
+    depth = max(2, season.max() + 1)
+    count = len(offsets)
+    history = np.full((keys, depth), np.nan)
+    rows_known = np.zeros(keys, np.int64)
+    offset_then = np.full((count, keys), np.nan)
+    class_of = np.zeros(keys, np.int8)
+    shed_before = np.zeros(keys, np.bool_)
+    surprise = 0.0
+    last_any = np.nan
+    for i in range(n):
+        k = key[i]
+        known = rows_known[k]
+        newest = history[k, (known - 1) % depth] if known > 0 else np.nan
+        base = np.nan
+        p = np.nan
+        for m in range(count):
+            s = season[m]
+            if regresses[m]:
+                base = offsets[m, i]
+                if persistence[m] != 0.0:
+                    base += persistence[m] * (newest - offset_then[m, k])
+            elif s > 0:
+                base = history[k, (known - s) % depth] if known >= s + 1 else np.nan
+                if persistence[m] != 0.0 and known >= s + 1:
+                    base += persistence[m] * (newest - history[k, (known - s - 1) % depth])
+            else:
+                base = newest
+                if persistence[m] != 1.0:
+                    base = last_any if not known else last_any + persistence[m] * (newest - last_any)
+                if slope[m] != 0.0 and known > 1:
+                    base += slope[m] * (newest - history[k, (known - 2) % depth])
+            p = base * (1.0 + common[m] * surprise) if common[m] != 0.0 else base
+            if np.isfinite(p):
+                break
+        predicted = np.isfinite(p)
+        here = NUMBER
+        if is_shed[i]:
+            if decode:
+                if is_entry[i]:
+                    if is_step[i]:
+                        if not predicted:
+                            return i
+                        r = _moved(p, steps[i], table, unit, scale)
+                        if not np.isfinite(r) or (is_integer and abs(r) >= _INT64_END):
+                            return i
+                        values[i] = r
+                        wholes[i] = np.int64(r) if is_integer else 0
+                        valid[i] = True
+                    here = _classify(values[i], valid[i])
+                else:
+                    here = class_of[k]
+                    if here == NUMBER:
+                        if not predicted:
+                            return i
+                        values[i] = _moved(p, 0, table, unit, scale)
+                        wholes[i] = np.int64(values[i]) if is_integer else 0
+                        valid[i] = True
+                    else:
+                        valid[i] = here != NULL
+                        wholes[i] = 0
+                        values[i] = 0.0
+                        if here == NAN:
+                            values[i] = np.nan
+                        elif here == PLUS:
+                            values[i] = np.inf
+                        elif here == MINUS:
+                            values[i] = -np.inf
+            else:
+                here = _classify(values[i], valid[i])
+                new = not shed_before[k] or class_of[k] != here
+                if here == NUMBER:
+                    q = np.int64(0)
+                    r = np.nan
+                    if predicted:
+                        r = _moved(p, q, table, unit, scale)
+                        if not _accepts(r, values[i], wholes[i], is_integer, aim_pct):
+                            new = True
+                            q = _nearest_step(p, values[i], table, unit, scale)
+                            r = _moved(p, q, table, unit, scale)
+                            if not _accepts(r, values[i], wholes[i], is_integer, aim_pct):
+                                r = np.nan
+                    else:
+                        new = True
+                    if np.isfinite(r):
+                        values[i] = r
+                        wholes[i] = np.int64(r) if is_integer else 0
+                        is_step[i] = new
+                        steps[i] = q
+                is_entry[i] = new
+            shed_before[k] = True
+        else:
+            here = _classify(values[i], valid[i])
+        class_of[k] = here
+        surprise = 0.0
+        if here == NUMBER:
+            if predicted and base != 0.0:
+                surprise = (values[i] - base) / base
+                if not abs(surprise) < 1.0:
+                    surprise = 0.0
+            history[k, known % depth] = values[i]
+            rows_known[k] = known + 1
+            last_any = values[i]
+            for m in range(count):
+                if regresses[m]:
+                    offset_then[m, k] = offsets[m, i]
+    return -1
+
+
+@njit(cache=True)
+def same_key_before(key):  # type: ignore[no-untyped-def]
+    """The row of each row's key just before it, -1 at the first."""
+    n = len(key)
+    at = np.full(key.max() + 1 if n else 0, -1, np.int64)
+    before = np.empty(n, np.int64)
+    for i in range(n):
+        before[i] = at[key[i]]
+        at[key[i]] = i
+    return before
