@@ -16,11 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
-JAVA_VERSIONS = (17, 21)
+sys.path.insert(0, str(HOME / "lib"))
+
+from spillway.java import INSTALL_JAVA, find_java, java_versions_seen  # noqa: E402
+
 DEBIAN_JAVA = "openjdk-17-jre-headless"
 DEBIAN_VENV = "python3-venv"
 
@@ -104,7 +107,16 @@ def install_requirements(venv: Path, requirements: Path) -> None:
         run([python, "-m", "pip", "install", "-q", "--require-hashes", "-r", only_uv])
     try:
         run(
-            [venv / "bin" / "uv", "pip", "install", "--python", python, "--require-hashes", "-r", requirements],
+            [
+                venv / "bin" / "uv",
+                "pip",
+                "install",
+                "--python",
+                python,
+                "--require-hashes",
+                "-r",
+                requirements,
+            ],
             UV_NO_PROGRESS="1",
             UV_LINK_MODE=os.environ.get("UV_LINK_MODE", "copy"),
         )
@@ -115,41 +127,11 @@ def install_requirements(venv: Path, requirements: Path) -> None:
 
 
 def install_project(venv: Path, home: Path) -> None:
-    run(
-        [venv_python(venv), "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-        + ["--no-index", "--editable", str(home)]
-    )
+    alone = ("--no-deps", "--no-build-isolation", "--no-index")
+    run([venv_python(venv), "-m", "pip", "install", "-q", *alone, "--editable", home])
 
 
 # --- Java ----------------------------------------------------------------------------------------
-
-
-def java_version(java: Path) -> int | None:
-    try:
-        told = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r'version "(\d+)', told.stderr + told.stdout)
-    return int(found.group(1)) if found else None
-
-
-def java_candidates() -> Iterator[Path]:
-    if os.environ.get("JAVA_HOME"):
-        yield Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-    on_path = shutil.which("java")
-    if on_path:
-        yield Path(on_path)
-    for root in ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/homebrew/opt"):
-        for pattern in ("*/bin/java", "*/Contents/Home/bin/java"):
-            yield from sorted(Path(root).glob(pattern))
-
-
-def find_java() -> Path | None:
-    """The home of the first Java that Spark runs on; macOS has a `java` that only says to install one."""
-    for java in java_candidates():
-        if java_version(java) in JAVA_VERSIONS:
-            return java.resolve().parent.parent
-    return None
 
 
 def need_java() -> Path:
@@ -158,11 +140,8 @@ def need_java() -> Path:
         install_debian(DEBIAN_JAVA)
         found = find_java()
     if found is None:
-        seen = sorted({version for version in map(java_version, java_candidates()) if version})
         raise CannotGoOn(
-            f"`java` must be version 17 or 21, got {seen or 'none'}; install it with: "
-            f"sudo apt-get install {DEBIAN_JAVA} (Debian, Ubuntu), brew install openjdk@17 (macOS), "
-            "or set JAVA_HOME to one you have"
+            f"`java` must be version 17 or 21, got {java_versions_seen() or 'none'}; {INSTALL_JAVA}"
         )
     return found
 
@@ -180,8 +159,7 @@ def wrong_jars(folder: Path, expected: dict[str, str]) -> list[str]:
     return [
         name
         for name, digest in expected.items()
-        if not (folder / name).is_file()
-        or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
+        if not (folder / name).is_file() or hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest
     ]
 
 
@@ -246,7 +224,9 @@ def bootstrap(venv: Path, jars: Path) -> None:
     (venv / ".java_home").write_text(str(java_home), encoding="utf-8")
     ivy = sorted(venv.glob("lib/python3*/site-packages/pyspark/jars/ivy-*.jar"))
     if not ivy:
-        raise CannotGoOn("`pyspark` must carry Ivy, got an environment without it; remove .venv and try again")
+        raise CannotGoOn(
+            "`pyspark` must carry Ivy, got an environment without it; remove .venv and try again"
+        )
     fetch_jars(jars, java_home, ivy[0])
 
 

@@ -1,0 +1,90 @@
+"""
+### Give shed values back
+
+On demand: fill in the form. The destination's `transmitted` rows and the slice of `synopsis` that the
+question needs give every value back with its bound; the bytes read are counted in the log. Without an output
+path the rows go to `recovered/<stream>`.
+
+One key at one moment needs no Spark and no DAG: `spillway recover STREAM --key name=value` answers at once.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, Param, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from spillway.scheduling import DEFAULT_ARGS, START, spark_step
+
+with DAG(
+    dag_id="spillway_recover",
+    doc_md=__doc__,
+    description="Give shed values back for a stream, attributes, keys and a range",
+    schedule=None,
+    start_date=START,
+    catchup=False,
+    max_active_runs=4,
+    dagrun_timeout=timedelta(hours=6),
+    default_args=DEFAULT_ARGS,
+    tags=["spillway", "recover"],
+    params={
+        "stream": Param(
+            "weather", type="string", minLength=1, title="Stream", description="As its contract names it."
+        ),
+        "attributes": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Attributes",
+            description="Attributes to give back, one a line; empty: all that were shed.",
+        ),
+        "keys": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Keys",
+            description="Only these keys, one name=value a line, e.g. origin=JFK; empty: all.",
+        ),
+        "from_time": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="From time",
+            description="First moment of the order attribute, included.",
+        ),
+        "to_time": Param(
+            None,
+            type=["null", "string"],
+            format="date-time",
+            title="To time",
+            description="Last moment of the order attribute, included.",
+        ),
+        "from_seq": Param(
+            None, type=["null", "integer"], minimum=0, title="From seq", description="First seq, included."
+        ),
+        "to_seq": Param(
+            None, type=["null", "integer"], minimum=0, title="To seq", description="Last seq, included."
+        ),
+        "output": Param(
+            None,
+            type=["null", "string"],
+            title="Output",
+            description="Path of the Delta table to write; empty: recovered/<stream> of the destination.",
+        ),
+    },
+) as dag:
+
+    @task(execution_timeout=timedelta(minutes=5))
+    def read_form() -> list[str]:
+        """The job's arguments; what the form cannot mean is refused by name, and not retried."""
+        from spillway.errors import SpillwayError
+        from spillway.scheduling import recover_arguments
+
+        try:
+            return recover_arguments(get_current_context()["params"])
+        except SpillwayError as problem:
+            raise AirflowFailException(str(problem)) from None
+
+    recover = SparkSubmitOperator(task_id="recover", application_args=read_form(), **spark_step("recover"))

@@ -1,0 +1,86 @@
+"""
+### Take in what arrived and shed it to capacity
+
+Every quarter of an hour: look at the landing zone; if a file is new or a batch is pending, submit one Spark
+application per channel, which takes in, plans, sheds and accounts. Nothing new: the run ends in seconds
+without starting Spark.
+
+**Recompute dates**: trigger with `from_date` and `to_date`, or run a backfill; exactly the batches of those
+dates are shed again, from `raw`, with the models they were first shed with. Dates whose raw tuples were
+retired are refused by name.
+
+**When it fails** read the task's log: the last `spillway:` line says what, where and the remedy. Retrying is
+always safe; a batch replaces its own rows.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, TriggerRule, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, START, spark_step
+
+with DAG(
+    dag_id="spillway_shed",
+    doc_md=__doc__,
+    description="Take in what arrived and shed it to the channels' capacity",
+    schedule=CronTriggerTimetable("*/15 * * * *", timezone="UTC"),
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    dagrun_timeout=timedelta(hours=6),
+    default_args=DEFAULT_ARGS,
+    tags=["spillway", "shed"],
+    params={
+        "from_date": Param(
+            None,
+            type=["null", "string"],
+            format="date",
+            title="From date",
+            description="Recompute the batches from this date on; empty: take in what is new.",
+        ),
+        "to_date": Param(
+            None,
+            type=["null", "string"],
+            format="date",
+            title="To date",
+            description="Last date to recompute, included; empty: only the date above.",
+        ),
+    },
+) as dag:
+
+    @task(execution_timeout=timedelta(minutes=5))
+    def find_work() -> list[list[str]]:
+        """One list of job arguments per channel with something to do; skips the rest when there is none."""
+        from spillway.errors import SpillwayError
+        from spillway.scheduling import NothingToDo, dates_to_recompute, shed_arguments
+        from spillway.settings import Settings
+
+        context = get_current_context()
+        run, form = context["dag_run"], context["params"]
+        try:
+            dates = dates_to_recompute(run.run_type, run.logical_date, form["from_date"], form["to_date"])
+            return shed_arguments(Settings.from_environment(), run.run_id, dates)
+        except NothingToDo as reason:
+            raise AirflowSkipException(str(reason)) from None
+        except SpillwayError as problem:
+            raise AirflowFailException(str(problem)) from None
+
+    shed = SparkSubmitOperator.partial(
+        task_id="shed",
+        map_index_template="{{ task.application_args[1] }}",
+        **spark_step("shed"),
+    ).expand(application_args=find_work())
+
+    announce = EmptyOperator(
+        task_id="announce",
+        doc_md="Tells `spillway_validate` that there is new transmitted data.",
+        outlets=[Asset(SHED_ASSET)],
+        # One channel's failure must not keep the others' data from being validated.
+        trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
+    )
+    shed >> announce

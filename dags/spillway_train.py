@@ -1,0 +1,49 @@
+"""
+### Learn the streams
+
+Nightly: cycles, thresholds, categories and predictors of every stream, from its training part, as new
+versions in `models` with their evidence. Landing files of streams that were never trained are taken in
+first, so that the first run of a new stream has something to learn from.
+
+Batches keep the model versions they started with; a retrain never changes what was already shed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
+
+from spillway.scheduling import DEFAULT_ARGS, START, spark_step
+
+with DAG(
+    dag_id="spillway_train",
+    doc_md=__doc__,
+    description="Learn cycles, thresholds, categories and predictors of every stream",
+    schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC"),
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    dagrun_timeout=timedelta(hours=6),
+    default_args=DEFAULT_ARGS,
+    tags=["spillway", "train"],
+    params={
+        "streams": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Streams",
+            description="Streams to train, one a line; empty: all.",
+        ),
+    },
+) as dag:
+
+    @task(execution_timeout=timedelta(minutes=5))
+    def read_form() -> list[str]:
+        """The job's arguments."""
+        from spillway.scheduling import stream_arguments
+
+        return stream_arguments(get_current_context()["params"]["streams"])
+
+    train = SparkSubmitOperator(task_id="train", application_args=read_form(), **spark_step("train"))

@@ -1,0 +1,68 @@
+"""
+### Prove what was given back
+
+Nightly, and whenever `spillway_shed` announces new data: recover what was shed, compare it with `raw` while
+raw is there, write certificates, run every expectation suite, retire the raw tuples whose contract asks for
+it and whose recovery was validated, and write the report and the Data Docs. Only what changed since the last
+validation is looked at.
+
+**When it fails** an expectation was not met: the log's `spillway:` line says which table, where and by how
+much; `validations` has every outcome, and the Data Docs show them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    Param,
+    get_current_context,
+    task,
+)
+
+from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, START, spark_step
+
+with DAG(
+    dag_id="spillway_validate",
+    doc_md=__doc__,
+    description="Recover, validate, retire and report",
+    schedule=AssetOrTimeSchedule(
+        timetable=CronTriggerTimetable("0 3 * * *", timezone="UTC"), assets=[Asset(SHED_ASSET)]
+    ),
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    dagrun_timeout=timedelta(hours=6),
+    default_args=DEFAULT_ARGS,
+    tags=["spillway", "validate"],
+    params={
+        "streams": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Streams",
+            description="Streams to validate, one a line; empty: all.",
+        ),
+        "everything": Param(
+            False,
+            type="boolean",
+            title="Everything",
+            description="Validate all batches again, not only what changed since the last validation.",
+        ),
+    },
+) as dag:
+
+    @task(execution_timeout=timedelta(minutes=5))
+    def read_form() -> list[str]:
+        """The job's arguments."""
+        from spillway.scheduling import stream_arguments
+
+        form = get_current_context()["params"]
+        return stream_arguments(form["streams"]) + (["--all"] if form["everything"] else [])
+
+    validate = SparkSubmitOperator(task_id="validate", application_args=read_form(), **spark_step("validate"))

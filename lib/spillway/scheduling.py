@@ -1,0 +1,164 @@
+"""What the DAGs share: how their tasks behave, the step that submits a Spark job, and who has work to do.
+
+A DAG says when; this says how a task is retried and what it is told; the jobs do the work. Nothing here
+reads a file or a table when a DAG is parsed, and nothing imports Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from spillway.errors import SpillwayError
+from spillway.lake.spark_conf import spark_conf
+from spillway.settings import Settings
+
+OWNER = "spillway"
+SHED_ASSET = "spillway/transmitted"
+START = datetime(1970, 1, 1, tzinfo=UTC)  # a backfill may go back as far as the data does
+
+DEFAULT_ARGS: dict[str, Any] = {
+    "owner": OWNER,
+    # Three tries over some minutes outlast a restarting master; a wrong contract fails the same way each time.
+    "retries": 2,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=15),
+    "execution_timeout": timedelta(hours=2),
+}
+
+
+class NothingToDo(SpillwayError):
+    """A run that ends here, in seconds, without starting Spark; says why."""
+
+
+def job_path(job: str, environment: Mapping[str, str] | None = None) -> str:
+    """The job's file: in `SPILLWAY_JOBS` (also `local://` inside an image), or in `jobs/` of the home.
+
+    >>> job_path("shed", {"SPILLWAY_JOBS": "local:///opt/spillway/jobs"})
+    'local:///opt/spillway/jobs/shed.py'
+    """
+    env = os.environ if environment is None else environment
+    return f"{env.get('SPILLWAY_JOBS') or Settings.from_environment(env).home + '/jobs'}/{job}.py"
+
+
+def spark_step(job: str) -> dict[str, Any]:
+    """Arguments of a `SparkSubmitOperator` for a job; the connection alone decides where it runs.
+
+    Variables named SPILLWAY_* travel to drivers that run elsewhere (YARN, Kubernetes), so that the roots of
+    the lake are the same there.
+    """
+    return {
+        "conn_id": "spark_default",
+        "application": job_path(job),
+        "name": f"spillway-{job}",
+        "conf": spark_conf(),
+        "env_vars": {name: value for name, value in os.environ.items() if name.startswith("SPILLWAY_")}
+        or None,
+    }
+
+
+def read_date(name: str, value: str | date | None) -> date | None:
+    """A form's date.
+
+    >>> read_date("from_date", "2013-02-01")
+    datetime.date(2013, 2, 1)
+    """
+    if value is None or value == "" or isinstance(value, date):
+        return value or None
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise SpillwayError(
+            f"`{name}` must be a date like 2013-02-01, got {value!r}; correct the form"
+        ) from None
+
+
+def dates_to_recompute(
+    run_type: str,
+    logical_date: datetime | None,
+    from_date: str | None = None,
+    to_date: str | None = None,
+) -> tuple[date, date] | None:
+    """The batch dates a run recomputes, both ends included; None for a run that takes in what is new.
+
+    The form's dates come first. A backfill run recomputes the date it stands for, and only the run of
+    midnight does: the ninety-five others of the day have nothing left to do.
+
+    >>> dates_to_recompute("manual", None, "2013-02-01", None)
+    (datetime.date(2013, 2, 1), datetime.date(2013, 2, 1))
+    >>> dates_to_recompute("backfill", datetime(2013, 2, 1, 0, 0))
+    (datetime.date(2013, 2, 1), datetime.date(2013, 2, 1))
+    >>> dates_to_recompute("scheduled", datetime(2013, 2, 1, 0, 0)) is None
+    True
+    """
+    first, last = read_date("from_date", from_date), read_date("to_date", to_date)
+    if first or last:
+        first, last = first or last, last or first
+        assert first is not None
+        assert last is not None
+        if last < first:
+            raise SpillwayError(
+                f"`to_date` must not be before from_date ({first}), got {str(last)!r}; swap them"
+            )
+        return first, last
+    if run_type != "backfill" or logical_date is None:
+        return None
+    if (logical_date.hour, logical_date.minute) != (0, 0):
+        raise NothingToDo(
+            f"the run of {logical_date:%Y-%m-%d %H:%M} recomputes nothing: the run of midnight does its whole date"
+        )
+    return logical_date.date(), logical_date.date()
+
+
+def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> list[list[str]]:
+    """One list of arguments of jobs/shed.py per channel that has work; NothingToDo when none has."""
+    from spillway.lake.pending import channels_of_dates, pending_channels
+
+    if dates is None:
+        channels = pending_channels(settings)
+        if not channels:
+            raise NothingToDo("nothing new in the landing zone and no batch is pending")
+        return [["--channel", channel, "--run-id", run_id] for channel in channels]
+    first, last = dates
+    channels = channels_of_dates(settings, first, last)
+    if not channels:
+        raise NothingToDo(f"no batch has a date from {first} to {last}")
+    between = ["--from-date", str(first), "--to-date", str(last)]
+    return [["--channel", channel, *between, "--run-id", run_id] for channel in channels]
+
+
+def stream_arguments(streams: Sequence[str] | None) -> list[str]:
+    """`--stream S` for each stream of a form; none means all.
+
+    >>> stream_arguments(["weather", "stocks"])
+    ['--stream', 'weather', '--stream', 'stocks']
+    """
+    return [part for stream in streams or () for part in ("--stream", stream)]
+
+
+def recover_arguments(form: Mapping[str, Any]) -> list[str]:
+    """Arguments of jobs/recover.py from the form; refuses what the job could not mean.
+
+    >>> recover_arguments({"stream": "weather", "attributes": ["temp", "wind_speed"], "keys": ["origin=JFK"]})
+    ['--stream', 'weather', '--attributes', 'temp,wind_speed', '--key', 'origin=JFK']
+    """
+    if not form.get("stream"):
+        raise SpillwayError("`stream` must name a stream, got nothing; fill in the form")
+    by_time, by_seq = ("from_time", "to_time"), ("from_seq", "to_seq")
+    if any(form.get(n) is not None for n in by_time) and any(form.get(n) is not None for n in by_seq):
+        raise SpillwayError("`from_seq` must not be given with a time range, got both; keep one of them")
+    arguments = ["--stream", str(form["stream"])]
+    if form.get("attributes"):
+        arguments += ["--attributes", ",".join(form["attributes"])]
+    for key in form.get("keys") or ():
+        name, equals, _ = str(key).partition("=")
+        if not (name and equals):
+            raise SpillwayError(f"`keys` must be written name=value, got {key!r}; e.g. origin=JFK")
+        arguments += ["--key", str(key)]
+    for name in (*by_time, *by_seq, "output"):
+        if form.get(name) is not None and form.get(name) != "":
+            arguments += [f"--{name.replace('_', '-')}", str(form[name])]
+    return arguments
