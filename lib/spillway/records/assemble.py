@@ -1,0 +1,84 @@
+"""The last step for every format: typed columns, required attributes, and the rejects taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spillway.contracts.model import StreamContract
+from spillway.records.convert import RULES, convert
+from spillway.records.rejects import Rejects
+
+LINE = "line"
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The usable records of a file (`line`, then the attributes), and the others."""
+
+    table: pa.Table
+    rejected: pa.Table
+
+
+def table_schema(contract: StreamContract) -> pa.Schema:
+    """`line` and the contract's attributes."""
+    return pa.schema([pa.field(LINE, pa.int64(), nullable=False), *contract.arrow_schema])
+
+
+def nothing(contract: StreamContract, rejects: Rejects) -> Parsed:
+    """A file without usable records."""
+    return Parsed(table_schema(contract).empty_table(), rejects.table())
+
+
+def assemble(
+    contract: StreamContract,
+    lines: npt.NDArray[np.int64],
+    columns: Mapping[str, pa.Array],
+    original: Callable[[int], bytes],
+    rejects: Rejects,
+) -> Parsed:
+    """Types every column (by attribute name; absent: null), rejects what does not fit, keeps the rest.
+
+    `original(i)` gives the bytes of record i. The first problem of a record, in contract order, is reported.
+    """
+    refused = np.zeros(len(lines), dtype=np.bool_)
+    typed: list[pa.Array] = []
+    for attribute in contract.attributes:
+        raw = columns.get(attribute.name)
+        if raw is None:
+            raw = pa.nulls(len(lines), pa.string())
+        values, bad = convert(raw, attribute.type)
+        rule, remedy = RULES[attribute.type]
+        for i in np.flatnonzero(bad & ~refused):
+            rejects.add(
+                int(lines[i]), attribute.source_name, rule, _text(raw[int(i)]), remedy, original(int(i))
+            )
+        refused |= bad
+        if attribute.required and values.null_count > 0:
+            missing = np.asarray(values.is_null().to_numpy(zero_copy_only=False)) & ~refused
+            for i in np.flatnonzero(missing):
+                rejects.add(
+                    int(lines[i]),
+                    attribute.source_name,
+                    "be there",
+                    "null",
+                    f"send it with every record, or declare it nullable if it is a {attribute.role} that may be missing"
+                    if attribute.role in ("measure", "protected")
+                    else f"send it with every record: it is a {attribute.role}",
+                    original(int(i)),
+                )
+            refused |= missing
+        typed.append(values)
+    table = pa.Table.from_arrays([pa.array(lines, pa.int64()), *typed], schema=table_schema(contract))
+    return Parsed(table.filter(pa.array(~refused)) if refused.any() else table, rejects.table())
+
+
+def _text(value: pa.Scalar) -> str:
+    try:
+        return str(value.as_py())
+    except (ValueError, OverflowError, UnicodeDecodeError):
+        return repr(value)

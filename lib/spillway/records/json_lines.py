@@ -1,0 +1,204 @@
+"""JSON, one object a line.
+
+Arrow's reader takes a block of lines at a time; a block it refuses is cut into smaller ones, and the last few
+lines are read one by one by the exact rules. Arrow's reader sees a stream of values, not lines, and brings
+the process down on a bare `null`; so it is only given blocks in which every line has one brace that opens
+it and one that closes it: then lines and objects are the same thing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.json
+
+from spillway.contracts.model import Attribute, StreamContract
+from spillway.contracts.shapes import suggest
+from spillway.records.assemble import Parsed, assemble, nothing
+from spillway.records.convert import RULES
+from spillway.records.lines import Lines
+from spillway.records.rejects import Rejects
+
+_BLOCK_LINES = 1 << 16
+_SMALLEST_BLOCK = 16
+_AS_READ = {"boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64()}
+
+
+class _DuplicateName(ValueError):
+    pass
+
+
+class _NotJson(ValueError):
+    pass
+
+
+def parse_json(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
+    """The records of a file of JSON lines."""
+    rejects = Rejects(file_name)
+    lines = Lines.of(content)
+    bad_text = lines.lacking_utf8()
+    for i in np.flatnonzero(bad_text):
+        original = lines.bytes_of(int(i))
+        rejects.add(
+            int(i) + 1, "the line", "be UTF-8 text", repr(original[:60]), "send it as UTF-8", original
+        )
+    # A line that is not UTF-8 can only split blocks, never go into one.
+    wanted = np.flatnonzero(~lines.blank & ~bad_text)
+    if not len(wanted):
+        return nothing(contract, rejects)
+    reader = _Reader(contract, lines, bad_text, rejects)
+    tables = [
+        table
+        for start in range(0, len(wanted), _BLOCK_LINES)
+        for table in reader.read(wanted[start : start + _BLOCK_LINES])
+    ]
+    kept = np.concatenate(reader.kept) if reader.kept else np.empty(0, dtype=np.int64)
+    table = pa.concat_tables(tables).combine_chunks() if tables else reader.schema.empty_table()
+    columns = {a.name: _array(table.column(i)) for i, a in enumerate(contract.attributes)}
+    return assemble(contract, kept + 1, columns, lambda i: lines.bytes_of(int(kept[i])), rejects)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+class _Reader:
+    def __init__(
+        self, contract: StreamContract, lines: Lines, bad_text: npt.NDArray[np.bool_], rejects: Rejects
+    ) -> None:
+        self.lines = lines
+        self.rejects = rejects
+        self.attributes = {a.source_name: a for a in contract.attributes}
+        self.schema = pa.schema(
+            [(name, _AS_READ.get(a.type, pa.string())) for name, a in self.attributes.items()]
+        )
+        self.kept: list[npt.NDArray[np.int64]] = []
+        data = np.frombuffer(lines.content, dtype=np.uint8)
+        self._opens = np.flatnonzero(data == ord("{"))
+        self._closes = np.flatnonzero(data == ord("}"))
+        self._nul = np.flatnonzero(data == 0)
+        self._bad = np.flatnonzero(bad_text)
+        last = lines.ends - 1
+        last = np.where((last >= lines.starts) & (data[np.maximum(last, 0)] == 13), last - 1, last)
+        self._last = last
+
+    def read(self, wanted: npt.NDArray[np.int64]) -> list[pa.Table]:
+        """The records of these lines; what is refused goes to the rejects."""
+        table = self._fast(wanted)
+        if table is not None:
+            self.kept.append(wanted)
+            return [table]
+        if len(wanted) <= _SMALLEST_BLOCK:
+            return self._exact(wanted)
+        step = max(_SMALLEST_BLOCK, len(wanted) // 8)
+        return [t for start in range(0, len(wanted), step) for t in self.read(wanted[start : start + step])]
+
+    def _fast(self, wanted: npt.NDArray[np.int64]) -> pa.Table | None:
+        first, last = int(wanted[0]), int(wanted[-1])
+        start, end = int(self.lines.starts[first]), int(self.lines.ends[last])
+        opens, closes = _between(self._opens, start, end), _between(self._closes, start, end)
+        if not (
+            np.array_equal(opens, self.lines.starts[wanted])
+            and np.array_equal(closes, self._last[wanted])
+            and not len(_between(self._nul, start, end))
+            and not len(_between(self._bad, first, last + 1))
+        ):
+            return None
+        try:
+            table = pyarrow.json.read_json(
+                pa.BufferReader(memoryview(self.lines.content)[start:end]),
+                read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=end - start + 1),
+                parse_options=pyarrow.json.ParseOptions(
+                    explicit_schema=self.schema, unexpected_field_behavior="error"
+                ),
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+            return None
+        return table if table.num_rows == len(wanted) else None
+
+    def _exact(self, wanted: npt.NDArray[np.int64]) -> list[pa.Table]:
+        rows: list[dict[str, Any]] = []
+        kept = []
+        for i in wanted:
+            original = self.lines.bytes_of(int(i))
+            row = self._one(int(i) + 1, original)
+            if row is not None:
+                rows.append(row)
+                kept.append(int(i))
+        self.kept.append(np.array(kept, dtype=np.int64))
+        return [pa.Table.from_pylist(rows, schema=self.schema)]
+
+    def _one(self, line: int, original: bytes) -> dict[str, Any] | None:
+        try:
+            record = json.loads(original, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        except _DuplicateName as error:
+            return self._refuse(
+                line, str(error), "stand once in a record", str(error), "send it once", original
+            )
+        except (ValueError, RecursionError) as error:
+            problem = f"{original[-60:]!r} ({error})"
+            remedy = "send one whole object a line; a last line cut short is sent again"
+            self._refuse(line, "the line", "be one JSON object", problem, remedy, original)
+            return None
+        if not isinstance(record, Mapping):
+            return self._refuse(
+                line, "the line", "be one JSON object", record, "send {name: value, ...}", original
+            )
+        for name in record:
+            if name not in self.attributes:
+                remedy = suggest(name, self.attributes) + ", or add it to the contract"
+                return self._refuse(
+                    line, name, "be an attribute of the contract", record[name], remedy, original
+                )
+        row: dict[str, Any] = {}
+        for name, attribute in self.attributes.items():
+            value = record.get(name)
+            if value is not None and not _is(attribute, value):
+                rule, remedy = RULES[attribute.type]
+                self._refuse(line, name, rule, value, remedy, original)
+                return None
+            row[name] = float(value) if value is not None and attribute.type == "double" else value
+        return row
+
+    def _refuse(self, line: int, name: str, rule: str, value: object, remedy: str, original: bytes) -> None:
+        self.rejects.add(line, name, rule, value, remedy, original)
+
+
+def _between(positions: npt.NDArray[np.int64], start: int, end: int) -> npt.NDArray[np.int64]:
+    return positions[np.searchsorted(positions, start) : np.searchsorted(positions, end)]
+
+
+def _is(attribute: Attribute, value: object) -> bool:
+    if attribute.type == "boolean":
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if attribute.type == "integer":
+        return isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+    if attribute.type == "double":
+        try:
+            return isinstance(value, int | float) and math.isfinite(float(value))
+        except OverflowError:
+            return False
+    # half of a surrogate pair is no text: it cannot be written as UTF-8
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in record:
+            raise _DuplicateName(name)
+        record[name] = value
+    return record
+
+
+def _no_constant(word: str) -> None:
+    raise _NotJson(f"{word} is not JSON")

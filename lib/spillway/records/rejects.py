@@ -1,0 +1,50 @@
+"""Rejected records: what could not be used, why, and its original bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from spillway.errors import Problem
+
+REJECTED_SCHEMA = pa.schema(
+    [
+        pa.field("line", pa.int64(), nullable=False),
+        pa.field("field", pa.string(), nullable=False),
+        pa.field("rule", pa.string(), nullable=False),
+        pa.field("value", pa.string(), nullable=False),
+        pa.field("remedy", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("original", pa.binary(), nullable=False),
+    ]
+)
+WHOLE_FILE = 0
+"""The line number of a rejection that concerns the file and no line of it."""
+ORIGINAL_BYTES_AT_MOST = 1 << 20
+"""A whole file's bytes are kept up to here; the file itself is still where it landed."""
+
+
+@dataclass
+class Rejects:
+    """Collects the rejections of one file, one per record."""
+
+    file_name: str
+    _rows: dict[int, tuple[str, str, str, str, str, bytes]] = field(default_factory=dict)
+
+    def add(self, line: int, name: str, rule: str, value: object, remedy: str, original: bytes) -> None:
+        text = value if isinstance(value, str) else repr(value)
+        text = text if len(text) <= 200 else text[:200] + "..."
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+        where = f"{self.file_name}:{line}" if line != WHOLE_FILE else self.file_name
+        reason = str(Problem(where, name, rule, text, remedy))
+        self._rows.setdefault(line, (name, rule, text, remedy, reason, original[:ORIGINAL_BYTES_AT_MOST]))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def table(self) -> pa.Table:
+        rows = [(line, *self._rows[line]) for line in sorted(self._rows)]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(REJECTED_SCHEMA)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, REJECTED_SCHEMA, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=REJECTED_SCHEMA)
