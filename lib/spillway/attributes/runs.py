@@ -1,0 +1,186 @@
+"""Schemes over `seq`, run-length: which attribute travels how, from where to where.
+
+A *scheme* says for every attribute whether it is kept, rounded or shed, and at which stage (1: the stream's own
+shedding, 2: its channel's, specs/attributes.md section 8). A *run* is a stretch of `seq` under one scheme.
+Everything that depends on a scheme at a row (kernels, the native copy, recovery) asks the runs.
+
+>>> ways = (Way("temp", "shed"), Way("visib", "keep"))
+>>> runs = Runs((Run(0, 9, (Way("temp", "keep"), Way("visib", "keep"))), Run(10, 19, ways)))
+>>> runs.mask("temp", "shed", np.array([8, 9, 10, 19])).tolist()
+[False, False, True, True]
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one attribute travels under a scheme, and why."""
+
+    attribute: str
+    way: str = "keep"
+    stage: int = 1
+    predictor: str = ""
+    reason: str = ""
+
+
+def scheme_number(ways: Iterable[Way]) -> int:
+    """The scheme's number: equal for equal schemes wherever and whenever they are computed.
+
+    A checksum of what is not merely kept, so that a rerun, a backfill and two machines agree without a registry;
+    the scheme that keeps everything is 0. Rows are resolved by `seq`, never by this number.
+
+    >>> scheme_number([Way("a")]), scheme_number([Way("a", "shed")]) == scheme_number([Way("a", "shed"), Way("b")])
+    (0, True)
+    """
+    text = ";".join(f"{way.attribute}={way.way}@{way.stage}" for way in ways if way.way != "keep")
+    return zlib.crc32(text.encode()) if text else 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stretch of `seq` under one scheme, with the ranking and the numbers behind it."""
+
+    from_seq: int
+    to_seq: int
+    ways: tuple[Way, ...]
+    ranking: tuple[tuple[str, float, float], ...] = ()
+    windows: int = 0
+    evaluations: int = 0
+    hits: int = -1
+    rate_kbps: float = 0.0
+    planned_kbps: float = 0.0
+    capacity_kbps: float = 0.0
+    shortfall_kbps: float = 0.0
+    reason: str = ""
+
+    @property
+    def scheme(self) -> int:
+        return scheme_number(self.ways)
+
+    def of(self, way: str) -> tuple[str, ...]:
+        """The attributes that travel this way."""
+        return tuple(one.attribute for one in self.ways if one.way == way)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs in `seq` order, none overlapping another."""
+
+    runs: tuple[Run, ...]
+    _from: np.ndarray = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted(self.runs, key=lambda run: run.from_seq))
+        object.__setattr__(self, "runs", ordered)
+        object.__setattr__(self, "_from", np.array([run.from_seq for run in ordered], np.int64))
+        for before, after in zip(ordered, ordered[1:], strict=False):
+            if after.from_seq <= before.to_seq:
+                raise ValueError(
+                    f"`runs` must not overlap, got {before.from_seq}..{before.to_seq} and {after.from_seq}..; "
+                    "plan the batch again"
+                )
+
+    def __iter__(self) -> Any:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __add__(self, other: Runs) -> Runs:
+        return Runs(self.runs + other.runs)
+
+    def within(self, from_seq: int, to_seq: int) -> Runs:
+        """The runs that touch a range."""
+        return Runs(tuple(run for run in self.runs if run.to_seq >= from_seq and run.from_seq <= to_seq))
+
+    def index(self, seq: np.ndarray) -> np.ndarray:
+        """The run of every row; a row under no run is an error, for it could not be recovered."""
+        at = np.searchsorted(self._from, seq, side="right") - 1
+        ends = np.array([run.to_seq for run in self.runs], np.int64)
+        outside = (
+            (at < 0) | (seq > ends[np.maximum(at, 0)]) if len(self.runs) else np.ones(len(seq), np.bool_)
+        )
+        if bool(outside.any()):
+            raise ValueError(
+                f"`seq` must lie under a scheme, got {int(seq[int(np.argmax(outside))])}; shed its batch again"
+            )
+        return np.asarray(at)
+
+    def mask(self, attribute: str, way: str, seq: np.ndarray, stage: int | None = None) -> np.ndarray:
+        """Row by row, whether the attribute travels `way` (at `stage`)."""
+        if not len(seq):
+            return np.zeros(0, np.bool_)
+        flags = np.array(
+            [
+                any(w.attribute == attribute and w.way == way and stage in (None, w.stage) for w in run.ways)
+                for run in self.runs
+            ]
+        )
+        return np.asarray(flags[self.index(seq)])
+
+    def attributes(self, way: str) -> tuple[str, ...]:
+        """Every attribute that travels this way under any run, in contract order."""
+        found: dict[str, None] = {}
+        for run in self.runs:
+            found.update(dict.fromkeys(run.of(way)))
+        return tuple(found)
+
+    def stretches(self, attribute: str, way: str) -> list[tuple[int, int]]:
+        """The `seq` ranges in which the attribute travels `way`, neighbours merged."""
+        found: list[tuple[int, int]] = []
+        for run in self.runs:
+            if attribute not in run.of(way):
+                continue
+            if found and found[-1][1] + 1 == run.from_seq:
+                found[-1] = (found[-1][0], run.to_seq)
+            else:
+                found.append((run.from_seq, run.to_seq))
+        return found
+
+
+def run_from_row(row: Mapping[str, Any]) -> Run:
+    """A row of `schemes` as a run."""
+    return Run(
+        int(row["from_seq"]),
+        int(row["to_seq"]),
+        tuple(
+            Way(w["attribute"], w["way"], int(w["stage"]), w["predictor"], w["reason"])
+            for w in row["attributes"]
+        ),
+        tuple((r["attribute"], float(r["score"]), float(r["width_bits"])) for r in row["ranking"]),
+        int(row["windows"]),
+        int(row["evaluations"]),
+        int(row["hits"]),
+        float(row["rate_kbps"]),
+        float(row["planned_kbps"]),
+        float(row["capacity_kbps"]),
+        float(row["shortfall_kbps"]),
+        row["reason"],
+    )
+
+
+def run_to_row(run: Run) -> dict[str, Any]:
+    """The columns of `schemes` that a run knows."""
+    return {
+        "from_seq": run.from_seq,
+        "to_seq": run.to_seq,
+        "scheme": run.scheme,
+        "attributes": [(w.attribute, w.way, w.stage, w.predictor, w.reason) for w in run.ways],
+        "ranking": [tuple(one) for one in run.ranking],
+        "windows": run.windows,
+        "evaluations": run.evaluations,
+        "hits": run.hits,
+        "rate_kbps": run.rate_kbps,
+        "planned_kbps": run.planned_kbps,
+        "capacity_kbps": run.capacity_kbps,
+        "shortfall_kbps": run.shortfall_kbps,
+        "reason": run.reason,
+    }

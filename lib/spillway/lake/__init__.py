@@ -1,0 +1,1 @@
+"""The only place that reads or writes: session, table contracts, idempotent writes, ledger."""

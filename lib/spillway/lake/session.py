@@ -1,0 +1,32 @@
+"""The Spark session, made the same way by spark-submit, python and the tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from spillway.lake.spark_conf import jars_folder, spark_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSession:
+    """The session called `name`; `conf` overrules single settings (the tests do).
+
+    Under spark-submit the master and the jars come from there; run by python, from `spark_conf`.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.master(master or os.environ.get("SPILLWAY_MASTER", "local[*]"))
+    for key, value in {**spark_conf(jars_folder()), **conf}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark

@@ -1,0 +1,222 @@
+"""The lake's tables: paths, contracts enforced before writing, and writes that may be repeated.
+
+Every write replaces what the same (stream, batch) wrote before, in one Delta commit, so that a rerun, a
+retry or a kill at any instant ends in the same rows. `txnVersion` is never used: Delta would silently skip
+the rerun of an older batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from spillway.errors import SpillwayError
+from spillway.lake.columns import TableContract, table_contracts
+from spillway.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PROPERTIES = {
+    "delta.enableDeletionVectors": "false",  # delta-rs and what stands on it must read every table
+    "delta.columnMapping.mode": "none",
+    "delta.dataSkippingNumIndexedCols": "8",
+}
+
+
+class ConcurrentRun(SpillwayError):
+    """Another run wrote the same batch at the same time; nothing was doubled, try again."""
+
+
+def literal(value: object) -> str:
+    """A SQL literal for predicates: numbers as they are, everything else quoted.
+
+    >>> literal("O'Hare"), literal(7)
+    ("'O''Hare'", '7')
+    """
+    if isinstance(value, bool | int | float):
+        return str(value).lower() if isinstance(value, bool) else repr(value)
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def where(**columns: object) -> str:
+    """A predicate of equalities, or of IN where a list is given.
+
+    >>> where(stream="weather", batch=[1, 2])
+    "stream = 'weather' AND batch IN (1, 2)"
+    """
+    terms = []
+    for column, value in columns.items():
+        if isinstance(value, list | tuple | set | frozenset):
+            terms.append(f"{column} IN ({', '.join(literal(item) for item in sorted(value))})")
+        else:
+            terms.append(f"{column} = {literal(value)}")
+    return " AND ".join(terms)
+
+
+class Lake:
+    """The tables under the roots of `settings`, read and written with one Spark session."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self.spark = spark
+        self.settings = settings
+        self._contracts = table_contracts(settings.schemas)
+
+    def contract(self, table: str, attributes: Sequence[tuple[str, str]] = ()) -> TableContract:
+        """The column contract of `table`, with the stream's attributes where it is one table a stream."""
+        if table not in self._contracts:
+            raise SpillwayError(
+                f"`table` must have a column contract in schemas/tables, got {table!r}; write {table}.yaml"
+            )
+        found = self._contracts[table]
+        return found.with_attributes(attributes) if found.scope == "stream" else found
+
+    def path(self, table: str, stream: str | None = None) -> str:
+        """Where the table lies; per-stream tables have a folder a stream."""
+        return table_path(self.settings, self._contracts[table], stream)
+
+    def exists(self, table: str, stream: str | None = None) -> bool:
+        from delta import DeltaTable
+
+        return bool(DeltaTable.isDeltaTable(self.spark, self.path(table, stream)))
+
+    def read(self, table: str, stream: str | None = None, predicate: str | None = None) -> DataFrame:
+        """The table as it is now; `predicate` prunes partitions and files."""
+        frame = self.spark.read.format("delta").load(self.path(table, stream))
+        return frame.where(predicate) if predicate else frame
+
+    def rows(self, table: str, contract: TableContract, rows: Iterable[dict[str, Any]]) -> DataFrame:
+        """A small DataFrame of `rows` with exactly the contract's columns and types."""
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in contract.columns))
+        names = contract.names
+        return self.spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
+
+    def replace_rows(self, table: str, rows: Iterable[dict[str, Any]], predicate: str) -> None:
+        """`replace` for a handful of rows made by the driver."""
+        self.replace(self.rows(table, self.contract(table), rows), table, predicate)
+
+    def replace(
+        self,
+        frame: DataFrame,
+        table: str,
+        predicate: str,
+        *,
+        stream: str | None = None,
+        attributes: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Put `frame` in the place of the rows that match `predicate`, in one commit.
+
+        A frame whose columns or types differ from the contract is refused before anything is written.
+        """
+        contract = self.contract(table, attributes)
+        path = self.path(table, stream)
+        self._refuse_other_columns(frame, contract, stream)
+        if not self.exists(table, stream):
+            self._create(contract, path)
+        elif contract.scope == "stream":
+            self._grow(contract, path)
+        ordered = frame.select(*self._stored_columns(path, frame))
+        try:
+            ordered.write.format("delta").mode("overwrite").option("replaceWhere", predicate).save(path)
+        except Exception as problem:
+            if _is_conflict(problem):
+                raise ConcurrentRun(
+                    f"{table}{'/' + stream if stream else ''}: another run wrote {predicate} at the same time; "
+                    "nothing was doubled, run it again"
+                ) from problem
+            raise
+
+    def delete(self, table: str, predicate: str, stream: str | None = None) -> None:
+        """Delete the rows that match `predicate`."""
+        from delta import DeltaTable
+
+        DeltaTable.forPath(self.spark, self.path(table, stream)).delete(predicate)
+
+    def _create(self, contract: TableContract, path: str) -> None:
+        from delta import DeltaTable
+        from pyspark.sql.types import StructField, StructType
+
+        plain = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in contract.columns))
+        schema = StructType(
+            [
+                StructField(field.name, field.dataType, column.nullable, {"comment": column.meaning})
+                for field, column in zip(plain.fields, contract.columns, strict=True)
+            ]
+        )
+        builder = DeltaTable.createIfNotExists(self.spark).location(path).addColumns(schema)
+        builder = builder.partitionedBy(*contract.partitioned_by).comment(contract.meaning)
+        for key, value in {**PROPERTIES, "spillway.version": str(contract.version)}.items():
+            builder = builder.property(key, value)
+        builder.execute()
+
+    def _grow(self, contract: TableContract, path: str) -> None:
+        """Add the attributes that the contract has gained since the table was made."""
+        have = {field.name: field.dataType.simpleString() for field in self._schema(path)}
+        missing = [column for column in contract.columns if column.name not in have]
+        if missing:
+            added = ", ".join(f"`{column.name}` {column.type}" for column in missing)
+            self.spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({added})")
+        for column in contract.columns:
+            if column.name in have and have[column.name] != _simple(column.type):
+                raise SpillwayError(
+                    f"{path}: column `{column.name}` must stay {have[column.name]}, got {column.type}; "
+                    "give the changed attribute a new name in the contract"
+                )
+
+    def _schema(self, path: str) -> Any:
+        return self.spark.read.format("delta").load(path).schema.fields
+
+    def _stored_columns(self, path: str, frame: DataFrame) -> list[Any]:
+        """The table's columns in its order; one the contract has lost since is written null."""
+        from pyspark.sql import functions as sql
+
+        have = set(frame.columns)
+        return [
+            sql.col(f"`{field.name}`")
+            if field.name in have
+            else sql.lit(None).cast(field.dataType).alias(field.name)
+            for field in self._schema(path)
+        ]
+
+    def _refuse_other_columns(self, frame: DataFrame, contract: TableContract, stream: str | None) -> None:
+        got = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        problems = []
+        for column in contract.columns:
+            found = got.pop(column.name, None)
+            if found is None:
+                problems.append(f"`{column.name}` is missing")
+            elif found != _simple(column.type):
+                problems.append(f"`{column.name}` must be {_simple(column.type)}, got {found}")
+        problems += [f"`{name}` is not in the contract" for name in got]
+        if problems:
+            target = contract.table + (f"/{stream}" if stream else "")
+            raise SpillwayError(
+                f"{target} must be written as schemas/tables/{contract.table}.yaml says: "
+                + "; ".join(problems)
+            )
+
+
+def table_path(settings: Settings, contract: TableContract, stream: str | None = None) -> str:
+    """Where a table lies under its root."""
+    root = settings.destination if contract.root == "destination" else settings.lake
+    if (contract.scope == "stream") != (stream is not None):
+        rule = "name a stream" if contract.scope == "stream" else "name no stream"
+        raise SpillwayError(f"table {contract.table} must {rule}, got {stream!r}; see schemas/tables")
+    return f"{root}/{contract.table}" + (f"/{stream}" if stream else "")
+
+
+def _simple(ddl: str) -> str:
+    return ddl.replace(" ", "")
+
+
+def _is_conflict(problem: Exception) -> bool:
+    seen: list[str] = [type(problem).__name__, str(problem)]
+    return any(("Concurrent" in text and "Exception" in text) or "DELTA_CONCURRENT" in text for text in seen)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """One DataFrame of all `frames`, columns by name."""
+    return reduce(lambda left, right: left.unionByName(right), frames)

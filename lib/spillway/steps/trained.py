@@ -1,0 +1,55 @@
+"""What training left in `models`: all facts of one training share one version, and a batch is pinned to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.attributes.cycle import Cycle
+from spillway.attributes.model import AttributeModel
+from spillway.lake.columns import table_contracts
+from spillway.lake.files import read_table
+from spillway.lake.tables import table_path
+from spillway.settings import Settings
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A stream's facts of one version: its cycle, and per measure the model and the options it was chosen from."""
+
+    stream: str
+    version: int
+    cycle: Cycle
+    models: Mapping[str, AttributeModel]
+    options: Mapping[str, Any]
+    category: Mapping[str, Any]
+    trained_from_seq: int
+    trained_to_seq: int
+
+
+def load_trained(settings: Settings, stream: str, version: int | None = None) -> Trained | None:
+    """The facts of `version` (default: the newest), or None when the stream is untrained."""
+    path = table_path(settings, table_contracts(settings.schemas)["models"])
+    table = read_table(path, filters=[("stream", "=", stream)])
+    rows = table.to_pylist() if table is not None else []
+    if version is None:
+        version = max((row["version"] for row in rows), default=None)
+    rows = [row for row in rows if row["version"] == version]
+    if version is None or not rows:
+        return None
+    facts = {(row["fact"], row["subject"]): row for row in rows}
+    attributes = {subject: row for (fact, subject), row in facts.items() if fact == "attribute"}
+    cycle = facts["cycle", ""]
+    category = facts.get(("category", ""))
+    return Trained(
+        stream,
+        int(version),
+        Cycle.from_dict(json.loads(cycle["value"])),
+        {name: AttributeModel.from_dict(json.loads(row["value"])) for name, row in attributes.items()},
+        {name: json.loads(row["evidence"]) for name, row in attributes.items()},
+        json.loads(category["value"]) if category else {},
+        int(cycle["trained_from_seq"]),
+        int(cycle["trained_to_seq"]),
+    )

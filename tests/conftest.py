@@ -1,0 +1,38 @@
+"""One Spark session for the whole suite, and a lake of its own for every test that asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spillway.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The shared session: two cores, small everything."""
+    from spillway.lake.session import spark_session
+
+    session = spark_session(
+        "tests", "local[2]", **{"spark.sql.warehouse.dir": str(ROOT / "build" / "warehouse")}
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Roots in a folder of this test's own; the repository's schemas."""
+    return Settings.from_environment(
+        {
+            "SPILLWAY_HOME": str(ROOT),
+            "SPILLWAY_LAKE": str(tmp_path / "lake"),
+            "SPILLWAY_LANDING": str(tmp_path / "landing"),
+            "SPILLWAY_BUILD": str(tmp_path / "build"),
+        }
+    )
