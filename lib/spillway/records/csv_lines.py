@@ -181,34 +181,30 @@ def _exact(contract: StreamContract, lines: Lines, names: list[str], start: int,
 
 def _rows(contract: StreamContract, lines: Lines, start: int) -> Iterator[_Row]:
     """Record by record, blank lines left out; a record that cannot be read costs its first line alone."""
-    position = start
-    record_end = start
+    content, delimiter = lines.content, contract.source.options.delimiter
+    starts, ends, blank = lines.starts.tolist(), lines.ends.tolist(), lines.blank.tolist()
+    position = first = start
 
     def feed() -> Iterator[str]:
         nonlocal position
-        while position < lines.count and position < record_end:
-            raw = lines.content[lines.starts[position] : lines.ends[position] + 1]
+        while position < min(lines.count, first + _RECORD_LINES):
+            raw = content[starts[position] : ends[position] + 1]
             position += 1
             yield raw.decode("utf-8", "surrogateescape")
 
+    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
     while position < lines.count:
         first = position
-        if lines.blank[first]:
-            position += 1
-            continue
-        record_end = first + _RECORD_LINES
-        reader = csv.reader(feed(), delimiter=contract.source.options.delimiter, strict=True)
         try:
             fields = next(reader)
-        except StopIteration:
-            continue
         except csv.Error as error:
             position = first + 1
-            text = _is_text(lines.bytes_of(first))
-            yield _Row(first, first, [], str(error) if text else "not UTF-8")
+            reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+            yield _Row(first, first, [], str(error) if _is_text(lines.bytes_of(first)) else "not UTF-8")
             continue
-        problem = "not UTF-8" if any(not _has_text(field) for field in fields) else ""
-        yield _Row(first, position - 1, fields, problem)
+        if not blank[first]:
+            problem = "" if all(map(_has_text, fields)) else "not UTF-8"
+            yield _Row(first, position - 1, fields, problem)
 
 
 def _is_text(raw: bytes) -> bool:

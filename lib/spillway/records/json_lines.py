@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,16 +25,16 @@ from spillway.records.lines import Lines
 from spillway.records.rejects import Rejects
 
 _BLOCK_LINES = 1 << 16
-_SMALLEST_BLOCK = 16
+_SMALLEST_BLOCK = 128
 _AS_READ = {"boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64()}
 
 
-class _DuplicateName(ValueError):
-    pass
+class _Refused(Exception):
+    """A record that breaks a rule: field, rule, value, remedy."""
 
-
-class _NotJson(ValueError):
-    pass
+    def __init__(self, name: str, rule: str, value: object, remedy: str) -> None:
+        super().__init__(name)
+        self.why = (name, rule, value, remedy)
 
 
 def parse_json(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
@@ -126,49 +125,37 @@ class _Reader:
     def _exact(self, wanted: npt.NDArray[np.int64]) -> list[pa.Table]:
         rows: list[dict[str, Any]] = []
         kept = []
-        for i in wanted:
-            original = self.lines.bytes_of(int(i))
-            row = self._one(int(i) + 1, original)
-            if row is not None:
-                rows.append(row)
-                kept.append(int(i))
+        for i in wanted.tolist():
+            original = self.lines.bytes_of(i)
+            try:
+                rows.append(self._one(original))
+                kept.append(i)
+            except _Refused as refused:
+                self.rejects.add(i + 1, *refused.why, original)
         self.kept.append(np.array(kept, dtype=np.int64))
         return [pa.Table.from_pylist(rows, schema=self.schema)]
 
-    def _one(self, line: int, original: bytes) -> dict[str, Any] | None:
+    def _one(self, original: bytes) -> dict[str, Any]:
         try:
             record = json.loads(original, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
-        except _DuplicateName as error:
-            return self._refuse(
-                line, str(error), "stand once in a record", str(error), "send it once", original
-            )
         except (ValueError, RecursionError) as error:
             problem = f"{original[-60:]!r} ({error})"
             remedy = "send one whole object a line; a last line cut short is sent again"
-            self._refuse(line, "the line", "be one JSON object", problem, remedy, original)
-            return None
-        if not isinstance(record, Mapping):
-            return self._refuse(
-                line, "the line", "be one JSON object", record, "send {name: value, ...}", original
-            )
+            raise _Refused("the line", "be one JSON object", problem, remedy) from None
+        if not isinstance(record, dict):
+            raise _Refused("the line", "be one JSON object", record, "send {name: value, ...}")
         for name in record:
             if name not in self.attributes:
                 remedy = suggest(name, self.attributes) + ", or add it to the contract"
-                return self._refuse(
-                    line, name, "be an attribute of the contract", record[name], remedy, original
-                )
+                raise _Refused(name, "be an attribute of the contract", record[name], remedy)
         row: dict[str, Any] = {}
         for name, attribute in self.attributes.items():
             value = record.get(name)
             if value is not None and not _is(attribute, value):
                 rule, remedy = RULES[attribute.type]
-                self._refuse(line, name, rule, value, remedy, original)
-                return None
+                raise _Refused(name, rule, value, remedy)
             row[name] = float(value) if value is not None and attribute.type == "double" else value
         return row
-
-    def _refuse(self, line: int, name: str, rule: str, value: object, remedy: str, original: bytes) -> None:
-        self.rejects.add(line, name, rule, value, remedy, original)
 
 
 def _between(positions: npt.NDArray[np.int64], start: int, end: int) -> npt.NDArray[np.int64]:
@@ -195,10 +182,10 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name, value in pairs:
         if name in record:
-            raise _DuplicateName(name)
+            raise _Refused(name, "stand once in a record", name, "send it once")
         record[name] = value
     return record
 
 
 def _no_constant(word: str) -> None:
-    raise _NotJson(f"{word} is not JSON")
+    raise ValueError(f"{word} is not JSON")

@@ -30,15 +30,15 @@ class Rejects:
     """Collects the rejections of one file, one per record."""
 
     file_name: str
-    _rows: dict[int, tuple[str, str, str, str, str, bytes]] = field(default_factory=dict)
+    _rows: dict[int, tuple[str | bytes, ...]] = field(default_factory=dict)
 
     def add(self, line: int, name: str, rule: str, value: object, remedy: str, original: bytes) -> None:
         text = value if isinstance(value, str) else repr(value)
         text = text if len(text) <= 200 else text[:200] + "..."
-        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
         where = f"{self.file_name}:{line}" if line != WHOLE_FILE else self.file_name
         reason = str(Problem(where, name, rule, text, remedy))
-        self._rows.setdefault(line, (name, rule, text, remedy, reason, original[:ORIGINAL_BYTES_AT_MOST]))
+        words = (_writable(word) for word in (name, rule, text, remedy, reason))
+        self._rows.setdefault(line, (*words, original[:ORIGINAL_BYTES_AT_MOST]))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -48,3 +48,8 @@ class Rejects:
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(REJECTED_SCHEMA)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, REJECTED_SCHEMA, strict=True)]
         return pa.Table.from_arrays(arrays, schema=REJECTED_SCHEMA)
+
+
+def _writable(word: str) -> str:
+    """Half a surrogate pair, which JSON can spell, cannot be written."""
+    return word.encode("utf-8", "backslashreplace").decode("utf-8")
