@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from spillway.contracts.model import StreamContract
@@ -150,8 +151,8 @@ def _without(lines: Lines, usable: npt.NDArray[np.bool_]) -> memoryview | bytes:
 
 
 def _exact(contract: StreamContract, lines: Lines, names: list[str], start: int, rejects: Rejects) -> Parsed:
-    nulls = set(contract.source.options.null_values)
-    values: list[list[str | None]] = []
+    nulls = pa.array(contract.source.options.null_values, pa.string())
+    values: list[list[str]] = []
     kept: list[_Row] = []
     for row in _rows(contract, lines, start):
         original = lines.bytes_of(row.first, row.last)
@@ -163,16 +164,16 @@ def _exact(contract: StreamContract, lines: Lines, names: list[str], start: int,
         elif len(row.fields) != len(names):
             _wrong_count(rejects, row.first + 1, len(names), len(row.fields), original)
         else:
-            values.append([None if field in nulls else field for field in row.fields])
+            values.append(row.fields)
             kept.append(row)
     if not kept:
         return nothing(contract, rejects)
     by_name = dict(zip(names, zip(*values, strict=True), strict=True))
-    columns = {
-        a.name: pa.array(by_name[a.source_name], pa.string())
-        for a in contract.attributes
-        if a.source_name in by_name
-    }
+    columns = {}
+    for attribute in contract.attributes:
+        if attribute.source_name in by_name:
+            column = pa.array(by_name[attribute.source_name], pa.string())
+            columns[attribute.name] = pc.if_else(pc.is_in(column, nulls), None, column)
     firsts = np.array([row.first for row in kept], dtype=np.int64)
     return assemble(
         contract, firsts + 1, columns, lambda i: lines.bytes_of(kept[i].first, kept[i].last), rejects
@@ -183,6 +184,7 @@ def _rows(contract: StreamContract, lines: Lines, start: int) -> Iterator[_Row]:
     """Record by record, blank lines left out; a record that cannot be read costs its first line alone."""
     content, delimiter = lines.content, contract.source.options.delimiter
     starts, ends, blank = lines.starts.tolist(), lines.ends.tolist(), lines.blank.tolist()
+    not_text = lines.lacking_utf8().tolist()
     position = first = start
 
     def feed() -> Iterator[str]:
@@ -200,16 +202,8 @@ def _rows(contract: StreamContract, lines: Lines, start: int) -> Iterator[_Row]:
         except csv.Error as error:
             position = first + 1
             reader = csv.reader(feed(), delimiter=delimiter, strict=True)
-            yield _Row(first, first, [], str(error) if _is_text(lines.bytes_of(first)) else "not UTF-8")
+            yield _Row(first, first, [], "not UTF-8" if not_text[first] else str(error))
             continue
         if not blank[first]:
-            problem = "" if all(map(_has_text, fields)) else "not UTF-8"
+            problem = "not UTF-8" if any(not_text[first:position]) else ""
             yield _Row(first, position - 1, fields, problem)
-
-
-def _is_text(raw: bytes) -> bool:
-    return _has_text(raw.decode("utf-8", "surrogateescape"))
-
-
-def _has_text(field: str) -> bool:
-    return field.isascii() or not any("\udc80" <= c <= "\udcff" for c in field)

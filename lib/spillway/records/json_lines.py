@@ -25,7 +25,7 @@ from spillway.records.lines import Lines
 from spillway.records.rejects import Rejects
 
 _BLOCK_LINES = 1 << 16
-_SMALLEST_BLOCK = 128
+_SMALLEST_BLOCK = 64
 _AS_READ = {"boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64()}
 
 
@@ -137,7 +137,7 @@ class _Reader:
 
     def _one(self, original: bytes) -> dict[str, Any]:
         try:
-            record = json.loads(original, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+            record = _DECODER.decode(original.decode())
         except (ValueError, RecursionError) as error:
             problem = f"{original[-60:]!r} ({error})"
             remedy = "send one whole object a line; a last line cut short is sent again"
@@ -175,17 +175,22 @@ def _is(attribute: Attribute, value: object) -> bool:
         except OverflowError:
             return False
     # half of a surrogate pair is no text: it cannot be written as UTF-8
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in record:
+    record = dict(pairs)
+    if len(record) == len(pairs):
+        return record
+    names = [name for name, _ in pairs]
+    for i, name in enumerate(names):
+        if name in names[:i]:
             raise _Refused(name, "stand once in a record", name, "send it once")
-        record[name] = value
     return record
 
 
 def _no_constant(word: str) -> None:
     raise ValueError(f"{word} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
