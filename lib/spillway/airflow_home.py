@@ -81,13 +81,20 @@ def prepare(env: Mapping[str, str]) -> bool:
     home.mkdir(parents=True, exist_ok=True)
     _airflow(env, "db", "migrate")
     if "AIRFLOW_CONN_SPARK_DEFAULT" not in env:
-        _airflow(env, "connections", "delete", "spark_default", may_fail=True)
-        _airflow(env, "connections", "add", "spark_default", "--conn-json", json.dumps(LOCAL_SPARK))
+        _airflow(
+            env,
+            "connections",
+            "add",
+            "spark_default",
+            "--conn-json",
+            json.dumps(LOCAL_SPARK),
+            unless="already exist",
+        )
     done.touch()
     return True
 
 
-def _airflow(env: Mapping[str, str], *arguments: str, may_fail: bool = False) -> None:
+def _airflow(env: Mapping[str, str], *arguments: str, unless: str | None = None) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "airflow", *arguments],
         env=dict(env),
@@ -96,7 +103,7 @@ def _airflow(env: Mapping[str, str], *arguments: str, may_fail: bool = False) ->
         text=True,
         errors="replace",
     )
-    if done.returncode and not may_fail:
+    if done.returncode and not (unless and unless in done.stdout + done.stderr):
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-8:])
         raise SpillwayError(
             f"`airflow {' '.join(arguments[:2])}` must succeed, got exit code {done.returncode}; "

@@ -66,8 +66,10 @@ def read_date(name: str, value: str | date | None) -> date | None:
     >>> read_date("from_date", "2013-02-01")
     datetime.date(2013, 2, 1)
     """
-    if value is None or value == "" or isinstance(value, date):
-        return value or None
+    if isinstance(value, date):
+        return value
+    if not value:
+        return None
     try:
         return date.fromisoformat(value)
     except ValueError:

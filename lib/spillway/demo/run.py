@@ -1,0 +1,268 @@
+"""`make run`: the demo streams through the real DAGs, on local Spark and a local lake, in one command.
+
+Airflow's and Spark's words go to `build/logs`; the lines that jobs print for people are shown as they come.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from spillway import airflow_home
+from spillway.demo.pipeline import STEP
+from spillway.errors import SpillwayError
+from spillway.settings import Settings
+from spillway.summary import StreamFigures, lake_figures, write_run
+
+MARKER = ".spillway-demo"
+DAGS = ("spillway_train", "spillway_shed", "spillway_validate")
+TITLES = {
+    "spillway_train": "Take in and learn the streams",
+    "spillway_shed": "Shed to capacity, one application per channel",
+    "spillway_validate": "Recover, validate, report",
+}
+SAID = re.compile(r"spillway: (.*)")
+LOGGER = re.compile(r"\s+\[[\w.]+\](?:\s+\w+=\S+)*\s*$")
+TROUBLE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception|Run|Failed)): (.+)")
+
+
+class Failed(SpillwayError):
+    """A step failed: which, the sentence that says why, and where the whole log is."""
+
+
+def said(line: str) -> str | None:
+    """What a job says to people in a line of the log; None for all other lines.
+
+    >>> said("2026-01-01T00:00:00Z [info     ] spillway: weather: took in 9 tuples   [airflow.task.hooks] loc=x.py:9")
+    'weather: took in 9 tuples'
+    >>> said("26/01/01 00:00:00 WARN NativeCodeLoader: nothing for people") is None
+    True
+    """
+    found = SAID.search(line)
+    return LOGGER.sub("", found.group(1)).rstrip() if found else None
+
+
+def sentence(lines: Iterable[str]) -> str:
+    """The sentence of a failed log that says why: the last error that is not Airflow's report of it.
+
+    >>> log = [
+    ...     "spillway.errors.SpillwayError: `rate` must be known, got None; declare it",
+    ...     "airflow.exceptions.AirflowException: Cannot execute: spark-submit",
+    ... ]
+    >>> sentence(log)
+    '`rate` must be known, got None; declare it'
+    """
+    errors = []
+    for line in lines:
+        found = TROUBLE.search(LOGGER.sub("", line))
+        if found and not found.group(1).endswith(("AirflowException", "Py4JJavaError", "CalledProcessError")):
+            errors.append((found.group(1), found.group(2).strip()))
+    ours = [text for name, text in errors if name.startswith("spillway.")]
+    return (ours or [text for _, text in errors] or ["no error was logged"])[-1]
+
+
+def other_streams(lake: Path, ours: Iterable[str]) -> list[str]:
+    """Streams in the lake that the demo did not put there."""
+    found = {
+        entry.name for table in ("raw", "transmitted") for entry in (lake / table).glob("*") if entry.is_dir()
+    }
+    return sorted(found - set(ours))
+
+
+def reset_lake(settings: Settings, ours: Iterable[str], keep: bool) -> str:
+    """Empty the demo's own lake, never another; says what was done with it.
+
+    A lake is the demo's own when it is a local folder that the demo made (it left a marker in it) and holds
+    no other streams.
+    """
+    if "://" in settings.lake:
+        return f"{settings.lake} is kept: only what is new is processed"
+    lake = Path(settings.lake)
+    marker = lake / MARKER
+    if lake.is_dir() and any(lake.iterdir()):
+        if not marker.is_file():
+            return f"{settings.lake} is not the demo's and is kept: only what is new is processed"
+        others = other_streams(lake, ours)
+        if others:
+            return f"the lake also holds {', '.join(others)} and is kept: only what is new is processed"
+        if keep:
+            return "the lake of the last run is kept: only what is new is processed"
+        shutil.rmtree(lake)
+    lake.mkdir(parents=True, exist_ok=True)
+    marker.write_text("Made by `make run`, which may empty this folder.\n", encoding="utf-8")
+    return f"a fresh lake in {settings.lake}"
+
+
+class Progress:
+    """What people see while it runs: the elapsed seconds and a line."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.started = time.monotonic()
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def step(self, text: str) -> None:
+        self._line(text, "bold")
+
+    def detail(self, text: str) -> None:
+        self._line(f"  {text}", "")
+
+    def _line(self, text: str, style: str) -> None:
+        self.console.print(
+            f"{self.elapsed():6.1f} s  {text}", style=style, highlight=False, markup=False, soft_wrap=True
+        )
+
+
+def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str, float]:
+    """Run the DAGs in one Airflow process; the seconds of each, or Failed."""
+    logs.mkdir(parents=True, exist_ok=True)
+    seconds: dict[str, float] = {}
+    began = progress.elapsed()
+    current = "airflow"
+    lines: list[str] = []
+    log = (logs / f"{current}.log").open("w", encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spillway.demo.pipeline", *DAGS],
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if line.startswith(f"{STEP} start "):
+                log.close()
+                current, began, lines = line.split()[2], progress.elapsed(), []
+                log = (logs / f"{current}.log").open("w", encoding="utf-8")
+                progress.step(TITLES.get(current, current))
+            elif line.startswith(f"{STEP} end "):
+                seconds[current.removeprefix("spillway_")] = progress.elapsed() - began
+            else:
+                log.write(line)
+                lines.append(line)
+                told = said(line)
+                if told:
+                    progress.detail(told)
+        code = process.wait()
+    finally:
+        log.close()
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    if code:
+        raise Failed(f"{current} failed: {sentence(lines)}\nthe whole log: {logs / (current + '.log')}")
+    return seconds
+
+
+def bytes_text(count: float) -> str:
+    """Bytes for people.
+
+    >>> bytes_text(999), bytes_text(12_345), bytes_text(-2_000_000)
+    ('999 B', '12.3 kB', '-2.0 MB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(count) >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def final_table(figures: Iterable[StreamFigures]) -> Table:
+    """One row per stream: what came, what was shed, what it cost and what was proved."""
+    table = Table(title="What Spillway did", title_justify="left", show_lines=True)
+    for heading in (
+        "stream", "tuples\nrefused", "kbps in > out\nof capacity", "shed\nrounded", "shed values\nstored",
+        "wire saved\nsynopsis", "recovery\naccuracy", "worst error\n/ threshold", "violations",
+    ):  # fmt: skip
+        table.add_column(heading, justify="left" if heading.startswith(("stream", "shed\n")) else "right")
+    for row in figures:
+        table.add_row(
+            row.stream,
+            f"{row.tuples:,}\n{row.rejected:,}",
+            f"{row.rate_in_kbps:.3g} > {row.rate_out_kbps:.3g}\n{row.capacity_kbps:.3g}",
+            f"{', '.join(row.shed_attributes) or '-'}\n{', '.join(row.rounded_attributes) or '-'}",
+            f"{row.shed_values:,}\n{row.stored_share_pct:.1f} %",
+            f"{bytes_text(row.wire_bytes_saved)}\n{bytes_text(row.synopsis_bytes)}",
+            f"{row.recovery_accuracy_pct:.2f} %",
+            f"{row.worst_error_over_threshold:.3f}",
+            f"{row.violations:,}",
+        )
+    return table
+
+
+def where_to_look(settings: Settings, figures: Mapping[str, float], streams: Iterable[str]) -> str:
+    """Where the results are, and what to try next."""
+    build = Path(settings.build)
+    share = 100 * figures["seconds.validation"] / max(figures["seconds.shed"], 1e-9)
+    some = next(iter(streams), "weather")
+    return "\n".join(
+        [
+            f"{figures['expectations.run']:.0f} expectations, {figures['expectations.failed']:.0f} failed; validation "
+            f"took {figures['seconds.validation']:.0f} s, {share:.0f} % of the time of shedding, both with the "
+            f"start of Spark; the whole run {figures['seconds.total']:.0f} s",
+            "",
+            f"  report     {build / 'report.html'}",
+            f"  Data Docs  {build / 'data_docs' / 'index.html'}",
+            f"  tables     {settings.lake} (Delta: Spark, pandas, DuckDB, Polars)",
+            f"  figures    {build / 'run.json'}",
+            f"  logs       {build / 'logs'}",
+            "",
+            f"Next: .venv/bin/spillway status, .venv/bin/spillway recover --help ({some} is a stream), or make ui",
+        ]
+    )
+
+
+def main() -> int:
+    from spillway.demo import data
+
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    progress = Progress(console)
+    settings = Settings.from_environment()
+    try:
+        progress.step("Write the demo data")
+        landing = Path(settings.landing)
+        if not landing.exists():
+            landing.mkdir(parents=True)
+            (landing / MARKER).write_text("Made by `make run`; `make clean` removes it.\n", encoding="utf-8")
+        data.write(landing)
+        ours = sorted(entry.name for entry in landing.iterdir() if entry.is_dir())
+        progress.detail(f"landing files of {', '.join(ours)} in {settings.landing}")
+        progress.detail(reset_lake(settings, ours, keep=os.environ.get("KEEP", "") not in ("", "0")))
+        progress.step("Start Airflow")
+        env = airflow_home.environment(settings)
+        if airflow_home.prepare(env):
+            progress.detail(f"made its database in {env['AIRFLOW_HOME']}, once")
+        seconds = run_dags(env, Path(settings.build) / "logs", progress)
+    except SpillwayError as problem:
+        progress.step(f"FAILED: {problem}")
+        return 1
+    timings = {("validation" if name == "validate" else name): value for name, value in seconds.items()}
+    figures = write_run(settings, timings | {"total": progress.elapsed()})
+    streams = lake_figures(settings)
+    console.print()
+    console.print(final_table(streams))
+    console.print(
+        where_to_look(settings, figures, [row.stream for row in streams]),
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
