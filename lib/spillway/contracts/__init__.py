@@ -4,7 +4,7 @@
 editors; `new_contract` drafts a contract from a landing file.
 """
 
-from spillway.contracts.capacity import Capacity, parse_capacity
+from spillway.contracts.capacity import Capacity
 from spillway.contracts.loader import check, load_contracts, read_channel, read_stream
 from spillway.contracts.model import (
     ARROW_TYPES,
@@ -33,7 +33,6 @@ __all__ = [
     "check",
     "json_schema",
     "load_contracts",
-    "parse_capacity",
     "plain",
     "read_channel",
     "read_stream",

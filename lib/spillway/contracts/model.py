@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.contracts.capacity import PATTERN, REMEDY, Capacity, parse_capacity
+from spillway.contracts.capacity import Capacity, CapacityShape
 from spillway.contracts.sections import (
     PERCENT,
     BadRecords,
@@ -51,7 +51,6 @@ from spillway.contracts.shapes import (
     Maybe,
     Number,
     Record,
-    Report,
     Text,
     rule,
     suggest,
@@ -287,28 +286,6 @@ class StreamContract:
                 {"properties": {"attributes": {"contains": order, "minContains": 1, "maxContains": 1}}}
             ],
         }
-
-
-@dataclass(frozen=True)
-class CapacityShape:
-    """A capacity as people write it."""
-
-    def read(self, value: object, path: str, report: Report) -> Any:
-        try:
-            return parse_capacity(value)
-        except ValueError as error:
-            return report.add(path, str(error), value, REMEDY)
-
-    def json_schema(self) -> dict[str, Any]:
-        number = {"type": "number"}
-        line = {"bandwidth_khz": {"type": "number", "exclusiveMinimum": 0}, "signal_to_noise_db": number}
-        shannon = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": line,
-            "required": list(line),
-        }
-        return {"anyOf": [{"type": "string", "pattern": PATTERN}, shannon]}
 
 
 @dataclass(frozen=True, kw_only=True)
