@@ -14,7 +14,7 @@ previous row. The first shed value of a key in a frame is always an entry.
 
 Steps: q > 0 moves a prediction p to p g^q, q < 0 to p / g^-q, with g = 1 + step_pct / 100 and the powers
 made by repeated multiplication (no library's pow, which may differ between machines); with a `unit` u, to
-p + q u. Results are rounded to `decimals`, to whole numbers for integers.
+(round(p / u) + q) u. Results are rounded to `decimals`, to whole numbers for integers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _snap(value, scale):  # type: ignore[no-untyped-def]
 def _moved(p, q, table, unit, scale):  # type: ignore[no-untyped-def]
     """The prediction p moved by q steps; NaN when that leaves the numbers."""
     if unit > 0.0:
-        moved = _snap(p, scale) + q * unit if q != 0 else p
+        moved = (np.rint(p / unit) + q) * unit
     elif q >= len(table) or -q >= len(table):
         return np.nan
     elif q >= 0:
@@ -108,8 +108,8 @@ def _accepts(r, real, whole, is_integer, aim_pct):  # type: ignore[no-untyped-de
 def _nearest_step(p, sv, table, unit, scale):  # type: ignore[no-untyped-def]
     """The step that brings p nearest to sv, 0 when there is none."""
     if unit > 0.0:
-        q = (sv - _snap(p, scale)) / unit
-        return np.int64(np.rint(q)) if abs(q) < LARGEST_STEP else np.int64(0)
+        q = np.rint(sv / unit) - np.rint(p / unit)
+        return np.int64(q) if abs(q) < LARGEST_STEP else np.int64(0)
     if p == 0.0 or sv == 0.0 or (p > 0.0) != (sv > 0.0):
         return np.int64(0)
     ratio = sv / p
