@@ -180,7 +180,9 @@ def _reasons(
     for name in widths:
         kbps = f"{float(widths[name]):.4g} kbps"
         if name in shed:
-            reasons[name] = f"shed: place {names.index(name) + 1} of the ranking, takes {kbps} off the channel"
+            reasons[name] = (
+                f"shed: place {names.index(name) + 1} of the ranking, takes {kbps} off the channel"
+            )
         elif name not in names:
             reasons[name] = f"kept: never shed, {kbps}"
         elif names.index(name) < last:

@@ -108,7 +108,7 @@ class Matcher:
         >>> Matcher.text().words(["Last Sale", "Nasdaq100 Index", "Net Change"])
         ('sale', 'index', 'net', 'change')
         >>> Matcher.standard().words(["windSpeed_kph", "maxtemp", "SpO2"])
-        ('wind', 'speed', 'temp', 'spo2')
+        ('windspeed', 'temp', 'spo2')
         """
         if not self.correlations:
             return tuple(word for name in names for word in _plain_words(name) if word not in self.stop_words)
@@ -254,9 +254,11 @@ def _text() -> Matcher:
     data = _data()
     stop_words = frozenset(data["text_stop_words"])
     lists = tuple(
-        KnownList(domain["name"], domain["class"],
-                  tuple(word for name in domain["text"] for word in _plain_words(name)
-                        if word not in stop_words))
+        KnownList(
+            domain["name"],
+            domain["class"],
+            tuple(word for name in domain["text"] for word in _plain_words(name) if word not in stop_words),
+        )
         for domain in data["domains"]
         if "text" in domain
     )
@@ -272,8 +274,13 @@ def _standard() -> Matcher:
         for words in domain["lists"]
     )
     return Matcher(
-        lists, _rates(data), frozenset(data["stop_words"]), _correlations(lists),
-        data["permissible"], data["variation"], data["rival_margin"],
+        lists,
+        _rates(data),
+        frozenset(data["stop_words"]),
+        _correlations(lists),
+        data["permissible"],
+        data["variation"],
+        data["rival_margin"],
     )
 
 
@@ -283,7 +290,9 @@ def _rates(data: Mapping[str, Any]) -> dict[str, float]:
 
 def _correlations(lists: Sequence[KnownList]) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
-    text = resources.files("spillway.attributes").joinpath("word_correlations.csv").read_text(encoding="utf-8")
+    text = (
+        resources.files("spillway.attributes").joinpath("word_correlations.csv").read_text(encoding="utf-8")
+    )
     for row in csv.DictReader(text.splitlines()):
         factor = float(row["factor"])
         if not 0.0 < factor <= 1.0:

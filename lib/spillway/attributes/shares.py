@@ -66,8 +66,10 @@ def proportional(
     return Proportional(
         drop_rate=share,
         kbps_to_shed=tuple(share * exact(rate) for rate in rates_kbps),
-        attributes_to_shed=tuple(math.ceil(share * count) if rate else 0
-                                 for rate, count in zip(rates_kbps, attributes, strict=True)),
+        attributes_to_shed=tuple(
+            math.ceil(share * count) if rate else 0
+            for rate, count in zip(rates_kbps, attributes, strict=True)
+        ),
     )
 
 
@@ -142,8 +144,9 @@ def utility(
 
     # streams in the order given break ties, so that the plan never depends on hashing
     places = {stream: place for place, stream in enumerate(rates_kbps)}
-    queue = [(price(stream, offers[0]), places[stream], stream, 0)
-             for stream, offers in steps.items() if offers]
+    queue = [
+        (price(stream, offers[0]), places[stream], stream, 0) for stream, offers in steps.items() if offers
+    ]
     heapq.heapify(queue)
     taken: list[tuple[float, str, Step]] = []
     while excess > 0 and queue:
@@ -158,8 +161,10 @@ def utility(
             taken.remove(one)
             excess += exact(one[2].kbps)
 
-    off = {stream: sum((exact(s.kbps) for _, of, s in taken if of == stream), Fraction(0))
-           for stream in rates_kbps}
+    off = {
+        stream: sum((exact(s.kbps) for _, of, s in taken if of == stream), Fraction(0))
+        for stream in rates_kbps
+    }
     return Utility(
         shed={stream: tuple(s.attribute for _, of, s in taken if of == stream) for stream in rates_kbps},
         capacities_kbps={stream: float(exact(rate) - off[stream]) for stream, rate in rates_kbps.items()},
@@ -185,10 +190,14 @@ def _check_steps(
 ) -> None:
     for stream, weight in weights.items():
         if not (math.isfinite(weight) and weight > 0):
-            raise CapacityError(f"`share.weight` must be above 0, got {weight!r} for {stream}; 1.0 is neutral")
+            raise CapacityError(
+                f"`share.weight` must be above 0, got {weight!r} for {stream}; 1.0 is neutral"
+            )
     for stream, offers in steps.items():
         if stream not in rates_kbps:
-            raise CapacityError(f"`steps` must belong to a stream of the channel, got {stream!r}; add its rate")
+            raise CapacityError(
+                f"`steps` must belong to a stream of the channel, got {stream!r}; add its rate"
+            )
         for step in offers:
             if not (step.kbps > 0 and step.loss >= 0):
                 raise CapacityError(

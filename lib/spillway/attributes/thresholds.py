@@ -150,10 +150,7 @@ def drift(trained_pct: float, observed_pct: float, tolerated_pct: float = 25.0) 
     _check_error("trained_pct", trained_pct)
     _check_error("observed_pct", observed_pct)
     points = abs(trained_pct - observed_pct)
-    if points == 0:
-        deviation = 0.0
-    else:
-        deviation = points / observed_pct * 100.0 if observed_pct > 0 else math.inf
+    deviation = 100.0 * points / observed_pct if observed_pct > 0 else math.inf if points > 0 else 0.0
     return Drift(trained_pct, observed_pct, points, deviation, deviation > tolerated_pct)
 
 
@@ -182,10 +179,10 @@ def _stored_counts(values: Values, keys: Codes, grid: Values, key_count: int) ->
             before = last[key, e]
             if before == now or (np.isnan(before) and np.isnan(now)):
                 continue
-            if finite and np.isfinite(before) and now != 0.0:
-                # the same expression as the store rule, so that both decide alike to the last bit
-                if abs(before - now) / abs(now) * 100.0 <= grid[e]:
-                    continue
+            comparable = finite and np.isfinite(before) and now != 0.0
+            # the same expression as the store rule, so that both decide alike to the last bit
+            if comparable and abs(before - now) / abs(now) * 100.0 <= grid[e]:
+                continue
             last[key, e] = now
             stored[e] += 1
     return stored
