@@ -176,7 +176,11 @@ def code_entries(  # type: ignore[no-untyped-def]
                 got = m + 1
             marks[e] = got
             if got == LITERAL:
-                before = wholes[mine_whole] if mine_whole >= 0 else (wholes[newest_whole] if newest_whole >= 0 else 0)
+                before = (
+                    wholes[mine_whole]
+                    if mine_whole >= 0
+                    else (wholes[newest_whole] if newest_whole >= 0 else 0)
+                )
                 if index_bits > 0:
                     beside_value = wholes[newest_whole] if newest_whole >= 0 else 0
                     number = wholes[e] if not decode else 0
@@ -194,7 +198,9 @@ def code_entries(  # type: ignore[no-untyped-def]
                 else:
                     c_before = 0
                     if mine_whole >= 0:
-                        earlier = whole_at[offsets[mine_whole] - period] if offsets[mine_whole] >= period else -1
+                        earlier = (
+                            whole_at[offsets[mine_whole] - period] if offsets[mine_whole] >= period else -1
+                        )
                         if earlier >= 0:
                             c_before = min(_size_class(wholes[mine_whole] - wholes[earlier]), DEPTH - 2) + 1
                     coded = np.uint64(0)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 WAYS = ("keep", "round", "shed")
+ROUNDINGS = ("grid", "hold")
 PREDICTORS = ("last", "previous", "trend", "season", "any", "regression")
 
 
@@ -120,7 +121,8 @@ class AttributeModel:
     `error_pct` (E) is the promise. `aim_pct` <= E is the bound the kernels hold themselves to, `step_pct` how
     fine corrections are (0 = exact values); both are None for "as E" and "exact" until chosen. `decimals`:
     recovered values are rounded to so many, when the attribute has no more. `unit` > 0 makes steps even,
-    `unit` wide, instead of relative. `cycle_length` is what training saw, for the reader.
+    `unit` wide, instead of relative. `rounding` and `rounding_pct` say how the way `round` spends its error
+    (None: not at all). `cycle_length` is what training saw, for the reader.
     """
 
     attribute: str
@@ -133,6 +135,8 @@ class AttributeModel:
     unit: float = 0.0
     decimals: int | None = None
     cycle_length: int = 0
+    rounding: str = "grid"
+    rounding_pct: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("real", "integer", "text"):
@@ -149,6 +153,14 @@ class AttributeModel:
             raise ModelError(f"`step_pct` must be a finite number >= 0, got {self.step_pct}; retrain")
         if not (self.unit >= 0 and math.isfinite(self.unit)):
             raise ModelError(f"`unit` must be a finite number >= 0, got {self.unit}; retrain")
+        if self.rounding not in ROUNDINGS:
+            raise ModelError(
+                f"`rounding` must be one of {', '.join(ROUNDINGS)}, got {self.rounding!r}; retrain"
+            )
+        if self.rounding_pct is not None and not 0 <= self.rounding_pct <= self.error_pct:
+            raise ModelError(
+                f"`rounding_pct` must lie within 0..{self.error_pct}, got {self.rounding_pct}; retrain"
+            )
         if not self.predictors:
             raise ModelError("`predictors` must name at least one predictor, got none; last is the paper's")
         if self.predictors[-1].terms:
@@ -192,6 +204,8 @@ class AttributeModel:
             "unit": self.unit,
             "decimals": self.decimals,
             "cycle_length": self.cycle_length,
+            "rounding": self.rounding,
+            "rounding_pct": self.rounding_pct,
         }
 
     @staticmethod
@@ -208,4 +222,6 @@ class AttributeModel:
             float(facts["unit"]),
             None if facts["decimals"] is None else int(facts["decimals"]),
             int(facts["cycle_length"]),
+            str(facts["rounding"]),
+            None if facts["rounding_pct"] is None else float(facts["rounding_pct"]),
         )

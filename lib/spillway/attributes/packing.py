@@ -47,7 +47,9 @@ class PackingError(ValueError):
 def pack(entries: Entries, frame: Frame | None = None) -> bytes:
     """The entries as bytes, in the smallest encoding found. `frame` only helps to find it."""
     bodies = [(COLUMNS, _columns(entries))]
-    if len(entries) and int(entries.seq[-1] - entries.seq[0]) < min(LONGEST_SPAN, 4096 * len(entries) + 65536):
+    if len(entries) and int(entries.seq[-1] - entries.seq[0]) < min(
+        LONGEST_SPAN, 4096 * len(entries) + 65536
+    ):
         periods = (np.zeros(1, np.int64), np.ones(1, np.int64))
         if frame is not None and len(frame):
             periods = _from_first_entry(*periods_of(frame.key, frame.seq), int(entries.seq[0] - frame.seq[0]))
@@ -71,7 +73,9 @@ def unpack(block: bytes) -> Entries:
     if len(block) < _HEAD or block[:2] != _MAGIC:
         raise PackingError(f"`block` must start with {_MAGIC!r}, got {block[:2]!r}; it is no synopsis block")
     if block[2] != VERSION:
-        raise PackingError(f"`version` must be {VERSION}, got {block[2]}; read it with the release that wrote it")
+        raise PackingError(
+            f"`version` must be {VERSION}, got {block[2]}; read it with the release that wrote it"
+        )
     if zlib.crc32(block[_HEAD:]) != int.from_bytes(block[3:_HEAD], "little"):
         raise PackingError("`block` must match its checksum, got other bytes; shed the batch again from raw")
     source = Reader(block, _HEAD)

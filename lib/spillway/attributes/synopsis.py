@@ -232,7 +232,12 @@ def _shed_by_prediction(
 
 
 def _recover_by_prediction(
-    model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column, rows: np.ndarray, entries: Entries
+    model: AttributeModel,
+    frame: Frame,
+    is_shed: np.ndarray,
+    column: Column,
+    rows: np.ndarray,
+    entries: Entries,
 ) -> Recovered:
     n = len(frame)
     is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)

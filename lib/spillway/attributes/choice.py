@@ -1,0 +1,294 @@
+"""Choose way, predictor and precision of every attribute by what they weigh, measured on training data.
+
+For each attribute the candidates are shed and packed as they would be (section 6, *Chosen per attribute at
+training by measured packed bytes*): the paper's `last` with exact values, and each predictor with corrections
+of several precisions. Cheapest wins among those whose mean error keeps to `mean_error_pct`, and never one
+that weighs more than `last`. A corrections' grid trades bytes against mean error inside the bound E: `aim_pct`
+is how far a prediction may miss before it is corrected, `step_pct` how coarse corrections are.
+
+A model that wins with regressors also carries predictors that do without each of them, so that a scheme
+which sheds one still has the next best.
+
+>>> rows = np.arange(600)
+>>> columns = {"a": Column.real((rows * 7919 % 97) + 1.0), "b": Column.real(((rows * 7919 % 97) + 1.0) * 25.4)}
+>>> trained = train_attributes(Frame(rows, rows % 3, columns), {"b": 1.0})
+>>> trained["b"].model.predictors[0].name, [option.way for option in trained["b"].options]
+('regression', ['keep', 'round', 'shed'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from spillway.attributes.candidates import Lattice, lattices_of, without_regressors
+from spillway.attributes.certificate import certify
+from spillway.attributes.columns import Column, Frame
+from spillway.attributes.model import PREDICTORS, WAYS, AttributeModel, Predictor
+from spillway.attributes.packing import pack
+from spillway.attributes.regression import fit
+from spillway.attributes.rounding import column_bytes, round_rows
+from spillway.attributes.synopsis import shed
+from spillway.attributes.wholes import decimals_of
+
+SEARCH_ROWS = 8192
+PROOF_ROWS = 65536
+MOST_FALLBACKS = 4
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way for one attribute, as measured: bytes per tuple on the wire and at the source, mean error."""
+
+    attribute: str
+    way: str
+    wire_bytes_per_tuple: float
+    synopsis_bytes_per_tuple: float
+    mean_error_pct: float
+    max_error_pct: float
+    predictor: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What shedding a whole column by a model would store."""
+
+    packed_bytes: int
+    stored_share_pct: float
+    mean_error_pct: float
+    max_error_pct: float
+    violations: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An attribute's model, its ways as options, and the evidence for both."""
+
+    model: AttributeModel
+    options: tuple[Option, ...]
+    evidence: Mapping[str, Any]
+
+    def option(self, way: str) -> Option | None:
+        """The option of a way, when that way is allowed."""
+        return next((option for option in self.options if option.way == way), None)
+
+
+def measure(model: AttributeModel, frame: Frame) -> Measured:
+    """Shed the whole column, pack it, and compare."""
+    everything = np.ones(len(frame), np.bool_)
+    result = shed(model, frame, everything)
+    errors = certify(
+        frame.columns[model.attribute], result.reconstructed, model.error_pct, None, len(result.entries)
+    )
+    size = len(pack(result.entries, frame))
+    return Measured(
+        size, errors.stored_share_pct, errors.mean_error_pct, errors.max_error_pct, errors.violations
+    )
+
+
+def train_attributes(
+    frame: Frame,
+    error_pct: Mapping[str, float],
+    *,
+    regressors: Iterable[str] | None = None,
+    ways: Sequence[str] = WAYS,
+    predictors: Sequence[str] = PREDICTORS,
+    mean_error_pct: float = 1.0,
+    cycle_length: int = 0,
+) -> dict[str, Trained]:
+    """Train every attribute named in `error_pct` (its bound E) on the rows of `frame`.
+
+    `regressors`: attributes that predictions may read (default: every numeric column of the frame).
+    `predictors` as in the contract; ``["last"]`` is the paper's method. `mean_error_pct`: what the mean
+    relative error should keep to where that is possible without weighing more than `last`.
+    """
+    usable = [*frame.columns] if regressors is None else [*regressors]
+    usable = [name for name in usable if name in frame.columns and frame.columns[name].kind != "text"]
+    trained = {}
+    for attribute, bound in error_pct.items():
+        kind = frame.columns[attribute].kind
+        start = AttributeModel(
+            attribute, kind, bound, decimals=_decimals(frame.columns[attribute]), cycle_length=cycle_length
+        )
+        names = [name for name in usable if name != attribute] if "regression" in predictors else []
+        trained[attribute] = _Training(start, frame, names, predictors, mean_error_pct).run(ways)
+    return trained
+
+
+def _decimals(column: Column) -> int | None:
+    if column.kind != "real":
+        return None
+    numbers = column.values[column.valid & np.isfinite(column.values)]
+    return decimals_of(numbers, 6)
+
+
+class _Training:
+    """The search for one attribute."""
+
+    def __init__(
+        self, start: AttributeModel, frame: Frame, names: list[str], allowed: Sequence[str], limit_pct: float
+    ) -> None:
+        self.start, self.names, self.allowed, self.limit_pct = start, names, allowed, limit_pct
+        self.search = frame.rows(0, SEARCH_ROWS)
+        self.proof = frame.rows(0, PROOF_ROWS)
+        self.tried: dict[str, int] = {}
+
+    def run(self, ways: Sequence[str]) -> Trained:
+        paper = measure(self.start, self.proof)
+        model, proof = self.start, paper
+        if self.start.kind != "text" and set(self.allowed) - {"last"} and len(self.proof):
+            model, proof = self._best(paper)
+        model, rounding = self._rounded(model)
+        options = tuple(self._options(model, proof, rounding, ways))
+        evidence = {
+            "rows": len(self.proof),
+            "column_bytes": column_bytes(self.proof.columns[model.attribute]),
+            "last_packed_bytes": paper.packed_bytes,
+            "last_stored_share_pct": paper.stored_share_pct,
+            "last_mean_error_pct": paper.mean_error_pct,
+            "packed_bytes": proof.packed_bytes,
+            "stored_share_pct": proof.stored_share_pct,
+            "mean_error_pct": proof.mean_error_pct,
+            "rounded_bytes": rounding[0],
+            "rounded_mean_error_pct": rounding[1],
+            "searched": dict(sorted(self.tried.items(), key=lambda pair: pair[1])),
+        }
+        return Trained(model, options, evidence)
+
+    def _with(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> AttributeModel:
+        return replace(
+            self.start,
+            predictors=predictors,
+            aim_pct=lattice.aim_pct,
+            step_pct=lattice.step_pct,
+            unit=lattice.unit,
+        )
+
+    def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Measured:
+        return measure(self._with(predictors, lattice), self.search)
+
+    def _best(self, paper: Measured) -> tuple[AttributeModel, Measured]:
+        lattices = lattices_of(
+            self.start.error_pct, self.search.columns[self.start.attribute], self.start.decimals
+        )
+        first = lattices[0]
+        plain = Predictor("previous")
+        alone = [plain, *without_regressors(self.search, self.start.attribute, self.allowed)]
+        ranked = sorted(((self._size((p,), first), i, p) for i, p in enumerate(alone)))
+        base = ranked[0][2]
+        chain = self._regressions(base, first)
+        contenders = [(base,), *([(*chain, base)] if chain else [])]
+        found: list[tuple[AttributeModel, Measured]] = []
+        for predictors in contenders:
+            for lattice in lattices:
+                candidate = self._weigh(predictors, lattice)
+                found.append((self._with(predictors, lattice), candidate))
+        proofs = [(model, measure(model, self.proof)) for model, _ in self._shortlist(found)]
+        good = [
+            pair for pair in proofs if pair[1].packed_bytes <= paper.packed_bytes and not pair[1].violations
+        ]
+        everyone = [*good, (self.start, paper)]
+        inside = [pair for pair in everyone if pair[1].mean_error_pct <= self.limit_pct]
+        if inside:
+            return min(inside, key=lambda pair: pair[1].packed_bytes)
+        return min(everyone, key=lambda pair: pair[1].mean_error_pct)
+
+    def _shortlist(
+        self, found: list[tuple[AttributeModel, Measured]]
+    ) -> list[tuple[AttributeModel, Measured]]:
+        """The lightest few within the limit, the lightest few a little over it, and the most exact."""
+        by_size = sorted(found, key=lambda pair: pair[1].packed_bytes)
+        inside = [pair for pair in by_size if pair[1].mean_error_pct <= 0.95 * self.limit_pct]
+        near = [pair for pair in by_size if pair[1].mean_error_pct <= 1.1 * self.limit_pct]
+        exact = sorted(found, key=lambda pair: pair[1].mean_error_pct)
+        chosen = [*inside[:2], *near[:2], *exact[:1]]
+        return list({id(pair): pair for pair in chosen}.values())
+
+    def _size(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> int:
+        size = self._weigh(predictors, lattice).packed_bytes
+        label = describe(predictors[0])
+        self.tried[label] = min(size, self.tried.get(label, size))
+        return size
+
+    def _regressions(self, base: Predictor, lattice: Lattice) -> tuple[Predictor, ...]:
+        """The best regression, then the best without each of its regressors, lightest first."""
+        floor = self._size((base,), lattice)
+        best = self._best_regression(self.names, base, lattice, floor)
+        if best is None:
+            return ()
+        kept = [best]
+        for name in sorted(best[1].regressors)[:MOST_FALLBACKS]:
+            others = [other for other in self.names if other != name]
+            next_best = self._best_regression(others, base, lattice, floor)
+            if next_best is not None and all(next_best[1] != one[1] for one in kept):
+                kept.append(next_best)
+        return tuple(predictor for _, predictor in [kept[0], *sorted(kept[1:], key=lambda pair: pair[0])])
+
+    def _best_regression(
+        self, names: list[str], base: Predictor, lattice: Lattice, floor: int
+    ) -> tuple[int, Predictor] | None:
+        weighed = [
+            (self._size((predictor, base), lattice), i, predictor)
+            for i, predictor in enumerate(fit(self.start.attribute, self.search, names))
+        ]
+        if not weighed or min(weighed)[0] >= floor:
+            return None
+        size, _, best = min(weighed)
+        return size, best
+
+    def _rounded(self, model: AttributeModel) -> tuple[AttributeModel, tuple[int, float, float]]:
+        column = self.proof.columns[model.attribute]
+        everything = np.ones(len(self.proof), np.bool_)
+        best, facts = model, (column_bytes(column), 0.0, 0.0)
+        if model.kind == "text" or not model.error_pct:
+            return best, facts
+        for method in ("grid", "hold"):
+            for share in (1.0, 0.7, 0.4):
+                candidate = replace(model, rounding=method, rounding_pct=model.error_pct * share)
+                given = round_rows(candidate, self.proof, everything)
+                errors = certify(column, given, model.error_pct)
+                size = column_bytes(given)
+                if errors.mean_error_pct <= self.limit_pct and size < facts[0]:
+                    best, facts = candidate, (size, errors.mean_error_pct, errors.max_error_pct)
+        return best, facts
+
+    def _options(
+        self, model: AttributeModel, proof: Measured, rounding: tuple[int, float, float], ways: Sequence[str]
+    ) -> Iterable[Option]:
+        rows = max(1, len(self.proof))
+        column = column_bytes(self.proof.columns[model.attribute]) / rows
+        name = model.attribute
+        if "keep" in ways:
+            yield Option(name, "keep", column, 0.0, 0.0, 0.0, "", "sent as it is")
+        if "round" in ways:
+            size, mean, worst = rounding
+            how = (
+                f"{model.rounding} at {model.rounding_pct:g} %"
+                if model.rounding_pct
+                else "rounding saves nothing"
+            )
+            yield Option(name, "round", size / rows, 0.0, mean, worst, "", how)
+        if "shed" in ways:
+            label = describe(model.predictors[0])
+            how = f"{label} stores {proof.stored_share_pct:.1f} % of the values"
+            packed = proof.packed_bytes / rows
+            yield Option(name, "shed", 0.0, packed, proof.mean_error_pct, proof.max_error_pct, label, how)
+
+
+def describe(predictor: Predictor) -> str:
+    """A predictor for people: its name, and what it is made of."""
+    if predictor.terms:
+        formula = " + ".join(str(term) for term in predictor.terms)
+        return f"regression {formula}" + (
+            f" (persistence {predictor.persistence:g})" if predictor.persistence else ""
+        )
+    parts = [f"{label} {value:g}" for label, value in _parameters(predictor) if value]
+    return predictor.name + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _parameters(predictor: Predictor) -> list[tuple[str, float]]:
+    return [("slope", predictor.slope), ("season", predictor.season), ("common", predictor.common)]
