@@ -1,0 +1,69 @@
+"""Prints every fact the policy tests are about, as Airflow parses the DAGs, as the last line. Not a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+
+def fact(task: Any, name: str) -> Any:
+    return getattr(task, "partial_kwargs", {}).get(name, getattr(task, name, None))
+
+
+def describe_task(task: Any) -> dict[str, Any]:
+    seconds = {
+        name: fact(task, name).total_seconds() if fact(task, name) is not None else None
+        for name in ("retry_delay", "max_retry_delay", "execution_timeout")
+    }
+    operator = getattr(task, "operator_class", type(task))
+    return {
+        "operator": operator.__name__,
+        "mapped": task.is_mapped,
+        "owner": task.owner,
+        "retries": task.retries,
+        "backoff": task.retry_exponential_backoff,
+        "connection": fact(task, "conn_id") or getattr(task, "_conn_id", None),
+        "application": fact(task, "application"),
+        "conf": fact(task, "conf"),
+        "outlets": [asset.name for asset in fact(task, "outlets") or ()],
+        "upstream": sorted(task.upstream_task_ids),
+        "trigger_rule": str(task.trigger_rule),
+        **seconds,
+    }
+
+
+def describe_dag(dag: Any) -> dict[str, Any]:
+    timetable = dag.timetable
+    cron = getattr(timetable, "timetable", timetable)
+    condition = getattr(timetable, "asset_condition", None)
+    return {
+        "doc": dag.doc_md,
+        "description": dag.description,
+        "tags": sorted(dag.tags),
+        "cron": getattr(cron, "expression", None),
+        "zone": str(getattr(cron, "timezone", None)),
+        "assets": [asset.name for asset in condition.objects] if condition else [],
+        "catchup": dag.catchup,
+        "max_active_runs": dag.max_active_runs,
+        "timeout": dag.dagrun_timeout.total_seconds() if dag.dagrun_timeout else None,
+        "params": {name: dag.params.get_param(name).serialize() for name in dag.params},
+        "tasks": {task.task_id: describe_task(task) for task in dag.tasks},
+    }
+
+
+def main() -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
+    facts = {
+        "errors": bag.import_errors,
+        "engines": sorted(set(sys.modules) & {"pyspark", "delta", "great_expectations", "numba"}),
+        "dags": {dag_id: describe_dag(dag) for dag_id, dag in bag.dags.items()},
+    }
+    print(json.dumps(facts, default=str), flush=True)
+
+
+if __name__ == "__main__":
+    main()

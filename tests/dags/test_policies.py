@@ -1,0 +1,110 @@
+"""What every DAG must have, as Airflow parses it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spillway.scheduling import SHED_ASSET
+
+DAG_IDS = ("spillway_shed", "spillway_train", "spillway_validate", "spillway_recover")
+SPARK_TASKS = {
+    "spillway_shed": "shed",
+    "spillway_train": "train",
+    "spillway_validate": "validate",
+    "spillway_recover": "recover",
+}
+
+
+def test_every_dag_is_imported_without_an_error_and_without_an_engine(dags: dict[str, Any]) -> None:
+    assert dags["errors"] == {}
+    assert dags["engines"] == []
+    assert set(DAG_IDS) <= set(dags["dags"])
+
+
+def test_every_dag_is_documented_tagged_and_timed(dags: dict[str, Any]) -> None:
+    for dag_id, dag in dags["dags"].items():
+        assert dag["doc"].strip().startswith("###"), dag_id
+        assert dag["description"], dag_id
+        assert "spillway" in dag["tags"], dag_id
+        assert len(dag["tags"]) >= 2, dag_id
+        assert dag["timeout"], dag_id
+        assert dag["catchup"] is False, dag_id
+
+
+def test_every_task_has_an_owner_retries_with_growing_delays_and_a_timeout(dags: dict[str, Any]) -> None:
+    for dag_id, dag in dags["dags"].items():
+        for task_id, task in dag["tasks"].items():
+            where = f"{dag_id}.{task_id}"
+            assert task["owner"] == "spillway", where
+            assert task["retries"] >= 2, where
+            assert task["backoff"] > 1, where
+            assert task["retry_delay"] <= task["max_retry_delay"], where
+            assert 0 < task["execution_timeout"] <= dag["timeout"], where
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "cron", "assets"),
+    [
+        ("spillway_shed", "*/15 * * * *", []),
+        ("spillway_train", "0 1 * * *", []),
+        ("spillway_validate", "0 3 * * *", [SHED_ASSET]),
+        ("spillway_recover", None, []),
+    ],
+)
+def test_dags_run_when_the_design_says(
+    dags: dict[str, Any], dag_id: str, cron: str | None, assets: list[str]
+) -> None:
+    dag = dags["dags"][dag_id]
+    assert (dag["cron"], dag["assets"]) == (cron, assets)
+    assert cron is None or dag["zone"] == "UTC"
+
+
+@pytest.mark.parametrize("dag_id", ["spillway_shed", "spillway_train", "spillway_validate"])
+def test_one_run_at_a_time_where_order_matters(dags: dict[str, Any], dag_id: str) -> None:
+    assert dags["dags"][dag_id]["max_active_runs"] == 1
+
+
+@pytest.mark.parametrize(("dag_id", "task_id"), SPARK_TASKS.items())
+def test_spark_is_reached_through_the_operator_and_the_connection_alone(
+    dags: dict[str, Any], dag_id: str, task_id: str
+) -> None:
+    task = dags["dags"][dag_id]["tasks"][task_id]
+    assert task["operator"] == "SparkSubmitOperator"
+    assert task["connection"] == "spark_default"
+    assert task["application"].endswith(f"/jobs/{task_id}.py")
+    assert not [key for key in task["conf"] if "master" in key or "deployMode" in key]
+    assert "delta-spark" in task["conf"]["spark.jars"]
+
+
+def test_channels_are_mapped_and_what_was_shed_is_announced(dags: dict[str, Any]) -> None:
+    tasks = dags["dags"]["spillway_shed"]["tasks"]
+    assert tasks["shed"]["mapped"]
+    assert tasks["shed"]["upstream"] == ["find_work"]
+    announcing = [name for name, task in tasks.items() if SHED_ASSET in task["outlets"]]
+    assert announcing == ["announce"]
+    assert tasks["announce"]["upstream"] == ["shed"]
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "fields"),
+    [
+        ("spillway_shed", {"from_date", "to_date"}),
+        ("spillway_train", {"streams"}),
+        ("spillway_validate", {"streams", "everything"}),
+        (
+            "spillway_recover",
+            {"stream", "attributes", "keys", "from_time", "to_time", "from_seq", "to_seq", "output"},
+        ),
+    ],
+)
+def test_forms_have_the_fields_people_need_each_explained(
+    dags: dict[str, Any], dag_id: str, fields: set[str]
+) -> None:
+    params = dags["dags"][dag_id]["params"]
+    assert set(params) == fields
+    for name, param in params.items():
+        assert param["schema"]["title"], name
+        assert param["description"].endswith("."), name
+        assert "type" in param["schema"], name

@@ -1,0 +1,93 @@
+"""The DAGs run through Airflow, with a spark-submit that only writes down what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.small_lake import batch_row, deliver, small_settings, write_table
+
+from spillway.lake.batches import DONE
+
+Calls = Callable[[], list[list[str]]]
+Run = Callable[..., dict[str, Any]]
+TWO = {"river": "uplink", "harbour": "market"}
+
+
+def after(call: list[str], flag: str) -> str:
+    return call[call.index(flag) + 1]
+
+
+def test_each_channel_with_new_files_is_submitted_once_under_its_name(
+    tmp_path: Path, run_dag: Run, fake_spark: Calls
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    for stream in TWO:
+        deliver(settings, f"{stream}/part-1.json")
+    done = run_dag("spillway_shed", settings, {})
+    assert done["state"] == "success"
+    assert sorted(after(call, "--channel") for call in fake_spark()) == ["market", "uplink"]
+    shed = [(state, name) for task, _, state, name in done["tasks"] if task == "shed"]
+    assert sorted(shed) == [("success", "market"), ("success", "uplink")]
+    for call in fake_spark():
+        assert after(call, "--master") == "local[*]"
+        assert any(part.endswith("/jobs/shed.py") for part in call)
+
+
+def test_a_run_with_nothing_new_skips_and_starts_no_spark(
+    tmp_path: Path, run_dag: Run, fake_spark: Calls
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    write_table(settings, "batches", [batch_row("river", 1, DONE, [deliver(settings, "river/part-1.json")])])
+    done = run_dag("spillway_shed", settings, {})
+    assert done["state"] == "success"
+    assert {state for _, _, state, _ in done["tasks"]} == {"skipped"}
+    assert "nothing new in the landing zone" in done["log"]
+    assert fake_spark() == []
+
+
+def test_another_master_is_a_change_of_the_connection_and_of_nothing_else(
+    tmp_path: Path, run_dag: Run, fake_spark: Calls
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    deliver(settings, "river/part-1.json")
+    cluster = {"conn_type": "spark", "host": "spark://master", "port": 7077}
+    done = run_dag("spillway_shed", settings, {}, AIRFLOW_CONN_SPARK_DEFAULT=json.dumps(cluster))
+    assert done["state"] == "success"
+    assert [after(call, "--master") for call in fake_spark()] == ["spark://master:7077"]
+
+
+def test_dates_in_the_form_reach_the_job(tmp_path: Path, run_dag: Run, fake_spark: Calls) -> None:
+    settings = small_settings(tmp_path, TWO)
+    write_table(settings, "batches", [batch_row("river", 1, DONE), batch_row("harbour", 2, DONE)])
+    done = run_dag("spillway_shed", settings, {"from_date": "2026-01-02"})
+    assert done["state"] == "success"
+    (call,) = fake_spark()
+    assert (after(call, "--channel"), after(call, "--from-date"), after(call, "--to-date")) == (
+        "market", "2026-01-02", "2026-01-02",
+    )  # fmt: skip
+
+
+def test_a_broken_contract_fails_the_run_with_its_sentence_before_any_spark(
+    tmp_path: Path, run_dag: Run, fake_spark: Calls
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    contract = Path(settings.schemas) / "streams" / "river.yaml"
+    contract.write_text(contract.read_text().replace("channel: uplink", "channel: nowhere"))
+    done = run_dag("spillway_shed", settings, {})
+    assert done["state"] == "failed"
+    assert "river.yaml" in done["log"]
+    assert "`channel` must" in done["log"]
+    assert fake_spark() == []
+
+
+def test_a_recover_form_that_means_nothing_fails_by_name_before_any_spark(
+    tmp_path: Path, run_dag: Run, fake_spark: Calls
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    done = run_dag("spillway_recover", settings, {"stream": "river", "keys": ["a"]})
+    assert done["state"] == "failed"
+    assert "`keys` must be written name=value, got 'a'" in done["log"]
+    assert fake_spark() == []

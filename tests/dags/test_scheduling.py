@@ -1,0 +1,115 @@
+"""What a run recomputes and what its job is told: the rules behind the DAGs."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.small_lake import batch_row, deliver, small_settings, write_table
+
+from spillway.errors import SpillwayError
+from spillway.lake.batches import DONE
+from spillway.scheduling import (
+    NothingToDo,
+    dates_to_recompute,
+    recover_arguments,
+    shed_arguments,
+    spark_step,
+)
+from spillway.settings import Settings
+
+DAY = date(2013, 2, 1)
+MIDNIGHT = datetime(2013, 2, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def two_channels(tmp_path: Path) -> Settings:
+    return small_settings(tmp_path, {"river": "uplink", "harbour": "market"})
+
+
+@pytest.mark.parametrize("run_type", ["scheduled", "manual", "asset_triggered"])
+def test_an_ordinary_run_recomputes_no_date(run_type: str) -> None:
+    assert dates_to_recompute(run_type, MIDNIGHT) is None
+
+
+def test_of_a_backfilled_day_the_run_of_midnight_recomputes_its_date_and_the_others_nothing() -> None:
+    runs = [MIDNIGHT + timedelta(minutes=15 * quarter) for quarter in range(96)]
+    recomputed = []
+    for run in runs:
+        try:
+            recomputed.append(dates_to_recompute("backfill", run))
+        except NothingToDo:
+            continue
+    assert recomputed == [(DAY, DAY)]
+
+
+def test_the_dates_of_the_form_win_and_one_date_alone_means_that_date() -> None:
+    assert dates_to_recompute("manual", None, "2013-02-01", "2013-02-03") == (DAY, date(2013, 2, 3))
+    assert dates_to_recompute("backfill", MIDNIGHT, "2014-01-01") == (date(2014, 1, 1), date(2014, 1, 1))
+    assert dates_to_recompute("manual", None, None, "2013-02-01") == (DAY, DAY)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "message"),
+    [
+        ("2013-02-02", "2013-02-01", "`to_date` must not be before"),
+        ("1 Feb", None, "`from_date` must be a date"),
+    ],
+)
+def test_dates_that_mean_nothing_are_refused_by_name(first: str, last: str | None, message: str) -> None:
+    with pytest.raises(SpillwayError, match=message):
+        dates_to_recompute("manual", None, first, last)
+
+
+def test_a_run_without_work_says_so_instead_of_starting_spark(two_channels: Settings) -> None:
+    with pytest.raises(NothingToDo, match="nothing new in the landing zone"):
+        shed_arguments(two_channels, "run", None)
+    with pytest.raises(NothingToDo, match="no batch has a date from 2013-02-01 to 2013-02-01"):
+        shed_arguments(two_channels, "run", (DAY, DAY))
+
+
+def test_each_channel_with_work_gets_one_list_of_arguments(two_channels: Settings) -> None:
+    deliver(two_channels, "river/part-1.json")
+    assert shed_arguments(two_channels, "r1", None) == [["--channel", "uplink", "--run-id", "r1"]]
+
+
+def test_a_backfill_names_exactly_its_dates(two_channels: Settings) -> None:
+    write_table(two_channels, "batches", [batch_row("harbour", 2, DONE)])
+    deliver(two_channels, "river/part-1.json")
+    second = date(2026, 1, 2)
+    assert shed_arguments(two_channels, "r1", (second, second)) == [
+        ["--channel", "market", "--from-date", "2026-01-02", "--to-date", "2026-01-02", "--run-id", "r1"]
+    ]
+
+
+def test_the_recover_form_becomes_the_jobs_arguments() -> None:
+    form = {
+        "stream": "weather",
+        "keys": ["origin=JFK", "origin=LGA"],
+        "from_seq": 0,
+        "to_seq": 9,
+        "output": "",
+    }
+    assert recover_arguments(form) == [
+        *("--stream", "weather", "--key", "origin=JFK", "--key", "origin=LGA"),
+        *("--from-seq", "0", "--to-seq", "9"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"stream": ""}, "`stream` must name a stream"),
+        ({"stream": "weather", "keys": ["JFK"]}, "`keys` must be written name=value, got 'JFK'"),
+        ({"stream": "weather", "from_seq": 0, "to_time": "2013-02-01"}, "`from_seq` must not be given with"),
+    ],
+)
+def test_a_form_that_means_nothing_is_refused_by_name(form: dict[str, object], message: str) -> None:
+    with pytest.raises(SpillwayError, match=message):
+        recover_arguments(form)
+
+
+def test_the_roots_travel_to_drivers_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPILLWAY_LAKE", "s3a://bucket/lake")
+    assert spark_step("shed")["env_vars"]["SPILLWAY_LAKE"] == "s3a://bucket/lake"
