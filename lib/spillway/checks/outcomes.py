@@ -1,0 +1,198 @@
+"""What an expectation found: one outcome per stream that holds, one per stream and batch date that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from string import Formatter
+from typing import Any
+
+from spillway.checks.suites import Expectation, Suite
+from spillway.errors import SpillwayError
+
+Row = Mapping[str, Any]
+
+
+class ExpectationsFailed(SpillwayError):
+    """Expectations that did not hold, each in a sentence."""
+
+    def __init__(self, failed: Sequence[Outcome]) -> None:
+        self.failed = tuple(failed)
+        shown = [f"- {outcome.sentence}" for outcome in failed[:20]]
+        if len(failed) > len(shown):
+            shown.append(f"- and {len(failed) - len(shown)} more, see `spillway status` and Data Docs")
+        super().__init__("\n".join([f"{len(failed)} expectations failed:", *shown]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One expectation's outcome for one stream, and for one batch date where it failed.
+
+    `success` false fails the task. What falls short with its reason on record is a success whose sentence
+    says by how much (severity info in the suite), so that it is reported and not silent.
+    """
+
+    table: str
+    stream: str
+    batch_date: date | None
+    expectation: str
+    success: bool
+    observed: str
+    expected: str
+    where: str
+    sentence: str
+    reported: bool = False
+
+    def row(self, run_id: str, validated_at: datetime) -> dict[str, Any]:
+        """The row of `validations`."""
+        return {
+            "run_id": run_id,
+            "table": self.table,
+            "stream": self.stream or None,
+            "batch_date": self.batch_date,
+            "expectation": self.expectation,
+            "success": self.success,
+            "observed": self.observed,
+            "expected": self.expected,
+            "where_": self.where or None,
+            "sentence": self.sentence,
+            "validated_at": validated_at,
+        }
+
+
+def failures(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Those that fail the task."""
+    return [outcome for outcome in outcomes if not outcome.success]
+
+
+class _Words(Formatter):
+    """Formats a row's values for a person; a column the view does not have is shown by its name."""
+
+    def get_value(self, key: Any, args: Any, kwargs: Any) -> Any:
+        return kwargs.get(key, f"{{{key}}}")
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if value is None:
+            return "none"
+        if isinstance(value, float) and not format_spec:
+            return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        if isinstance(value, int) and not isinstance(value, bool) and not format_spec:
+            return f"{value:,}"
+        return super().format_field(value, format_spec)
+
+
+def breaks(expectation: Expectation, row: Row) -> bool | None:
+    """Whether `row` breaks the expectation; None for types whose rows cannot be told apart one by one.
+
+    >>> rule = Expectation("a", "expect_column_max_to_be_between", {"column": "x", "max_value": 1}, "", "")
+    >>> breaks(rule, {"x": 2}), breaks(rule, {"x": 1}), breaks(rule, {"x": None})
+    (True, False, False)
+    """
+    kwargs = expectation.kwargs
+    value = row.get(kwargs.get("column", ""))
+    match expectation.type:
+        case "expect_column_values_to_not_be_null":
+            return value is None
+        case "expect_column_values_to_be_in_set":
+            return value is not None and value not in kwargs["value_set"]
+        case (
+            "expect_column_max_to_be_between"
+            | "expect_column_min_to_be_between"
+            | "expect_column_values_to_be_between"
+        ):
+            low, high = kwargs.get("min_value"), kwargs.get("max_value")
+            # A maximum under its least value says something about all rows, not about one.
+            if value is None:
+                return False
+            above = high is not None and not value <= high
+            below = low is not None and not value >= low
+            return above or below
+    return None
+
+
+def judge(
+    suite: Suite, expectation: Expectation, holds: bool, observed: Any, rows: Sequence[Row]
+) -> list[Outcome]:
+    """The outcomes of one expectation, given what Great Expectations concluded and the rows it looked at."""
+    guilty = [] if holds else [row for row in rows if breaks(expectation, row)]
+    outcomes = list(_held(suite, expectation, rows, guilty)) if holds or guilty else []
+    if not holds and not guilty:
+        sentence = (
+            f"{suite.table}: {expectation.meaning} Found {_said(observed)}, expected {expectation.expected}."
+        )
+        outcomes.append(_outcome(suite, expectation, "", None, _said(observed), "", sentence))
+    for (stream, day), group in _by_batch_date(guilty).items():
+        worst = _worst(expectation, group)
+        others = len(group) - 1
+        sentence = _Words().vformat(expectation.sentence, (), dict(worst))
+        if others:
+            sentence = f"{sentence} ({others:,} more like it on that date)"
+        text = f"{suite.table}: {sentence}"
+        outcomes.append(
+            _outcome(suite, expectation, stream, day, _seen(expectation, worst), _place(group), text)
+        )
+    return outcomes
+
+
+def _held(
+    suite: Suite, expectation: Expectation, rows: Sequence[Row], guilty: Sequence[Row]
+) -> Iterator[Outcome]:
+    """A success for every stream none of whose rows is guilty."""
+    unclean = {row.get("stream") for row in guilty}
+    for stream in sorted({str(row.get("stream") or "") for row in rows} - {str(s or "") for s in unclean}):
+        own = [row for row in rows if str(row.get("stream") or "") == stream]
+        yield Outcome(
+            suite.table, stream, None, expectation.name, True,
+            _seen(expectation, _worst(expectation, own)), expectation.expected, "",
+            f"{suite.table}{', ' + stream if stream else ''}: {expectation.meaning}",
+        )  # fmt: skip
+
+
+def _outcome(
+    suite: Suite, rule: Expectation, stream: str, day: date | None, observed: str, where: str, sentence: str
+) -> Outcome:
+    reported = rule.severity == "info"
+    return Outcome(
+        suite.table, stream, day, rule.name, reported, observed, rule.expected, where, sentence, reported
+    )  # fmt: skip
+
+
+def _worst(rule: Expectation, rows: Sequence[Row]) -> Row:
+    """The row farthest from what is asked: the largest value, or the smallest where a least value is asked."""
+    column = rule.kwargs.get("column", "")
+    known = [row for row in rows if isinstance(row.get(column), int | float)]
+    if not known:
+        return rows[0]
+    pick = min if "min_value" in rule.kwargs and "max_value" not in rule.kwargs else max
+    return pick(known, key=lambda row: row[column])
+
+
+def _by_batch_date(rows: Sequence[Row]) -> dict[tuple[str, date | None], list[Row]]:
+    groups: dict[tuple[str, date | None], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((str(row.get("stream") or ""), row.get("batch_date")), []).append(row)
+    return groups
+
+
+def _place(rows: Sequence[Row]) -> str:
+    """Which batches, shortly.
+
+    >>> _place([{"batch": 3}, {"batch": 4, "attribute": "temp"}])
+    'batch 3; batch 4, attribute temp'
+    """
+    names = ("batch", "stage", "unit", "attribute", "fact", "subject", "version", "expectation")
+    said = [
+        ", ".join(f"{name} {row[name]}" for name in names if row.get(name) not in (None, ""))
+        for row in rows[:5]
+    ]
+    more = [f"{len(rows) - 5} more"] if len(rows) > 5 else []
+    return "; ".join([*dict.fromkeys(text for text in said if text), *more])
+
+
+def _seen(rule: Expectation, row: Row) -> str:
+    return _said(row.get(rule.kwargs.get("column", "")))
+
+
+def _said(value: Any) -> str:
+    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,155 @@
+"""All suites over the batches that changed, in one go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spillway.checks.gx import Validator
+from spillway.checks.outcomes import Outcome, judge
+from spillway.checks.suites import Expectation, Suite, load_suites
+from spillway.checks.views import (
+    SUMMARY,
+    column_problems,
+    empty,
+    settle,
+    split_name,
+    stream_facts,
+    summary,
+    view,
+)
+from spillway.contracts import StreamContract
+from spillway.errors import SpillwayError
+from spillway.lake.columns import table_contracts
+from spillway.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = Expectation(
+    name="columns_as_contracted",
+    type="expect_column_max_to_be_between",
+    kwargs={"column": "column_problems", "min_value": 0, "max_value": 0},
+    meaning="Columns and types are those of the table's contract.",
+    sentence="{stream} must have the columns of schemas/tables: {column_problem_text}",
+)
+"""Part of every suite. It reads the schema only, so it costs no pass."""
+
+
+def run_suites(
+    tables: Mapping[str, DataFrame],
+    streams: Mapping[str, StreamContract],
+    settings: Settings,
+    parameters: Mapping[str, float] | None = None,
+    only: Iterable[str] | None = None,
+) -> list[Outcome]:
+    """Judge every suite whose table is among `tables`, and build Data Docs in `build/data_docs`.
+
+    `tables`: the rows to judge (the batches that changed), by table name, a stream's own as
+    `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there). Small tables may be
+    given whole. `parameters` overrule those a suite states (such as `accuracy_floor_pct`). `only` names tables.
+    A table without rows yields no outcome. Raises nothing for a failed expectation: see `failures`.
+    """
+    if not tables:
+        return []
+    spark = next(iter(tables.values())).sparkSession
+    contracts = table_contracts(settings.schemas)
+    suites = load_suites(Path(settings.home, "expectations"), parameters)
+    asked = set(only) if only is not None else {split_name(name)[0] for name in tables}
+    unknown = {split_name(name)[0] for name in tables} - set(contracts)
+    if unknown:
+        raise SpillwayError(f"`tables` must be tables of schemas/tables, got {', '.join(sorted(unknown))}")
+    found = {name: _column_problems(name, frame, streams, settings) for name, frame in tables.items()}
+    wrong = {name: problems for name, problems in found.items() if problems}
+    chosen = [suite for name, suite in suites.items() if name in asked]
+    readable = _readable(spark, tables, wrong, streams, settings, _shared(chosen))
+    validator = Validator(Path(settings.build, "data_docs"))
+    outcomes: list[Outcome] = []
+    for suite in chosen:
+        outcomes += _judge_suite(spark, validator, suite, readable, wrong)
+    validator.write_docs()
+    return outcomes
+
+
+def _shared(suites: Iterable[Suite]) -> frozenset[str]:
+    """The tables that more than one view reads, the bulky synopsis apart."""
+    read = Counter(table for suite in suites for table in suite.tables())
+    return frozenset(table for table, times in read.items() if times > 1) - {"synopsis"}
+
+
+def _judge_suite(
+    spark: SparkSession,
+    validator: Validator,
+    suite: Suite,
+    tables: Mapping[str, DataFrame],
+    wrong: Mapping[str, list[str]],
+) -> list[Outcome]:
+    broken = {name: text for name, text in wrong.items() if split_name(name)[0] == suite.table}
+    if broken:
+        rows = [(split_name(name)[1] or "", len(text), "; ".join(text)) for name, text in broken.items()]
+        frame = spark.createDataFrame(
+            rows, "stream string, column_problems bigint, column_problem_text string"
+        )
+        suite = replace(suite, expectations=(COLUMNS,))
+    else:
+        frame = view(spark, suite, tables).selectExpr(
+            "*", "0L AS column_problems", "'' AS column_problem_text"
+        )
+        suite = replace(suite, expectations=(COLUMNS, *suite.expectations))
+    local, found = settle(frame)
+    if not found:
+        return []
+    verdicts = validator.validate(suite, local)
+    return [
+        outcome
+        for rule in suite.expectations
+        for outcome in judge(suite, rule, verdicts[rule.name].holds, verdicts[rule.name].observed, found)
+    ]
+
+
+def _column_problems(
+    name: str, frame: DataFrame, streams: Mapping[str, StreamContract], settings: Settings
+) -> list[str]:
+    table, stream = split_name(name)
+    contract = table_contracts(settings.schemas)[table]
+    if stream is None:
+        return column_problems(frame, contract)
+    if stream not in streams:
+        raise SpillwayError(f"`tables` must name streams with a contract, got {name!r}; pass its contract")
+    owner = streams[stream]
+    attributes = [(attribute.name, attribute.type) for attribute in owner.attributes]
+    return column_problems(frame, contract.with_attributes(attributes), owner.sheddable)
+
+
+def _readable(
+    spark: SparkSession,
+    tables: Mapping[str, DataFrame],
+    wrong: Mapping[str, list[str]],
+    streams: Mapping[str, StreamContract],
+    settings: Settings,
+    shared: frozenset[str],
+) -> dict[str, DataFrame]:
+    """The tables views may read: a stream's as one summary, absent ones empty, those of several views read once."""
+    contracts = table_contracts(settings.schemas)
+    usable = {name: frame for name, frame in tables.items() if name not in wrong}
+    readable = stream_facts(spark, streams)
+    for table, contract in contracts.items():
+        if contract.scope == "stream":
+            parts = [
+                summary(frame, streams[str(split_name(name)[1])], contract)
+                for name, frame in usable.items()
+                if split_name(name)[0] == table
+            ]
+            # Several views join it: computed once, a few rows.
+            whole = reduce(lambda a, b: a.unionByName(b), parts).select(*dict(SUMMARY)) if parts else None
+            readable[table] = empty(spark, SUMMARY) if whole is None else settle(whole)[0]
+        else:
+            absent = [(column.name, column.type) for column in contract.columns]
+            whole = usable.get(table)
+            kept = settle(whole)[0] if whole is not None and table in shared else whole
+            readable[table] = empty(spark, absent) if kept is None else kept
+    return readable

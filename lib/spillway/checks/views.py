@@ -1,0 +1,137 @@
+"""What is validated: per table a view of a few rows, computed by Spark once.
+
+The tables of a stream (`raw`, `transmitted`, `recovered`) come down to one row per batch in one pass over `seq`,
+the scheme and the key columns: rows, nulls in keys, first and last seq, and a checksum of (seq, keys) that does
+not depend on the order of rows. Equal counts and checksums mean the same tuples; a uniqueness test over all
+rows would cost a shuffle and say less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spillway.checks.suites import Suite
+from spillway.contracts import StreamContract
+from spillway.errors import SpillwayError
+from spillway.lake.columns import BOUND_SUFFIX, TableContract
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SUMMARY = (
+    ("stream", "string"),
+    ("batch", "bigint"),
+    ("batch_date", "date"),
+    ("row_count", "bigint"),
+    ("null_keys", "bigint"),
+    ("null_columns", "bigint"),
+    ("first_seq", "bigint"),
+    ("last_seq", "bigint"),
+    ("checksum", "bigint"),
+    ("schemes", "array<bigint>"),
+)
+"""The columns of a stream's table, summarised."""
+
+
+def split_name(name: str) -> tuple[str, str | None]:
+    """The table and the stream of a name.
+
+    >>> split_name("transmitted/weather"), split_name("ledger")
+    (('transmitted', 'weather'), ('ledger', None))
+    """
+    table, _, stream = name.partition("/")
+    return table, stream or None
+
+
+def column_problems(frame: DataFrame, contract: TableContract, sheddable: Sequence[str] = ()) -> list[str]:
+    """Where the columns of `frame` differ from the contract.
+
+    A stream's table may hold columns its contract has lost since; a table of its own must not.
+    """
+    found = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    problems = []
+    for column in contract.columns:
+        unbounded = column.name.removesuffix(BOUND_SUFFIX)
+        if column.name.endswith(BOUND_SUFFIX) and unbounded not in sheddable and column.name not in found:
+            continue
+        asked = column.type.replace(" ", "")
+        if column.name not in found:
+            problems.append(f"`{column.name}` is missing")
+        elif found[column.name] != asked:
+            problems.append(f"`{column.name}` must be {asked}, found {found[column.name]}")
+    if contract.scope != "stream":
+        problems += [f"`{name}` is in no contract" for name in found if name not in contract.names]
+    return problems
+
+
+def summary(frame: DataFrame, stream: StreamContract, contract: TableContract) -> DataFrame:
+    """One row per batch of a stream's table: see the module."""
+    from pyspark.sql import functions as sql
+
+    keys = [sql.col(f"`{name}`") for name in stream.keys]
+    null_keys = reduce(lambda a, b: a + b, [key.isNull().cast("int") for key in keys], sql.lit(0))
+    required = [
+        column.name for column in contract.columns if not column.nullable and column.name in frame.columns
+    ]
+    null_columns = reduce(
+        lambda a, b: a + b, [sql.col(f"`{n}`").isNull().cast("int") for n in required], sql.lit(0)
+    )
+    has_scheme = "scheme" in frame.columns
+    schemes = sql.array_sort(sql.collect_set("scheme")) if has_scheme else sql.array().cast("array<bigint>")
+    return frame.groupBy("batch", "batch_date").agg(
+        sql.lit(stream.stream).alias("stream"),
+        sql.count("*").alias("row_count"),
+        sql.sum(null_keys.cast("bigint")).alias("null_keys"),
+        sql.sum(null_columns.cast("bigint")).alias("null_columns"),
+        sql.min("seq").alias("first_seq"),
+        sql.max("seq").alias("last_seq"),
+        sql.bit_xor(sql.xxhash64("seq", *keys)).alias("checksum"),
+        schemes.alias("schemes"),
+    )
+
+
+def settle(frame: DataFrame) -> tuple[DataFrame, list[dict[str, Any]]]:
+    """Compute a small frame once: the same rows as a local DataFrame, and for the driver."""
+    table = frame.toArrow()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return frame.sparkSession.createDataFrame(table), rows
+
+
+def stream_facts(spark: SparkSession, streams: Mapping[str, StreamContract]) -> dict[str, DataFrame]:
+    """What the contracts say, for the views to join: `streams` (mode) and `attributes` (role)."""
+    modes = [{"stream": s.stream, "mode": s.mode} for s in streams.values()]
+    roles = [
+        {"stream": s.stream, "attribute": a.name, "role": a.role}
+        for s in streams.values()
+        for a in s.attributes
+    ]
+    text = pa.string()
+    return {
+        "streams": spark.createDataFrame(
+            pa.Table.from_pylist(modes, pa.schema({"stream": text, "mode": text}))
+        ),
+        "attributes": spark.createDataFrame(
+            pa.Table.from_pylist(roles, pa.schema({"stream": text, "attribute": text, "role": text}))
+        ),
+    }
+
+
+def empty(spark: SparkSession, ddl: Sequence[tuple[str, str]]) -> DataFrame:
+    """A table of columns (name, type) that nobody wrote yet; Spark plans it away wherever it is joined."""
+    columns = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in ddl)
+    return spark.sql(f"SELECT {columns} WHERE false")
+
+
+def view(spark: SparkSession, suite: Suite, tables: Mapping[str, DataFrame]) -> DataFrame:
+    """The suite's view over `tables`."""
+    missing = [name for name in suite.tables() if name not in tables]
+    if missing:
+        raise SpillwayError(
+            f"expectations/{suite.table}.yaml: `view` must read tables of the lake, got {', '.join(missing)}; "
+            f"choose from {', '.join(sorted(tables))}"
+        )
+    return spark.sql(suite.view, **{name: tables[name] for name in suite.tables()})
