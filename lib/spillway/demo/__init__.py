@@ -1,1 +1,1 @@
-"""The demo: three real streams, through the same DAGs and jobs as everything else."""
+"""The demo: three streams, through the same DAGs and jobs as everything else."""

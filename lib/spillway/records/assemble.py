@@ -59,18 +59,11 @@ def assemble(
             )
         refused |= bad
         if attribute.required and values.null_count > 0:
+            part = {"key": "a key", "order": "the order"}.get(attribute.role, "declared nullable: false")
+            why = f"send it with every record: it is {part}"
             missing = np.asarray(values.is_null().to_numpy(zero_copy_only=False)) & ~refused
             for i in np.flatnonzero(missing):
-                rejects.add(
-                    int(lines[i]),
-                    attribute.source_name,
-                    "be there",
-                    "null",
-                    f"send it with every record, or declare it nullable if it is a {attribute.role} that may be missing"
-                    if attribute.role in ("measure", "protected")
-                    else f"send it with every record: it is a {attribute.role}",
-                    original(int(i)),
-                )
+                rejects.add(int(lines[i]), attribute.source_name, "be there", "null", why, original(int(i)))
             refused |= missing
         typed.append(values)
     table = pa.Table.from_arrays([pa.array(lines, pa.int64()), *typed], schema=table_schema(contract))

@@ -96,7 +96,14 @@ def _wrong_count(rejects: Rejects, line: int, wanted: int, got: int, original: b
 
 
 def _not_utf8(rejects: Rejects, line: int, original: bytes) -> None:
-    rejects.add(line, "the record", "be UTF-8 text", repr(original[:60]), "send it as UTF-8", original)
+    rejects.add(
+        line,
+        "the record",
+        "be UTF-8 text",
+        original[:60].decode("utf-8", "backslashreplace"),
+        "send it as UTF-8",
+        original,
+    )
 
 
 def _fast(contract: StreamContract, lines: Lines, names: list[str], start: int, rejects: Rejects) -> Parsed:

@@ -45,7 +45,12 @@ def parse_json(contract: StreamContract, file_name: str, content: bytes) -> Pars
     for i in np.flatnonzero(bad_text):
         original = lines.bytes_of(int(i))
         rejects.add(
-            int(i) + 1, "the line", "be UTF-8 text", repr(original[:60]), "send it as UTF-8", original
+            int(i) + 1,
+            "the line",
+            "be UTF-8 text",
+            original[:60].decode("utf-8", "backslashreplace"),
+            "send it as UTF-8",
+            original,
         )
     # A line that is not UTF-8 can only split blocks, never go into one.
     wanted = np.flatnonzero(~lines.blank & ~bad_text)
@@ -139,21 +144,21 @@ class _Reader:
         try:
             record = _DECODER.decode(original.decode())
         except (ValueError, RecursionError) as error:
-            problem = f"{original[-60:]!r} ({error})"
+            problem = f"{_end(original)} ({error})"
             remedy = "send one whole object a line; a last line cut short is sent again"
             raise _Refused("the line", "be one JSON object", problem, remedy) from None
         if not isinstance(record, dict):
-            raise _Refused("the line", "be one JSON object", record, "send {name: value, ...}")
+            raise _Refused("the line", "be one JSON object", _shown(record), "send {name: value, ...}")
         for name in record:
             if name not in self.attributes:
                 remedy = suggest(name, self.attributes) + ", or add it to the contract"
-                raise _Refused(name, "be an attribute of the contract", record[name], remedy)
+                raise _Refused(name, "be an attribute of the contract", _shown(record[name]), remedy)
         row: dict[str, Any] = {}
         for name, attribute in self.attributes.items():
             value = record.get(name)
             if value is not None and not _is(attribute, value):
                 rule, remedy = RULES[attribute.type]
-                raise _Refused(name, rule, value, remedy)
+                raise _Refused(name, rule, _shown(value), remedy)
             row[name] = float(value) if value is not None and attribute.type == "double" else value
         return row
 
@@ -176,6 +181,16 @@ def _is(attribute: Attribute, value: object) -> bool:
             return False
     # half of a surrogate pair is no text: it cannot be written as UTF-8
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _end(original: bytes) -> str:
+    """Where a line breaks off is what tells how it broke."""
+    text = original.decode("utf-8", "backslashreplace").strip()
+    return text if len(text) <= 60 else "..." + text[-60:]
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""Writes the demo's landing files: `python -m spillway.demo.data`.
+
+    landing/<stream>/<date>/<file>
+
+The folder's date is the batch date. What is there already in the same bytes is left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from spillway.demo.landing import write_landing
+from spillway.demo.network import network_files
+from spillway.demo.stocks import stocks_files
+from spillway.demo.weather import weather_files
+from spillway.settings import Settings
+
+STREAMS: dict[str, Callable[[], dict[str, bytes]]] = {
+    "network": network_files,
+    "stocks": stocks_files,
+    "weather": weather_files,
+}
+
+
+def write_demo(landing: str | Path, streams: Sequence[str] = tuple(STREAMS)) -> dict[str, tuple[int, int]]:
+    """Writes the landing files; by stream, how many files there are and how many had to be written."""
+    counts = {}
+    for stream in streams:
+        files = STREAMS[stream]()
+        counts[stream] = (len(files), write_landing(Path(landing) / stream, files))
+    return counts
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m spillway.demo.data", description=__doc__)
+    parser.add_argument("--landing", help="folder to write to (default: SPILLWAY_LANDING, or ./landing)")
+    parser.add_argument(
+        "--stream", action="append", choices=sorted(STREAMS), help="only this one; may repeat"
+    )
+    given = parser.parse_args(arguments)
+    landing = given.landing or Settings.from_environment().landing
+    if "://" in landing:
+        parser.error(f"`--landing` must be a local folder, got {landing!r}; copy the demo there from one")
+    for stream, (files, written) in write_demo(landing, given.stream or tuple(STREAMS)).items():
+        print(f"spillway: demo data: {stream}: {files} files, {written} written to {landing}/{stream}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
