@@ -134,7 +134,7 @@ def _bad_files(files: dict[str, bytes]) -> dict[str, bytes]:
     as_text = good.column("response_time_ms").cast(pa.string())
     at = SCHEMA.get_field_index("response_time_ms")
     return {
-        "2024-03-04/polls-4-again.parquet": files["2024-03-04/polls-4.parquet"],
+        "2024-03-04/polls-4_again.parquet": files["2024-03-04/polls-4.parquet"],
         "2024-03-05/polls-5.parquet": files["2024-03-05/polls-4.parquet"][:20_000],
         "2024-03-05/polls-6.parquet": _parquet(good.set_column(at, "response_time_ms", as_text)),
         "2024-03-06/polls-5.parquet": b"",

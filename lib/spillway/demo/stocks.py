@@ -33,7 +33,7 @@ def stocks_files() -> dict[str, bytes]:
     files[_name("2009-12-31", 2008)] = b"\xef\xbb\xbf" + files[_name("2009-12-31", 2008)].replace(
         b"\n", b"\r\n"
     )
-    files["2009-12-31/stocks-2006-copy.csv"] = files[_name("2009-12-31", 2006)]
+    files["2009-12-31/stocks-2006_copy.csv"] = files[_name("2009-12-31", 2006)]
     files["2013-03-01/stocks-2013-04.csv"] = b""
     return dict(sorted(files.items()))
 

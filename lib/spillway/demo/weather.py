@@ -32,7 +32,7 @@ def weather_files() -> dict[str, bytes]:
     }
     cut = _name("2013-04-30", 4)
     files[cut] += months[4][-1][:73]  # the last line, cut short, with no line feed
-    files["2013-08-31/weather-2013-06-again.jsonl"] = files[_name("2013-08-31", 6)]
+    files["2013-12-31/weather-2013-06-again.jsonl"] = files[_name("2013-08-31", 6)]
     files["2013-12-31/weather-2013-13.jsonl"] = b""
     return dict(sorted(files.items()))
 
