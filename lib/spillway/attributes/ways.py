@@ -211,6 +211,9 @@ def _greedy(
             for way in ways
             if way.wire_bytes < chosen[name].wire_bytes
         ]
+        if not steps:
+            # the sum in this order is a last bit above a room that the least wire fills exactly
+            break
         name, way = min(steps, key=lambda step: price(*step))
         wire -= chosen[name].wire_bytes - way.wire_bytes
         chosen[name] = way

@@ -1,0 +1,49 @@
+"""One printed value beside ours, and the golden files it is read from.
+
+>>> Cell("example 3", "attributes to shed", "2", "2").equal
+True
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One printed value and ours."""
+
+    group: str
+    name: str
+    expected: str
+    got: str
+    erratum: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Whether ours is the printed value, erratum applied."""
+        return self.expected == self.got
+
+
+def numbers(rows: Sequence[dict[str, str]], name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """A column of a golden table."""
+    return np.array([float(row[name]) for row in rows])
+
+
+def read_csv(directory: Path, name: str) -> list[dict[str, str]]:
+    """The rows of a golden table."""
+    with (directory / name).open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def read_json(directory: Path, name: str) -> dict[str, Any]:
+    """A golden document."""
+    loaded: dict[str, Any] = json.loads((directory / name).read_text(encoding="utf-8"))
+    return loaded
