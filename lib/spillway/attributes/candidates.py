@@ -22,7 +22,7 @@ from spillway.attributes.model import Predictor
 from spillway.attributes.walking import same_key_before
 
 LONGEST_SEASON = 400
-_AIMS = (1.0, 0.7, 0.45, 0.3, 0.15, 0.05)
+_AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def lattices_of(error_pct: float, column: Column, decimals: int | None) -> list[
     """Precisions to try, a good first guess first; even steps where the values have a common unit."""
     found = [Lattice(error_pct * 0.45, error_pct * 0.9)]
     for aim in _AIMS:
-        found += [Lattice(error_pct * aim, error_pct * aim * width) for width in (2.0, 1.0, 0.5)]
+        found += [Lattice(error_pct * aim, error_pct * aim * width) for width in (2.0, 1.0)]
     unit = unit_of(column, decimals)
     if unit:
         found += [Lattice(error_pct * aim, 0.0, unit) for aim in (1.0, 0.6, 0.3, 0.1)]

@@ -1,10 +1,12 @@
 """Choose way, predictor and precision of every attribute by what they weigh, measured on training data.
 
-For each attribute the candidates are shed and packed as they would be (section 6, *Chosen per attribute at
-training by measured packed bytes*): the paper's `last` with exact values, and each predictor with corrections
-of several precisions. Cheapest wins among those whose mean error keeps to `mean_error_pct`, and never one
-that weighs more than `last`. A corrections' grid trades bytes against mean error inside the bound E: `aim_pct`
-is how far a prediction may miss before it is corrected, `step_pct` how coarse corrections are.
+For each attribute the candidates are shed and packed as they would be (specs: chosen at training by measured
+packed bytes): the paper's `last` with exact values, and each predictor with corrections of several
+precisions. The cheapest wins, never one that weighs more than `last`; a mean error over `mean_error_pct` is
+charged (CHARGE times the bytes of `last` for each time the limit is exceeded), so that recovery stays
+accurate on average where that is to be had. The precision of corrections trades bytes against mean error
+inside the bound E: `aim_pct` is how far a prediction may miss before it is corrected, `step_pct` how coarse
+corrections are.
 
 A model that wins with regressors also carries predictors that do without each of them, so that a scheme
 which sheds one still has the next best.
@@ -27,16 +29,19 @@ import numpy as np
 from spillway.attributes.candidates import Lattice, lattices_of, without_regressors
 from spillway.attributes.certificate import certify
 from spillway.attributes.columns import Column, Frame
+from spillway.attributes.entry_coding import periods_of
 from spillway.attributes.model import PREDICTORS, WAYS, AttributeModel, Predictor
-from spillway.attributes.packing import pack
+from spillway.attributes.packing import coded_size, pack
 from spillway.attributes.regression import fit
 from spillway.attributes.rounding import column_bytes, round_rows
 from spillway.attributes.synopsis import shed
 from spillway.attributes.wholes import decimals_of
 
-SEARCH_ROWS = 8192
+SEARCH_ROWS = 6144
 PROOF_ROWS = 65536
 MOST_FALLBACKS = 4
+SHORTLIST = 5
+CHARGE = 0.5
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,19 @@ class Trained:
         return next((option for option in self.options if option.way == way), None)
 
 
-def measure(model: AttributeModel, frame: Frame) -> Measured:
-    """Shed the whole column, pack it, and compare."""
+def measure(
+    model: AttributeModel, frame: Frame, periods: tuple[np.ndarray, np.ndarray] | None = None
+) -> Measured:
+    """Shed the whole column, pack it (with `periods` of the frame: about), and compare."""
     everything = np.ones(len(frame), np.bool_)
     result = shed(model, frame, everything)
     errors = certify(
         frame.columns[model.attribute], result.reconstructed, model.error_pct, None, len(result.entries)
     )
-    size = len(pack(result.entries, frame))
+    if periods is None or not len(frame):
+        size = len(pack(result.entries, frame))
+    else:
+        size = coded_size(result.entries, periods, int(frame.seq[0]))
     return Measured(
         size, errors.stored_share_pct, errors.mean_error_pct, errors.max_error_pct, errors.violations
     )
@@ -135,6 +145,7 @@ class _Training:
         self.start, self.names, self.allowed, self.limit_pct = start, names, allowed, limit_pct
         self.search = frame.rows(0, SEARCH_ROWS)
         self.proof = frame.rows(0, PROOF_ROWS)
+        self.periods = periods_of(self.search.key, self.search.seq)
         self.tried: dict[str, int] = {}
 
     def run(self, ways: Sequence[str]) -> Trained:
@@ -169,7 +180,7 @@ class _Training:
         )
 
     def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Measured:
-        return measure(self._with(predictors, lattice), self.search)
+        return measure(self._with(predictors, lattice), self.search, self.periods)
 
     def _best(self, paper: Measured) -> tuple[AttributeModel, Measured]:
         lattices = lattices_of(
@@ -181,32 +192,26 @@ class _Training:
         ranked = sorted(((self._size((p,), first), i, p) for i, p in enumerate(alone)))
         base = ranked[0][2]
         chain = self._regressions(base, first)
-        contenders = [(base,), *([(*chain, base)] if chain else [])]
+        contenders = [(*chain, base)] if chain else []
+        if not chain or self._size((*chain[:1], base), first) > 0.7 * self._size((base,), first):
+            contenders.append((base,))
         found: list[tuple[AttributeModel, Measured]] = []
         for predictors in contenders:
             for lattice in lattices:
                 candidate = self._weigh(predictors, lattice)
                 found.append((self._with(predictors, lattice), candidate))
-        proofs = [(model, measure(model, self.proof)) for model, _ in self._shortlist(found)]
+        rough = measure(self.start, self.search, self.periods).packed_bytes
+        found.sort(key=lambda pair: self._cost(pair[1], rough))
+        proofs = [(model, measure(model, self.proof)) for model, _ in found[:SHORTLIST]]
         good = [
             pair for pair in proofs if pair[1].packed_bytes <= paper.packed_bytes and not pair[1].violations
         ]
-        everyone = [*good, (self.start, paper)]
-        inside = [pair for pair in everyone if pair[1].mean_error_pct <= self.limit_pct]
-        if inside:
-            return min(inside, key=lambda pair: pair[1].packed_bytes)
-        return min(everyone, key=lambda pair: pair[1].mean_error_pct)
+        return min([*good, (self.start, paper)], key=lambda pair: self._cost(pair[1], paper.packed_bytes))
 
-    def _shortlist(
-        self, found: list[tuple[AttributeModel, Measured]]
-    ) -> list[tuple[AttributeModel, Measured]]:
-        """The lightest few within the limit, the lightest few a little over it, and the most exact."""
-        by_size = sorted(found, key=lambda pair: pair[1].packed_bytes)
-        inside = [pair for pair in by_size if pair[1].mean_error_pct <= 0.95 * self.limit_pct]
-        near = [pair for pair in by_size if pair[1].mean_error_pct <= 1.1 * self.limit_pct]
-        exact = sorted(found, key=lambda pair: pair[1].mean_error_pct)
-        chosen = [*inside[:2], *near[:2], *exact[:1]]
-        return list({id(pair): pair for pair in chosen}.values())
+    def _cost(self, facts: Measured, last_bytes: int) -> float:
+        """Bytes against those of `last`, and a charge for a mean error over the limit."""
+        over = max(0.0, facts.mean_error_pct / self.limit_pct - 1.0) if self.limit_pct > 0 else 0.0
+        return facts.packed_bytes / max(1, last_bytes) + CHARGE * over
 
     def _size(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> int:
         size = self._weigh(predictors, lattice).packed_bytes

@@ -30,10 +30,12 @@ LIMIT = 255
 REGION = 64 + 41 * 8 + 64  # contexts of one number: length, top bits by length, bits further down
 _LOW, _HIGH, _AT, _VALUE = 0, 1, 2, 3
 _MASK = 0xFFFFFFFF
-_CURVE = np.array(
-    [1, 2, 3, 6, 10, 16, 27, 45, 73, 120, 194, 310, 488, 747, 1101, 1546, 2047, 2549, 2994, 3348, 3607, 3785]
-    + [3901, 3975, 4022, 4050, 4068, 4079, 4085, 4089, 4092, 4093, 4094],
+# squash at -2048, -1920, ..., 2048: 4096 / (1 + exp(-x / 256)), with room kept at both ends
+_CURVE = np.fromstring(
+    "1 2 3 6 10 16 27 45 73 120 194 310 488 747 1101 1546 2047 2549 2994 3348 3607 3785 3901 3975 4022 4050 "
+    "4068 4079 4085 4089 4092 4093 4094",
     np.int64,
+    sep=" ",
 )
 
 
@@ -58,7 +60,7 @@ class Coder(NamedTuple):
     state: np.ndarray
     buffer: np.ndarray
     chance: np.ndarray
-    count: np.ndarray
+    seen: np.ndarray
     weights: np.ndarray
 
     @staticmethod

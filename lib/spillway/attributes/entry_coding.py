@@ -169,7 +169,8 @@ def code_entries(  # type: ignore[no-untyped-def]
                 more = 1 if mark > m else 0
                 more = code_bit(
                     decode, more, state, buffer, chance, count, weights,
-                    _KIND + 32 + m, _KIND + 36 + m * 4 + min(was, 3), _KIND + 52 + m, _KIND + 56 + m * 2 + g1, _MIX_KIND + 11,
+                    _KIND + 32 + m, _KIND + 36 + m * 4 + min(was, 3), _KIND + 52 + m, _KIND + 56 + m * 2 + g1,
+                    _MIX_KIND + 11,
                 )  # fmt: skip
                 if more == 0:
                     break
@@ -243,7 +244,7 @@ def periods_of(key: np.ndarray, seq: np.ndarray, cut: int = 256) -> tuple[np.nda
             continue
         found, often = np.unique(part, return_counts=True)
         usual = int(found[np.argmax(often)])
-        if at == 0 or len(starts) == 1 and periods == [1]:
+        if len(starts) == 1 and periods == [1]:
             periods[0] = usual
         elif usual != periods[-1]:
             starts.append(int(seq[at] - seq[0]))

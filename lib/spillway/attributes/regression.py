@@ -9,6 +9,7 @@ A relation is exact when what is left is rounding; its weights are then made rou
 Differences from a textbook fit: nothing is centred (a constant is a term like others), and a basis of at most
 `WIDEST` attributes, the ones most related to the target, keeps the search small.
 
+>>> from spillway.attributes.columns import Column
 >>> rng = np.random.default_rng(1)
 >>> a, b = rng.uniform(1, 9, 500).round(2), rng.uniform(1, 9, 500).round(2)
 >>> columns = {"a": Column.real(a), "b": Column.real(b), "y": Column.real((a - b) / b * 100)}
@@ -23,14 +24,14 @@ from itertools import combinations_with_replacement, permutations
 
 import numpy as np
 
-from spillway.attributes.columns import Column, Frame
+from spillway.attributes.columns import Frame
 from spillway.attributes.model import Predictor, Term
 from spillway.attributes.predictors import RegressorReader
 from spillway.attributes.walking import same_key_before
 
 WIDEST = 6
 MOST_TERMS = 4
-_ROWS = 3000
+_ROWS = 1000
 _EXACT = 1e-9
 
 
