@@ -1,0 +1,337 @@
+"""Count-min with mean correction (CMM): one table of counters, several estimators over it (chapter 4).
+
+A table of d rows and w counters; a key adds its weight to one counter a row. N is the sum of the weights.
+
+- `cm`: min over rows of C[i, h_i(q)]. Never under the truth; over by at most (e/w) N with probability 1 - e^-d.
+- `cmm_mean`: median over rows of C - (N - C)/(w - 1), clamped to [0, cm] (4.2.2). Unbiased per row with variance
+  sum_{x != q} f_x^2 / (w - 1) (Lemma 2).
+- `cmm_median`: the same with the row's median counter as the noise (4.2.4), which outliers do not move.
+- self-join size F2 = sum f_x^2: `cm` min over rows of sum_j C_j^2, never under; `cmm` median over rows of
+  (w-1)/w sum_j (C_j - (N - C_j)/(w-1))^2 = w/(w-1) sum_j C_j^2 - N^2/(w-1) (4.3.1), unbiased with variance
+  4/(w-1) sum_{x<y} f_x^2 f_y^2 a row (Lemma 4).
+- join size of two tables with the same hashes: w/(w-1) sum_j A_j B_j - N_A N_B/(w-1), the same algebra.
+
+Where we differ: every answer carries an interval (see `intervals`; the text has variances only); the estimator
+may be chosen by the table (`choosing`); weights and deletions are allowed as long as no key goes below zero, and a
+counter below zero is proof that one did, whereupon the one-sided answers are refused; conservative update (the
+text's MI) is an option of the table, and forbids deletion, merging and mean correction, which it makes unsound.
+
+>>> sketch = CountMin(CountMinParameters(width=64, depth=5, seed=1)).update(np.array([7, 7, 9]))
+>>> sketch.point(np.array([7, 9, 8]), "cm").estimate.tolist(), sketch.total
+([2.0, 1.0, 0.0], 3)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from spillway.sketches import format as binary
+from spillway.sketches.answers import (
+    Answer,
+    Estimates,
+    Floats,
+    Integers,
+    Keys,
+    SketchError,
+    refuse,
+    require_same,
+)
+from spillway.sketches.hashing import as_keys, bucket, check_seed, row_seeds
+from spillway.sketches.intervals import check_confidence, median_deviation, median_row_tail, normal_quantile
+
+KIND = "count_min"
+ESTIMATORS = ("cm", "cmm_mean", "cmm_median")
+_WEIGHT_MAX = 1 << 62
+
+
+@dataclass(frozen=True)
+class CountMinParameters:
+    """The shape of a table: `width` (w), `depth` (d), the hash seed, and whether updates are conservative."""
+
+    width: int
+    depth: int
+    seed: int = 1
+    conservative: bool = False
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.width < 1 << 31:
+            raise refuse("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
+        if not 1 <= self.depth <= 64:
+            raise refuse("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
+        check_seed(self.seed)
+
+    @property
+    def memory_bytes(self) -> int:
+        return 8 * self.width * self.depth
+
+
+@njit(cache=True)
+def _add(table: Integers, seeds: Keys, keys: Keys, weights: Integers) -> None:
+    width = np.uint64(table.shape[1])
+    weighted = weights.size > 0
+    # blocks keep keys and one row of counters in the nearest cache; the sums do not depend on the order
+    for start in range(0, keys.size, 4096):
+        stop = min(keys.size, start + 4096)
+        for row in range(table.shape[0]):
+            counters = table[row]
+            seed = seeds[row]
+            if weighted:
+                for index in range(start, stop):
+                    counters[bucket(keys[index], seed, width)] += weights[index]
+            else:
+                for index in range(start, stop):
+                    counters[bucket(keys[index], seed, width)] += 1
+
+
+@njit(cache=True)
+def _add_conservatively(table: Integers, seeds: Keys, keys: Keys, weights: Integers) -> None:
+    depth = table.shape[0]
+    width = np.uint64(table.shape[1])
+    columns = np.empty(depth, dtype=np.uint64)
+    for index in range(keys.size):
+        weight = weights[index] if weights.size > 0 else 1
+        least = np.int64(9223372036854775807)
+        for row in range(depth):
+            columns[row] = bucket(keys[index], seeds[row], width)
+            least = min(least, table[row, columns[row]])
+        for row in range(depth):
+            table[row, columns[row]] = max(table[row, columns[row]], least + weight)
+
+
+@njit(cache=True)
+def _counters(table: Integers, seeds: Keys, keys: Keys) -> Integers:
+    found = np.empty((table.shape[0], keys.size), dtype=np.int64)
+    width = np.uint64(table.shape[1])
+    for row in range(table.shape[0]):
+        for index in range(keys.size):
+            found[row, index] = table[row, bucket(keys[index], seeds[row], width)]
+    return found
+
+
+class CountMin:
+    """A table of counters that accumulates keys, merges with its like, and answers with intervals."""
+
+    def __init__(self, parameters: CountMinParameters) -> None:
+        self.parameters = parameters
+        self.seeds = row_seeds(parameters.seed, parameters.depth)
+        self.table: Integers = np.zeros((parameters.depth, parameters.width), dtype=np.int64)
+        self.total = 0
+        self.updates = 0
+        self.absolute = 0
+        self._noise: dict[str, Floats] = {}
+        self._slack: dict[tuple[str, float], tuple[float, float]] = {}
+        self._chosen: str | None = None
+
+    def update(self, keys: object, weights: object = None) -> CountMin:
+        """Add `weights` (default 1 each, negative deletes) to `keys`."""
+        hashed = as_keys(keys)
+        amounts, total, absolute = self.check_weights(hashed, weights)
+        add = _add_conservatively if self.parameters.conservative else _add
+        add(self.table, self.seeds, hashed, amounts)
+        self.total += total
+        self.absolute += absolute
+        self.updates += hashed.size
+        self.forget()
+        return self
+
+    def check_weights(self, keys: Keys, weights: object) -> tuple[Integers, int, int]:
+        """Weights fit to be added, their sum and the sum of their sizes; refused when counters could wrap."""
+        if weights is None:
+            return np.empty(0, dtype=np.int64), keys.size, keys.size
+        amounts = np.ascontiguousarray(weights, dtype=np.int64)
+        if amounts.shape != keys.shape:
+            raise refuse("weights", f"be {keys.size}, one per key", amounts.shape, "repeat a constant")
+        # the guard sums in float64, which cannot wrap; 2^62 leaves room for its rounding
+        if float(np.abs(amounts.astype(np.float64)).sum()) + self.absolute >= _WEIGHT_MAX:
+            raise refuse("weights", "sum to less than 2^62", "more", "scale the weights down")
+        if self.parameters.conservative and (amounts < 0).any():
+            least = int(amounts.min())
+            raise refuse("weights", "not be negative under conservative update", least, "update plainly")
+        return amounts, int(amounts.sum()), int(np.abs(amounts).sum())
+
+    def forget(self) -> None:
+        """Drop what was derived from the counters, after they changed."""
+        self._noise.clear()
+        self._slack.clear()
+        self._chosen = None
+
+    def merge(self, other: CountMin) -> CountMin:
+        """The sketch of both streams together, counter by counter."""
+        require_same(KIND, self.parameters, other.parameters)
+        if self.parameters.conservative:
+            raise refuse(
+                "conservative",
+                "be false to merge",
+                True,
+                "its counters depend on the order; rebuild from rows",
+            )
+        if self.absolute + other.absolute >= _WEIGHT_MAX:
+            raise refuse("weights", "sum to less than 2^62", "more", "merge fewer days")
+        merged = CountMin(self.parameters)
+        merged.table = self.table + other.table
+        merged.total = self.total + other.total
+        merged.updates = self.updates + other.updates
+        merged.absolute = self.absolute + other.absolute
+        return merged
+
+    def point(self, keys: object, estimator: str = "auto", confidence: float = 0.95) -> Estimates:
+        """The frequency of each key, with an interval; `auto` lets the table choose (see `choosing`)."""
+        check_confidence(confidence)
+        if estimator == "auto":
+            estimator = self._choose()
+        counters = _counters(self.table, self.seeds, as_keys(keys))
+        self._check_sound(estimator)
+        minimum = counters.min(axis=0).astype(np.float64)
+        under, over = self._slack_of(estimator, confidence)
+        if estimator == "cm":
+            return Estimates(minimum, np.maximum(minimum - over, 0.0), minimum, confidence, "cm")
+        middle = np.median(self.residues(counters, estimator), axis=0)
+        return Estimates(
+            np.clip(middle, 0.0, minimum),
+            np.clip(middle - over, 0.0, minimum),
+            np.clip(middle - under, 0.0, minimum),
+            confidence,
+            estimator,
+        )
+
+    def residues(self, counters: Integers, estimator: str) -> Floats:
+        """What is left of each row's counter without its noise: C - (N - C)/(w - 1), or C - median of the row."""
+        if estimator == "cmm_mean":
+            return counters - (self.total - counters) / (self.parameters.width - 1)
+        return counters - np.median(self.table, axis=1)[:, None]
+
+    def point_variance(self, frequency: float = 0.0) -> float:
+        """Variance of one row's `cmm_mean` residue for a key of `frequency`: (F2 - f^2)/(w - 1) (Lemma 2)."""
+        rest = max(float(np.median(self._self_join_rows())) - frequency * frequency, 0.0)
+        return rest / (self.parameters.width - 1)
+
+    def self_join_size(self, estimator: str = "cmm", confidence: float = 0.95) -> Answer:
+        """F2 with its interval: Lemma 4's variance bounded by 2 F2^2/(w - 1), less for a median of d rows."""
+        if estimator not in ("cm", "cmm"):
+            raise refuse("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
+        self._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
+        rows = self._self_join_rows()
+        estimate = max(float(np.median(rows)), 0.0)
+        width, depth = self.parameters.width, self.parameters.depth
+        sigma = math.sqrt(2.0 / (width - 1)) * median_deviation(depth) * normal_quantile(confidence)
+        # the deviation is a share of the truth, not of the estimate: truth (1 -+ sigma) = estimate
+        low = estimate / (1.0 + sigma)
+        high = estimate / (1.0 - sigma) if sigma < 1.0 else math.inf
+        upper = min(float((self.table[row].astype(np.float64) ** 2).sum()) for row in range(depth))
+        if estimator == "cm":
+            return Answer(upper, min(low, upper), upper, confidence, "cm")
+        bound = upper if (self.table >= 0).all() else math.inf
+        return Answer(min(estimate, bound), min(low, bound), min(high, bound), confidence, "cmm")
+
+    def join_size(self, other: CountMin, estimator: str = "cmm", confidence: float = 0.95) -> Answer:
+        """sum_x f_x g_x of two streams sketched alike; a row's variance is at most (F2 G2 + J^2)/(w - 1)."""
+        require_same(KIND, self.parameters, other.parameters)
+        if estimator not in ("cm", "cmm"):
+            raise refuse("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
+        for sketch in (self, other):
+            sketch._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
+        width, depth = self.parameters.width, self.parameters.depth
+        products = (self.table.astype(np.float64) * other.table.astype(np.float64)).sum(axis=1)
+        rows = (width * products - float(self.total) * float(other.total)) / (width - 1)
+        estimate = max(float(np.median(rows)), 0.0)
+        squares = self.self_join_size().estimate * other.self_join_size().estimate
+        sigma = math.sqrt((squares + estimate**2) / (width - 1)) * median_deviation(depth)
+        reach = sigma * normal_quantile(confidence)
+        upper = float(products.min()) if (self.table >= 0).all() and (other.table >= 0).all() else math.inf
+        low, high = max(estimate - reach, 0.0), min(estimate + reach, upper)
+        if estimator == "cm":
+            return Answer(upper, min(low, upper), upper, confidence, "cm")
+        return Answer(min(estimate, upper), low, high, confidence, "cmm")
+
+    def distinct(self, confidence: float = 0.95) -> Answer:
+        """How many keys, by linear counting on the untouched counters: -w ln(z), z their share.
+
+        The variance of a row is w (e^t - t - 1), t keys a counter (Whang et al. 1990); rows are averaged.
+        """
+        self._check_sound("cm")
+        width, depth = self.parameters.width, self.parameters.depth
+        empty = (self.table == 0).sum(axis=1)
+        if (empty == 0).any():
+            raise refuse(
+                "width",
+                "leave some counters untouched to count keys",
+                width,
+                "a wider table counts more keys",
+            )
+        estimate = float(np.mean(-width * np.log(empty / width)))
+        load = estimate / width
+        reach = normal_quantile(confidence) * math.sqrt(width * (math.exp(load) - load - 1.0) / depth)
+        return Answer(estimate, max(estimate - reach, 0.0), estimate + reach, confidence, "linear_counting")
+
+    def _self_join_rows(self) -> Floats:
+        width = self.parameters.width
+        squares = (self.table.astype(np.float64) ** 2).sum(axis=1)
+        return (width * squares - float(self.total) ** 2) / (width - 1)
+
+    def _check_sound(self, estimator: str, allow_negative: bool = False) -> None:
+        if estimator not in ESTIMATORS:
+            raise refuse("estimator", f"be auto or one of {', '.join(ESTIMATORS)}", estimator, "use auto")
+        if self.parameters.conservative and estimator != "cm":
+            raise refuse(
+                "estimator",
+                "be cm for a conservatively updated table",
+                estimator,
+                "its rows do not sum to N, so that there is no mean to correct by",
+            )
+        if not allow_negative and (self.table < 0).any():
+            raise SketchError(
+                f"`weights` must not delete more than was added, got a counter of {int(self.table.min())}; "
+                "rebuild the sketch, or use Fast-AGMS, which allows negative frequencies"
+            )
+
+    def _choose(self) -> str:
+        if self._chosen is None:
+            from spillway.sketches.choosing import choose_estimator
+
+            self._chosen = choose_estimator(self)
+        return self._chosen
+
+    def _slack_of(self, estimator: str, confidence: float) -> tuple[float, float]:
+        """Between which noise the answer lies: the noise is what a key that never came would be taken for."""
+        if (estimator, confidence) not in self._slack:
+            depth = self.parameters.depth
+            if estimator not in self._noise:
+                table = self.table
+                noise = table.astype(np.float64) if estimator == "cm" else self.residues(table, estimator)
+                self._noise[estimator] = noise.ravel()
+            if estimator == "cm":
+                quantiles = [0.0, 1.0 - (1.0 - confidence) ** (1.0 / depth)]
+            else:
+                tail = median_row_tail(depth, (1.0 - confidence) / 2)
+                quantiles = [tail, 1.0 - tail]
+            under, over = np.quantile(self._noise[estimator], quantiles)
+            self._slack[(estimator, confidence)] = (float(under), float(over))
+        return self._slack[(estimator, confidence)]
+
+    def to_bytes(self) -> bytes:
+        return binary.pack(KIND, asdict(self.parameters), self.scalars(), {"table": self.table})
+
+    def scalars(self) -> dict[str, int]:
+        return {"total": self.total, "updates": self.updates, "absolute": self.absolute}
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> CountMin:
+        packed = binary.unpack(payload, KIND)
+        return cls.restored(packed.parameters, packed.scalars, packed.arrays["table"])
+
+    @classmethod
+    def restored(cls, parameters: Mapping[str, Any], scalars: Mapping[str, int], table: Integers) -> CountMin:
+        """A sketch from its stored parts; a table of another shape than the parameters say is refused."""
+        sketch = cls(CountMinParameters(**parameters))
+        if table.shape != sketch.table.shape:
+            raise refuse("table", f"have shape {sketch.table.shape}", table.shape, "rebuild the sketch")
+        sketch.table = np.ascontiguousarray(table)
+        sketch.total, sketch.updates = int(scalars["total"]), int(scalars["updates"])
+        sketch.absolute = int(scalars["absolute"])
+        return sketch

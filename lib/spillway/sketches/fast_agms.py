@@ -1,0 +1,143 @@
+"""Fast-AGMS (Count-sketch): the baseline that CMM must match, and what PairCount online is stated with.
+
+As count-min, but a key adds +1 or -1 times its weight, by a second hash. Point: median over rows of sign * C,
+variance sum_{x != q} f_x^2/w (Lemma 3). Self-join: median over rows of sum_j C_j^2, variance
+4/w sum_{x<y} f_x^2 f_y^2 (Lemma 5, ERRATA E20). Join: median over rows of sum_j A_j B_j. Frequencies may be negative.
+
+>>> FastAgms(FastAgmsParameters(64, 5, seed=1)).update(np.array([7, 7, 9])).point(np.array([7])).estimate.tolist()
+[2.0]
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numba import njit
+
+from spillway.sketches import format as binary
+from spillway.sketches.answers import Answer, Estimates, Floats, Integers, Keys, refuse, require_same
+from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
+from spillway.sketches.intervals import median_deviation, median_row_tail, normal_quantile
+
+KIND = "fast_agms"
+
+
+@dataclass(frozen=True)
+class FastAgmsParameters:
+    """`width` (w), `depth` (d) and the hash seed."""
+
+    width: int
+    depth: int
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.width < 1 << 31:
+            raise refuse("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
+        if not 1 <= self.depth <= 64:
+            raise refuse("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
+        check_seed(self.seed)
+
+
+@njit(cache=True)
+def _add(table: Integers, seeds: Keys, keys: Keys, weights: Integers) -> None:
+    width = np.uint64(table.shape[1])
+    for start in range(0, keys.size, 4096):
+        stop = min(keys.size, start + 4096)
+        for row in range(table.shape[0]):
+            counters = table[row]
+            for index in range(start, stop):
+                mixed = mix64(keys[index], seeds[row])
+                # bucket from the high half, sign from the lowest bit: unrelated bits of one hash
+                sign = np.int64(1) - np.int64(2) * np.int64(mixed & np.uint64(1))
+                weight = weights[index] if weights.size > 0 else np.int64(1)
+                counters[((mixed >> np.uint64(32)) * width) >> np.uint64(32)] += sign * weight
+
+
+@njit(cache=True)
+def _signed(table: Integers, seeds: Keys, keys: Keys) -> Integers:
+    found = np.empty((table.shape[0], keys.size), dtype=np.int64)
+    width = np.uint64(table.shape[1])
+    for row in range(table.shape[0]):
+        for index in range(keys.size):
+            mixed = mix64(keys[index], seeds[row])
+            sign = np.int64(1) - np.int64(2) * np.int64(mixed & np.uint64(1))
+            found[row, index] = sign * table[row, ((mixed >> np.uint64(32)) * width) >> np.uint64(32)]
+    return found
+
+
+class FastAgms:
+    """A table of signed counters."""
+
+    def __init__(self, parameters: FastAgmsParameters) -> None:
+        self.parameters = parameters
+        self.seeds = row_seeds(parameters.seed, parameters.depth, purpose=2)
+        self.table: Integers = np.zeros((parameters.depth, parameters.width), dtype=np.int64)
+        self.total = 0
+
+    def update(self, keys: object, weights: object = None) -> FastAgms:
+        """Add `weights` (default 1 each) to `keys`."""
+        hashed = as_keys(keys)
+        amounts = np.empty(0, np.int64) if weights is None else np.ascontiguousarray(weights, dtype=np.int64)
+        if weights is not None and amounts.shape != hashed.shape:
+            raise refuse("weights", f"be {hashed.size}, one per key", amounts.shape, "repeat a constant")
+        _add(self.table, self.seeds, hashed, amounts)
+        self.total += hashed.size if weights is None else int(amounts.sum())
+        return self
+
+    def merge(self, other: FastAgms) -> FastAgms:
+        """The sketch of both streams together."""
+        require_same(KIND, self.parameters, other.parameters)
+        merged = FastAgms(self.parameters)
+        merged.table = self.table + other.table
+        merged.total = self.total + other.total
+        return merged
+
+    def point(self, keys: object, confidence: float = 0.95) -> Estimates:
+        """Frequencies, not below 0 (the text clamps), with intervals from the counters' own spread."""
+        middle = np.median(_signed(self.table, self.seeds, as_keys(keys)), axis=0)
+        tail = median_row_tail(self.parameters.depth, (1.0 - confidence) / 2)
+        # a counter's sign is arbitrary for another key: the noise is symmetric
+        reach = float(np.quantile(np.abs(self.table), 1.0 - 2.0 * min(tail, 0.5)))
+        return Estimates(
+            np.maximum(middle, 0.0),
+            np.maximum(middle - reach, 0.0),
+            np.maximum(middle + reach, 0.0),
+            confidence,
+            KIND,
+        )
+
+    def self_join_rows(self) -> Floats:
+        return (self.table.astype(np.float64) ** 2).sum(axis=1)
+
+    def self_join_size(self, confidence: float = 0.95) -> Answer:
+        """F2, unbiased a row, with the interval of Lemma 5's variance bounded by 2 F2^2/w."""
+        estimate = float(np.median(self.self_join_rows()))
+        sigma = np.sqrt(2.0 / self.parameters.width) * median_deviation(self.parameters.depth)
+        sigma *= normal_quantile(confidence)
+        high = estimate / (1.0 - sigma) if sigma < 1.0 else np.inf
+        return Answer(estimate, estimate / (1.0 + sigma), high, confidence, KIND)
+
+    def join_size(self, other: FastAgms, confidence: float = 0.95) -> Answer:
+        """sum_x f_x g_x; a row's variance is at most (F2 G2 + J^2)/w."""
+        require_same(KIND, self.parameters, other.parameters)
+        rows = (self.table.astype(np.float64) * other.table.astype(np.float64)).sum(axis=1)
+        estimate = float(np.median(rows))
+        squares = self.self_join_size().estimate * other.self_join_size().estimate
+        sigma = np.sqrt((squares + estimate**2) / self.parameters.width)
+        reach = float(sigma) * median_deviation(self.parameters.depth) * normal_quantile(confidence)
+        return Answer(estimate, estimate - reach, estimate + reach, confidence, KIND)
+
+    def to_bytes(self) -> bytes:
+        return binary.pack(KIND, asdict(self.parameters), {"total": self.total}, {"table": self.table})
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> FastAgms:
+        packed = binary.unpack(payload, KIND)
+        sketch = cls(FastAgmsParameters(**packed.parameters))
+        if packed.arrays["table"].shape != sketch.table.shape:
+            raise refuse(
+                "table", f"have shape {sketch.table.shape}", packed.arrays["table"].shape, "rebuild it"
+            )
+        sketch.table, sketch.total = packed.arrays["table"], int(packed.scalars["total"])
+        return sketch

@@ -1,0 +1,227 @@
+"""Heavy hitters and top-k: the count-min guarantee for recall, the corrected value for size.
+
+A key is heavy when its frequency is at least phi N. While the stream passes, a key whose counters' minimum is at
+least phi times the weight so far becomes a candidate. At a heavy key's last occurrence that minimum is at least its
+frequency, which is at least phi N, which is at least phi times the weight so far: it is a candidate then, and no
+later pruning, by the same rule, can drop it. So every heavy key is returned, always (CM's one-sided error); light
+keys among the candidates are told apart by the mean-corrected value and its interval.
+
+Partial sketches merge: a key with at least phi N in all has at least phi N_i in some part i, so the union of the
+parts' candidates holds every heavy key of the whole. Deletions would break the argument and are refused.
+
+>>> sketch = HeavyHitters(CountMinParameters(64, 5, 1), share=0.5).update(np.array([7, 7, 9], dtype=np.uint64))
+>>> sketch.heavy().keys.tolist()
+[7]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from spillway.sketches import format as binary
+from spillway.sketches.answers import Estimates, Integers, Keys, refuse, require_same
+from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.hashing import as_keys, bucket, mix64
+
+KIND = "heavy_hitters"
+
+
+@dataclass(frozen=True)
+class Heavy:
+    """Keys by falling estimate, with what is known of each; `labels` are the original values where kept."""
+
+    keys: Keys
+    sizes: Estimates
+    labels: tuple[Any, ...]
+
+
+@njit(cache=True)
+def _find(slots: Keys, used: Integers, key: np.uint64) -> np.int64:
+    mask = np.uint64(slots.size - 1)
+    at = mix64(key, np.uint64(0x243F6A8885A308D3)) & mask
+    while used[at] != 0 and slots[at] != key:
+        at = (at + np.uint64(1)) & mask
+    return np.int64(at)
+
+
+@njit(cache=True)
+def _minimum(table: Integers, seeds: Keys, key: np.uint64) -> np.int64:
+    width = np.uint64(table.shape[1])
+    least = np.int64(9223372036854775807)
+    for row in range(table.shape[0]):
+        least = min(least, table[row, bucket(key, seeds[row], width)])
+    return least
+
+
+@njit(cache=True)
+def _track(
+    table: Integers, seeds: Keys, keys: Keys, weights: Integers, conservative: bool, total: int, share: float,
+    candidates: Keys,
+) -> tuple[Keys, int]:  # fmt: skip
+    """Algorithm as above, one element at a time; returns the candidates and the new total."""
+    width = np.uint64(table.shape[1])
+    depth = table.shape[0]
+    capacity = 1024
+    while capacity < 4 * candidates.size:
+        capacity *= 2
+    slots = np.zeros(capacity, dtype=np.uint64)
+    used = np.zeros(capacity, dtype=np.int64)
+    held = candidates.size
+    for index in range(candidates.size):
+        at = _find(slots, used, candidates[index])
+        slots[at] = candidates[index]
+        used[at] = 1
+    columns = np.empty(depth, dtype=np.uint64)
+    for index in range(keys.size):
+        key = keys[index]
+        weight = int(weights[index]) if weights.size > 0 else 1
+        least = np.int64(9223372036854775807)
+        for row in range(depth):
+            columns[row] = bucket(key, seeds[row], width)
+            least = min(least, table[row, columns[row]])
+        for row in range(depth):
+            count = table[row, columns[row]]
+            table[row, columns[row]] = max(count, least + weight) if conservative else count + weight
+        total += weight
+        if least + weight < share * total:
+            continue
+        at = _find(slots, used, key)
+        if used[at] != 0:
+            continue
+        slots[at] = key
+        used[at] = 1
+        held += 1
+        if 2 * held > capacity:
+            # prune by the rule; grow only when the survivors still fill it
+            old_slots, old_used = slots, used
+            survivors = np.empty(held, dtype=np.uint64)
+            kept = 0
+            for position in range(capacity):
+                if old_used[position] != 0 and _minimum(table, seeds, old_slots[position]) >= share * total:
+                    survivors[kept] = old_slots[position]
+                    kept += 1
+            while 4 * kept > capacity:
+                capacity *= 2
+            slots = np.zeros(capacity, dtype=np.uint64)
+            used = np.zeros(capacity, dtype=np.int64)
+            for position in range(kept):
+                at = _find(slots, used, survivors[position])
+                slots[at] = survivors[position]
+                used[at] = 1
+            held = kept
+    final = np.empty(held, dtype=np.uint64)
+    kept = 0
+    for position in range(capacity):
+        if used[position] != 0 and _minimum(table, seeds, slots[position]) >= share * total:
+            final[kept] = slots[position]
+            kept += 1
+    return np.sort(final[:kept]), total
+
+
+class HeavyHitters:
+    """A count-min table that remembers which keys are heavier than `share` (phi) of all."""
+
+    def __init__(self, parameters: CountMinParameters, share: float) -> None:
+        if not 0.0 < share < 1.0:
+            raise refuse(
+                "share", "lie between 0 and 1", share, "write 0.001 for keys above 0.1 % of the rows"
+            )
+        self.share = float(share)
+        self.counts = CountMin(parameters)
+        self.candidates: Keys = np.empty(0, dtype=np.uint64)
+        self.labels: dict[int, Any] = {}
+
+    def update(self, keys: object, weights: object = None) -> HeavyHitters:
+        """Add `keys`; weights must not be negative."""
+        hashed = as_keys(keys)
+        counts = self.counts
+        amounts, _, absolute = counts.check_weights(hashed, weights)
+        if (amounts < 0).any():
+            raise refuse("weights", "not be negative", int(amounts.min()), "use a plain count_min sketch")
+        self.candidates, total = _track(
+            counts.table, counts.seeds, hashed, amounts, counts.parameters.conservative, counts.total,
+            self.share, self.candidates,
+        )  # fmt: skip
+        counts.absolute += absolute
+        counts.total = int(total)
+        counts.updates += hashed.size
+        counts.forget()
+        return self
+
+    def label(self, keys: Keys, values: object) -> None:
+        """Remember the original values of those `keys` that are candidates (values: one per key)."""
+        wanted = np.flatnonzero(np.isin(keys, self.candidates))
+        _, first = np.unique(keys[wanted], return_index=True)
+        for position in wanted[first]:
+            key = int(keys[position])
+            if key not in self.labels:
+                self.labels[key] = values[position]  # type: ignore[index]
+        if len(self.labels) > 2 * self.candidates.size + 64:
+            alive = set(self.candidates.tolist())
+            self.labels = {key: value for key, value in self.labels.items() if key in alive}
+
+    def merge(self, other: HeavyHitters) -> HeavyHitters:
+        """The sketch of both streams together."""
+        mine, theirs = (self.counts.parameters, self.share), (other.counts.parameters, other.share)
+        require_same(KIND, mine, theirs)
+        merged = HeavyHitters(self.counts.parameters, self.share)
+        merged.counts = self.counts.merge(other.counts)
+        union = np.union1d(self.candidates, other.candidates)
+        counts = merged.counts
+        least = counts.point(union, "cm").estimate if union.size else np.empty(0)
+        merged.candidates = union[least >= self.share * counts.total]
+        alive = set(merged.candidates.tolist())
+        merged.labels = {k: v for k, v in {**other.labels, **self.labels}.items() if k in alive}
+        return merged
+
+    def heavy(self, share: float | None = None, estimator: str = "auto", confidence: float = 0.95) -> Heavy:
+        """Every key of at least `share` of the weight, and perhaps lighter ones that CM cannot tell from them."""
+        share = self.share if share is None else share
+        if share < self.share:
+            raise refuse(
+                "share", f"be at least the sketch's {self.share}", share, "build it with a smaller share"
+            )
+        if self.candidates.size == 0:
+            nothing = np.empty(0)
+            return Heavy(self.candidates, Estimates(nothing, nothing, nothing, confidence, "cm"), ())
+        minimum = self.counts.point(self.candidates, "cm", confidence).estimate
+        chosen = self.candidates[minimum >= share * self.counts.total]
+        sizes = self.counts.point(chosen, estimator, confidence)
+        order = np.lexsort((chosen, -sizes.estimate))
+        ranked = Estimates(
+            sizes.estimate[order], sizes.low[order], sizes.high[order], confidence, sizes.method
+        )
+        keys = chosen[order]
+        return Heavy(keys, ranked, tuple(self.labels.get(int(key)) for key in keys))
+
+    def top(self, count: int, estimator: str = "auto", confidence: float = 0.95) -> Heavy:
+        """The `count` heaviest candidates; complete when the count-th of them is above `share` of all."""
+        every = self.heavy(None, estimator, confidence)
+        sizes = every.sizes
+        best = Estimates(
+            sizes.estimate[:count], sizes.low[:count], sizes.high[:count], confidence, sizes.method
+        )
+        return Heavy(every.keys[:count], best, every.labels[:count])
+
+    def to_bytes(self) -> bytes:
+        labels = [[key, self.labels[key]] for key in sorted(self.labels)]
+        scalars = {**self.counts.scalars(), "labels": labels}
+        parameters = {**asdict(self.counts.parameters), "share": self.share}
+        return binary.pack(
+            KIND, parameters, scalars, {"table": self.counts.table, "candidates": self.candidates}
+        )
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> HeavyHitters:
+        packed = binary.unpack(payload, KIND)
+        parameters: Mapping[str, Any] = {k: v for k, v in packed.parameters.items() if k != "share"}
+        sketch = cls(CountMinParameters(**parameters), packed.parameters["share"])
+        sketch.counts = CountMin.restored(parameters, packed.scalars, packed.arrays["table"])
+        sketch.candidates = packed.arrays["candidates"]
+        sketch.labels = {int(key): value for key, value in packed.scalars["labels"]}
+        return sketch

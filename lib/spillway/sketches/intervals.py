@@ -1,0 +1,90 @@
+"""Intervals around medians and minima of independent rows, without assuming what the rows look like.
+
+A sketch of d rows answers with the median (or minimum) of d independent residues, each the truth plus noise.
+The counters that a key does not touch show the distribution of that noise (4.2.1), so quantiles of the noise
+give the interval: with tail p = Pr[noise > t] in one row,
+
+    Pr[median of d > t] = sum_{j >= ceil(d/2)} C(d,j) p^j (1-p)^(d-j),     Pr[minimum of d > t] = p^d.
+
+The text stops at the variances; these intervals are ours and the evidence measures what they cover.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+
+from spillway.sketches.answers import refuse
+
+
+def check_confidence(confidence: float) -> float:
+    if not 0.0 < confidence < 1.0:
+        raise refuse("confidence", "lie between 0 and 1", confidence, "write 0.95 for 95 %")
+    return float(confidence)
+
+
+def normal_quantile(confidence: float) -> float:
+    """Two-sided: how many standard deviations hold `confidence` of a normal variable.
+
+    >>> round(normal_quantile(0.95), 2)
+    1.96
+    """
+    return NormalDist().inv_cdf(0.5 + check_confidence(confidence) / 2)
+
+
+@cache
+def median_row_tail(depth: int, tail: float) -> float:
+    """The tail p of one row at which the median of `depth` rows has `tail`.
+
+    An even number of rows averages the middle two, which exceeds t only when depth/2 rows do.
+
+    >>> round(median_row_tail(1, 0.025), 3), round(median_row_tail(5, 0.025), 3)
+    (0.025, 0.147)
+    """
+    needed = (depth + 1) // 2
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        total = sum(
+            math.comb(depth, j) * middle**j * (1 - middle) ** (depth - j) for j in range(needed, depth + 1)
+        )
+        low, high = (middle, high) if total < tail else (low, middle)
+    return low
+
+
+@cache
+def median_deviation(depth: int) -> float:
+    """Standard deviation of the median of `depth` standard normal rows; an even count is taken as one less.
+
+    >>> [round(median_deviation(d) ** 2, 3) for d in (1, 3, 5, 7)]
+    [1.0, 0.449, 0.287, 0.21]
+    """
+    half = (depth - 1) // 2
+    x = np.linspace(-8.0, 8.0, 4001)
+    below = np.array([0.5 * math.erfc(-value / math.sqrt(2.0)) for value in x])
+    density = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    weight = (
+        math.factorial(2 * half + 1) / math.factorial(half) ** 2 * (below * (1 - below)) ** half * density
+    )
+    return math.sqrt(float(np.sum(x * x * weight) * (x[1] - x[0])))
+
+
+def rows_for_confidence(confidence: float, row_failure: float) -> int:
+    """The fewest (odd) rows whose median fails with at most 1 - confidence when one row fails with `row_failure`.
+
+    >>> rows_for_confidence(0.99, 0.125)
+    7
+    """
+    allowed = 1.0 - check_confidence(confidence)
+    for depth in range(1, 200, 2):
+        needed = (depth + 1) // 2
+        fails = sum(
+            math.comb(depth, j) * row_failure**j * (1 - row_failure) ** (depth - j)
+            for j in range(needed, depth + 1)
+        )
+        if fails <= allowed:
+            return depth
+    raise refuse("confidence", "be reachable with 200 rows", confidence, "ask for less confidence")

@@ -1,0 +1,340 @@
+"""PairCount: how many pairs of records are near-duplicates, without the join (chapter 5).
+
+Records of d attributes; two are s-similar when at least s attributes agree. For each k = s..d a record emits
+l_k = ceil(r C(d,k)) k-super-values, subsets of its attributes drawn without replacement, tagged by the subset and
+fingerprinted. Y_k is the self-join size of stream k: exact (offline) or from a Fast-AGMS or count-min table (online).
+
+    X_k = (Y_k - l_k n - sum_{j>k} mu_jk X_j) / mu_kk,    mu_jk = l_k^2 C(j,k) / C(d,k)^2        (5.1)
+
+G_s = sum X_k estimates the ordered pairs of different records that are s-similar, unbiased. Its standard deviation is
+at most C(d,s) sqrt(C(2(d-s),d-s) g_s / r) offline (Theorem 7, ERRATA E11) and, online, that of Theorem 9.
+
+Where we differ. Pairs are unordered and distinct by default; `ordered` is Eq. 5.1's convention and `with_self` the
+tables', which count every record with itself (E12, E13). For a join of two sets no record meets itself, so l_k n is
+not subtracted (the text says "using Eq. 5.1"), and the sets must draw their subsets independently: `side`. A search
+emits all subsets of the query record, which the text samples. Subsets are drawn by (seed, ordinal of the record), so
+that partitions and reruns change nothing, and identical records draw independently (drawing by content would count
+them wrongly). Beside the theorems' bounds, `stddev` is computed from the measured Y_k: 5.1 is linear in them.
+
+>>> records = np.array([[1, 2, 3], [1, 2, 3], [1, 2, 9]], dtype=np.uint64)
+>>> counter = PairCount(PairCountParameters(attributes=3, similarity=2)).update(records, np.arange(3))
+>>> counter.pairs().estimate
+3.0
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from spillway.sketches import format as binary
+from spillway.sketches.answers import Answer, Keys, refuse, require_same
+from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
+from spillway.sketches.hashing import check_seed, row_seeds
+from spillway.sketches.intervals import median_deviation, normal_quantile
+from spillway.sketches.pair_streams import ExactStream, OnlineStream
+from spillway.sketches.super_values import draw_super_values, subsets
+
+KIND = "pair_count"
+SUPER_VALUES_MAX = 4096
+CONVENTIONS = ("unordered", "ordered", "with_self")
+
+
+@dataclass(frozen=True)
+class PairCountParameters:
+    """`attributes` (d), `similarity` (s), `rate` (r), and the table for Y_k when online (`width` above 0)."""
+
+    attributes: int
+    similarity: int
+    rate: float = 1.0
+    seed: int = 1
+    side: int = 0
+    table: str = "fast_agms"
+    width: int = 0
+    depth: int = 5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.similarity <= self.attributes:
+            raise refuse("similarity", f"lie from 1 to {self.attributes}", self.similarity, "ask for fewer")
+        if not 0.0 < self.rate <= 1.0:
+            raise refuse("rate", "lie above 0 and not above 1", self.rate, "1 is exact, 0.5 halves the work")
+        if self.table not in ("fast_agms", "count_min"):
+            raise refuse("table", "be fast_agms or count_min", self.table, "use fast_agms")
+        # C(d, k) before any list of subsets is made: d = 64 has 10^18 of them
+        combinations = sum(math.comb(self.attributes, k) for k in self.levels)
+        if self.attributes > 64 or combinations > SUPER_VALUES_MAX:
+            raise refuse(
+                "attributes",
+                f"give at most {SUPER_VALUES_MAX} subsets from similarity to all",
+                f"{combinations} subsets of {self.attributes} attributes from similarity {self.similarity}",
+                "raise the similarity, or turn records into fewer super-shingles (min_hash)",
+            )
+        check_seed(self.seed)
+
+    @property
+    def levels(self) -> range:
+        return range(self.similarity, self.attributes + 1)
+
+    def drawn(self, k: int) -> int:
+        """l_k."""
+        return math.ceil(self.rate * math.comb(self.attributes, k) - 1e-9)
+
+    @property
+    def exact(self) -> bool:
+        """Every subset is drawn and every stream is stored: no error at all."""
+        return self.width == 0 and all(self.drawn(k) == math.comb(self.attributes, k) for k in self.levels)
+
+
+def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:
+    """The table that sums up stream k online; every k hashes by itself, so that their errors are independent."""
+    seed = int(row_seeds(parameters.seed, k + 1, purpose=6)[k])
+    if parameters.table == "fast_agms":
+        return FastAgms(FastAgmsParameters(parameters.width, parameters.depth, seed))
+    return CountMin(CountMinParameters(parameters.width, parameters.depth, seed))
+
+
+class PairCount:
+    """Streams of super-values of one data set."""
+
+    def __init__(self, parameters: PairCountParameters) -> None:
+        self.parameters = parameters
+        self.records = 0
+        self.streams: dict[int, ExactStream | OnlineStream] = {
+            k: OnlineStream(table_for(parameters, k)) if parameters.width else ExactStream()
+            for k in parameters.levels
+        }
+
+    def update(self, records: object, ordinals: object) -> PairCount:
+        """Take in records (n x d attribute hashes) with their stream ordinals, which decide their draws."""
+        values = np.asarray(records)
+        if values.size and (values.ndim != 2 or values.shape[1] != self.parameters.attributes):
+            raise refuse(
+                "records", f"be n x {self.parameters.attributes}", values.shape, "hash each attribute"
+            )
+        values = np.ascontiguousarray(values.reshape(-1, self.parameters.attributes), dtype=np.uint64)
+        ranks = np.ascontiguousarray(ordinals, dtype=np.uint64)
+        if ranks.shape != (values.shape[0],):
+            raise refuse(
+                "ordinals", f"be {values.shape[0]}, one per record", ranks.shape, "give each its seq"
+            )
+        for k, stream in self.streams.items():
+            stream.update(self._super_values(values, ranks, k, self.parameters.drawn(k)))
+        self.records += values.shape[0]
+        return self
+
+    def _super_values(self, values: Keys, ordinals: Keys, k: int, count: int) -> Keys:
+        p = self.parameters
+        seeds = row_seeds(p.seed, p.attributes + 1, purpose=7)
+        (draws,) = row_seeds(p.seed, 1, purpose=1000 + 100 * p.side + k)
+        return draw_super_values(values, ordinals, subsets(p.attributes, k), count, seeds, draws)
+
+    def merge(self, other: PairCount) -> PairCount:
+        """Both data sets as one; their ordinals must not overlap."""
+        require_same(KIND, self.parameters, other.parameters)
+        merged = PairCount(self.parameters)
+        merged.records = self.records + other.records
+        merged.streams = {
+            k: stream.merge(other.streams[k])  # type: ignore[arg-type]
+            for k, stream in self.streams.items()
+        }
+        return merged
+
+    def by_similarity(self) -> dict[int, float]:
+        """X_k: ordered pairs of different records that agree in exactly k attributes (5.1), not clamped."""
+        p = self.parameters
+        sizes = {k: stream.self_join_size() for k, stream in self.streams.items()}
+        return solve(p, {k: sizes[k] - p.drawn(k) * self.records for k in sizes}, p.drawn)
+
+    def pairs(
+        self, at_least: int | None = None, convention: str = "unordered", confidence: float = 0.95
+    ) -> Answer:
+        """G_s: pairs that agree in at least `at_least` attributes (default: the sketch's similarity)."""
+        s = self._check_at_least(at_least)
+        if convention not in CONVENTIONS:
+            raise refuse("convention", f"be one of {', '.join(CONVENTIONS)}", convention, "use unordered")
+        sizes = {k: stream.self_join_size() for k, stream in self.streams.items()}
+        exact_pairs = self.by_similarity()
+        ordered = sum(value for k, value in exact_pairs.items() if k >= s)
+        spread = self._stddev(s, sizes, exact_pairs, ordered_twice=2.0)
+        scale = 0.5 if convention == "unordered" else 1.0
+        self_pairs = float(self.records) if convention == "with_self" else 0.0
+        return self._answer(ordered * scale + self_pairs, spread * scale, self_pairs, confidence)
+
+    def share(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
+        """Near-duplicate pairs as a share of all pairs of different records: the cleanliness of a table."""
+        every = self.records * (self.records - 1) / 2
+        if every == 0:
+            raise refuse("records", "be at least 2 to make a pair", self.records, "sketch more rows")
+        found = self.pairs(at_least, "unordered", confidence)
+        return replace(
+            found,
+            estimate=min(found.estimate / every, 1.0),
+            low=min(found.low / every, 1.0),
+            high=min(found.high / every, 1.0),
+        )
+
+    def join(self, other: PairCount, at_least: int | None = None, confidence: float = 0.95) -> Answer:
+        """Pairs across two data sets that agree in at least `at_least` attributes (JoinPairCount)."""
+        mine, theirs = self.parameters, other.parameters
+        require_same(KIND, replace(mine, side=0), replace(theirs, side=0))
+        if mine.side == theirs.side and not all(
+            mine.drawn(k) == math.comb(mine.attributes, k) for k in mine.levels
+        ):
+            raise refuse("side", "differ between the two sets of a join", mine.side, "build one with side=1")
+        s = self._check_at_least(at_least)
+        sizes = {
+            k: stream.join_size(other.streams[k])  # type: ignore[arg-type]
+            for k, stream in self.streams.items()
+        }
+        solved = solve(mine, sizes, mine.drawn)
+        estimate = sum(value for k, value in solved.items() if k >= s)
+        products = {
+            k: math.sqrt(
+                max(stream.self_join_size() * other.streams[k].self_join_size(), 0.0) / 2 + sizes[k] ** 2 / 2
+            )
+            for k, stream in self.streams.items()
+        }
+        return self._answer(estimate, self._stddev(s, products, solved, 1.0), 0.0, confidence)
+
+    def search(self, record: object, at_least: int | None = None, confidence: float = 0.95) -> Answer:
+        """Records that agree with `record` in at least `at_least` attributes (SearchPairCount)."""
+        p = self.parameters
+        query = np.ascontiguousarray(record, dtype=np.uint64).reshape(1, -1)
+        if query.shape[1] != p.attributes:
+            raise refuse("record", f"have {p.attributes} attributes", query.shape[1], "hash each attribute")
+        whole = PairCount(replace(p, rate=1.0))
+        whole.update(query, np.zeros(1))
+        s = self._check_at_least(at_least)
+        sizes = {
+            k: stream.join_size(whole.streams[k])  # type: ignore[arg-type]
+            for k, stream in self.streams.items()
+        }
+        solved = solve(p, sizes, whole.parameters.drawn)
+        estimate = sum(value for k, value in solved.items() if k >= s)
+        spreads = {
+            k: math.sqrt(
+                max(stream.self_join_size(), 0.0) * math.comb(p.attributes, k) / 2 + sizes[k] ** 2 / 2
+            )
+            for k, stream in self.streams.items()
+        }
+        return self._answer(estimate, self._stddev(s, spreads, solved, 1.0, searched=True), 0.0, confidence)
+
+    def theorem_stddev(self, at_least: int | None = None) -> float:
+        """The bound of Theorem 7 (offline) or 9 (online, from its proof), in ordered pairs, G_s for g_s."""
+        p, s = self.parameters, self._check_at_least(at_least)
+        truth = max(sum(value for k, value in self.by_similarity().items() if k >= s), 0.0)
+        factor = math.comb(p.attributes, s) ** 2 * math.comb(2 * (p.attributes - s), p.attributes - s)
+        if not p.width:
+            return math.sqrt(factor * truth / p.rate)
+        sketched = 2.0 / p.width * (truth + self.records / p.rate) ** 2
+        return math.sqrt(factor * ((1.0 + 2.0 / p.width) * truth / p.rate + sketched))
+
+    def _check_at_least(self, at_least: int | None) -> int:
+        s = self.parameters.similarity if at_least is None else at_least
+        if s not in self.parameters.levels:
+            levels = self.parameters.levels
+            raise refuse(
+                "at_least", f"lie from {levels[0]} to {levels[-1]}", s, "build it with less similarity"
+            )
+        return s
+
+    def _stddev(
+        self,
+        s: int,
+        sizes: Mapping[int, float],
+        solved: Mapping[int, float],
+        ordered_twice: float,
+        searched: bool = False,
+    ) -> float:
+        """5.1 solved for one Y_k at a time gives the weight of its variance in G_s."""
+        p = self.parameters
+        theirs = (lambda k: math.comb(p.attributes, k)) if searched else p.drawn
+        variance = 0.0
+        for k in p.levels:
+            unit = solve(p, {j: float(j == k) for j in p.levels}, theirs)
+            weight = sum(value for j, value in unit.items() if j >= s)
+            drawn = 0.0
+            for j in range(k, p.attributes + 1):
+                spread = match_variance(p.attributes, j, k, p.drawn(k), theirs(k))
+                # both orders of a pair match alike: half as many pairs, each counted twice
+                drawn += ordered_twice * max(solved[j], 0.0) * spread
+            sketched = 0.0
+            if p.width:
+                columns = p.width - 1 if p.table == "count_min" else p.width
+                sketched = 2.0 / columns * sizes[k] ** 2 * median_deviation(p.depth) ** 2
+            variance += weight**2 * (drawn + sketched)
+        return math.sqrt(variance)
+
+    def _answer(self, estimate: float, spread: float, floor: float, confidence: float) -> Answer:
+        reach = spread * normal_quantile(confidence)
+        method = "pair_count_exact" if self.parameters.exact else "pair_count"
+        method = f"pair_count_{self.parameters.table}" if self.parameters.width else method
+        note = "clamped from a negative estimate" if estimate < floor else ""
+        low, high = max(estimate - reach, floor), max(estimate + reach, floor)
+        return Answer(max(estimate, floor), low, high, confidence, method, note=note)
+
+    def to_bytes(self) -> bytes:
+        arrays: dict[str, Any] = {}
+        totals = {}
+        for k, stream in self.streams.items():
+            stream.settle()
+            if isinstance(stream, ExactStream):
+                arrays[f"values{k}"], arrays[f"counts{k}"] = stream.values, stream.counts
+            else:
+                arrays[f"table{k}"] = stream.counter.table
+                totals[str(k)] = stream.counter.total
+        scalars = {"records": self.records, "totals": totals}
+        return binary.pack(KIND, asdict(self.parameters), scalars, arrays)
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> PairCount:
+        packed = binary.unpack(payload, KIND)
+        sketch = cls(PairCountParameters(**packed.parameters))
+        sketch.records = int(packed.scalars["records"])
+        for k, stream in sketch.streams.items():
+            if isinstance(stream, ExactStream):
+                stream.values, stream.counts = packed.arrays[f"values{k}"], packed.arrays[f"counts{k}"]
+                if stream.counts.sum() != sketch.records * sketch.parameters.drawn(k):
+                    raise refuse(
+                        "counts", "sum to the super-values drawn", int(stream.counts.sum()), "rebuild it"
+                    )
+            else:
+                table = packed.arrays[f"table{k}"]
+                if table.shape != stream.counter.table.shape:
+                    raise refuse(
+                        "table", f"have shape {stream.counter.table.shape}", table.shape, "rebuild it"
+                    )
+                stream.counter.table = table
+                stream.counter.total = int(packed.scalars["totals"][str(k)])
+        return sketch
+
+
+def match_variance(attributes: int, agree: int, k: int, mine: int, theirs: int) -> float:
+    """Variance of how many of the C(j,k) subsets two j-similar records share are drawn by both.
+
+    With M = C(d,k) and J = C(j,k): J a + J (J-1) b - (J a)^2, where a = l l'/M^2 is the chance that both draw one
+    subset and b that both draw two. The text bounds it by l_k mu_jk.
+    """
+    m, shared = math.comb(attributes, k), math.comb(agree, k)
+    one = mine * theirs / m**2
+    two = mine * (mine - 1) * theirs * (theirs - 1) / (m * (m - 1)) ** 2 if m > 1 else 0.0
+    return max(shared * one + shared * (shared - 1) * two - (shared * one) ** 2, 0.0)
+
+
+def solve(parameters: PairCountParameters, matches: Mapping[int, float], theirs: Any) -> dict[int, float]:
+    """X_k from the matches of streams k = d..s (5.1, what is subtracted already gone).
+
+    mu_jk = l_k l'_k C(j,k)/C(d,k)^2; `theirs` gives l'_k, which differs from l_k for a search only.
+    """
+    d = parameters.attributes
+    found: dict[int, float] = {}
+    for k in reversed(parameters.levels):
+        drawn = parameters.drawn(k) * theirs(k) / math.comb(d, k) ** 2
+        above = sum(drawn * math.comb(j, k) * found[j] for j in range(k + 1, d + 1))
+        found[k] = (matches[k] - above) / drawn
+    return found

@@ -1,0 +1,251 @@
+"""Count-min and its mean correction against the golden example, exact variances and a slow table."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.sketches import reference
+
+from spillway.sketches.answers import SketchError
+from spillway.sketches.count_min import CountMin, CountMinParameters
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "004_cmm.json").read_text())
+KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=40)
+
+
+def keys_of(values: list[int]) -> np.ndarray:
+    return np.array(values, dtype=np.uint64)
+
+
+def golden_sketch() -> tuple[CountMin, dict[str, np.ndarray]]:
+    example = GOLDEN["example_constructed"]
+    sketch = CountMin(CountMinParameters(example["w"], example["d"]))
+    sketch.table = np.array(example["sketch"], dtype=np.int64)
+    sketch.total = example["N"]
+    counters = {
+        name: np.array([[sketch.table[row, column]] for row, column in enumerate(where)])
+        for name, where in example["hash"].items()
+    }
+    return sketch, counters
+
+
+def test_the_golden_sketch_gives_the_golden_residues_and_self_joins() -> None:
+    sketch, counters = golden_sketch()
+    for name, expected in GOLDEN["example_constructed"]["point"].items():
+        found = counters[name]
+        for estimator, field in (("cmm_mean", "CMM_mean"), ("cmm_median", "CMM_row_median")):
+            residues = sketch.residues(found, estimator).ravel()
+            wanted = [float(Fraction(value)) for value in expected[f"{field}_residues"]]
+            assert residues.tolist() == pytest.approx(wanted)
+            clamped = float(np.clip(np.median(residues), 0.0, found.min()))
+            key = "CMM_mean_clamped_to_0_CM" if estimator == "cmm_mean" else "CMM_row_median_clamped"
+            assert clamped == pytest.approx(float(Fraction(expected[key])))
+    golden = GOLDEN["example_constructed"]["self_join"]
+    rows = [float(Fraction(value)) for value in golden["CMM_rows"]]
+    assert sketch._self_join_rows().tolist() == pytest.approx(rows)
+    assert sketch.self_join_size("cmm").estimate == float(golden["CMM_median"])
+    assert sketch.self_join_size("cm").estimate == golden["CM_min"]
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_over_all_hash_functions_the_estimates_are_unbiased_with_the_stated_variances(width: int) -> None:
+    case = GOLDEN["exhaustive_over_all_hash_functions"]
+    frequencies = list(case["frequencies"].values())
+    golden = case["results"][f"w={width}"]
+    points, joins = [], []
+    for columns in product(range(width), repeat=len(frequencies)):
+        sketch = CountMin(CountMinParameters(width, 1))
+        for column, frequency in zip(columns, frequencies, strict=True):
+            sketch.table[0, column] += frequency
+        sketch.total = sum(frequencies)
+        counter = np.array([[sketch.table[0, columns[0]]]])
+        points.append(sketch.residues(counter, "cmm_mean").item())
+        joins.append(sketch._self_join_rows().item())
+    assert np.mean(points) == pytest.approx(float(Fraction(golden["E_point_a"])))
+    assert np.var(points) == pytest.approx(float(Fraction(golden["Var_point_a"])))
+    assert np.mean(joins) == pytest.approx(float(Fraction(golden["E_selfjoin"])))
+    assert np.var(joins) == pytest.approx(float(Fraction(golden["Var_selfjoin"])))
+
+
+@settings(max_examples=30, deadline=None)
+@given(KEYS, st.integers(2, 40), st.integers(1, 6), st.integers(0, 2**64 - 1), st.booleans())
+def test_the_table_is_the_slow_table(keys: list[int], width: int, depth: int, seed: int, mi: bool) -> None:
+    sketch = CountMin(CountMinParameters(width, depth, seed, mi)).update(keys_of(keys))
+    expected = reference.count_min_table([(key, 1) for key in keys], width, depth, seed, mi)
+    assert sketch.table.tolist() == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(KEYS, KEYS, st.integers(2, 40), st.integers(1, 6))
+def test_merging_is_sketching_both_streams(left: list[int], right: list[int], width: int, depth: int) -> None:
+    parameters = CountMinParameters(width, depth, 5)
+    one, two = (CountMin(parameters).update(keys_of(side)) for side in (left, right))
+    whole = CountMin(parameters).update(keys_of(left + right))
+    for merged in (one.merge(two), two.merge(one)):
+        assert merged.to_bytes() == whole.to_bytes()
+
+
+@settings(max_examples=30, deadline=None)
+@given(KEYS, st.integers(2, 40), st.integers(1, 5))
+def test_cm_is_never_under_and_cmm_lies_between_zero_and_it(keys: list[int], width: int, depth: int) -> None:
+    for conservative in (False, True):
+        sketch = CountMin(CountMinParameters(width, depth, 2, conservative)).update(keys_of(keys))
+        asked = sorted(set(keys))
+        truth = np.array([keys.count(key) for key in asked])
+        upper = sketch.point(keys_of(asked), "cm").estimate
+        assert (upper >= truth).all()
+        if not conservative:
+            for estimator in ("cmm_mean", "cmm_median"):
+                found = sketch.point(keys_of(asked), estimator)
+                assert (found.estimate >= 0).all()
+                assert (found.estimate <= upper).all()
+                assert (found.low <= found.high).all()
+
+
+def test_deleting_what_was_added_leaves_nothing() -> None:
+    keys = np.arange(1000, dtype=np.uint64)
+    sketch = (
+        CountMin(CountMinParameters(64, 3)).update(keys, np.full(1000, 5)).update(keys, np.full(1000, -5))
+    )
+    assert not sketch.table.any()
+    assert sketch.total == 0
+
+
+def test_deleting_more_than_was_added_is_found_and_refused() -> None:
+    sketch = CountMin(CountMinParameters(64, 3)).update(np.array([1, 1, 2]))
+    sketch.update(np.array([1]), np.array([-3]))
+    for question in (
+        lambda: sketch.point(np.array([2])),
+        sketch.distinct,
+        lambda: sketch.self_join_size("cm"),
+    ):
+        with pytest.raises(SketchError, match="must not delete more than was added"):
+            question()
+    assert sketch.self_join_size("cmm").estimate >= 0
+
+
+def test_weights_are_bounded_so_that_counters_cannot_wrap() -> None:
+    sketch = CountMin(CountMinParameters(8, 1)).update(np.array([1]), np.array([2**61]))
+    with pytest.raises(SketchError, match="less than 2\\^62"):
+        sketch.update(np.array([1]), np.array([2**61]))
+    with pytest.raises(SketchError, match="less than 2\\^62"):
+        sketch.update(np.array([1]), np.array([-(2**63)]))
+    with pytest.raises(SketchError, match="less than 2\\^62"):
+        sketch.merge(sketch)
+
+
+def test_64_bit_extremes_are_keys_like_any_other() -> None:
+    keys = keys_of([0, 2**63 - 1, 2**63, 2**64 - 1])
+    sketch = CountMin(CountMinParameters(1024, 5)).update(np.repeat(keys, [1, 2, 3, 4]))
+    assert sketch.point(keys, "cm").estimate.tolist() == [1, 2, 3, 4]
+
+
+def test_nothing_and_one_key_only() -> None:
+    empty = CountMin(CountMinParameters(16, 3)).update(np.empty(0, np.uint64))
+    assert empty.point(np.array([1])).high.tolist() == [0.0]
+    assert empty.self_join_size().estimate == 0.0
+    assert empty.distinct().estimate == 0.0
+    single = CountMin(CountMinParameters(16, 3)).update(np.full(500, 9))
+    found = single.point(np.array([9]))
+    assert found.estimate.tolist() == [500.0]
+    assert single.self_join_size().estimate == 250_000.0
+    assert single.self_join_size("cm").estimate == 250_000.0
+
+
+def test_sketches_of_other_parameters_refuse_naming_both() -> None:
+    base = CountMin(CountMinParameters(16, 3, 1))
+    for other in (CountMinParameters(17, 3, 1), CountMinParameters(16, 2, 1), CountMinParameters(16, 3, 2)):
+        for combine in (base.merge, base.join_size):
+            with pytest.raises(SketchError) as refusal:
+                combine(CountMin(other))
+            assert str(base.parameters) in str(refusal.value)
+            assert str(other) in str(refusal.value)
+
+
+def test_conservative_update_forbids_deletion_merging_and_mean_correction() -> None:
+    sketch = CountMin(CountMinParameters(16, 3, 1, conservative=True)).update(np.array([1, 2]))
+    with pytest.raises(SketchError, match="not be negative under conservative update"):
+        sketch.update(np.array([1]), np.array([-1]))
+    with pytest.raises(SketchError, match="be false to merge"):
+        sketch.merge(sketch)
+    with pytest.raises(SketchError, match="be cm for a conservatively updated table"):
+        sketch.point(np.array([1]), "cmm_mean")
+    assert sketch.point(np.array([1])).method == "cm"
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (lambda s: s.point(np.array([1]), "mean"), "one of cm, cmm_mean, cmm_median"),
+        (lambda s: s.point(np.array([1]), confidence=1.0), "between 0 and 1"),
+        (lambda s: s.self_join_size("cmm_mean"), "be cm or cmm"),
+        (lambda s: s.join_size(s, "x"), "be cm or cmm"),
+        (lambda s: s.update(np.array([1, 2]), np.array([1])), "one per key"),
+        (lambda s: CountMin(CountMinParameters(1, 3)), "from 2 to"),
+        (lambda s: CountMin(CountMinParameters(2, 65)), "from 1 to 64"),
+    ],
+)
+def test_wrong_questions_are_refused(question: object, message: str) -> None:
+    with pytest.raises(SketchError, match=message):
+        question(CountMin(CountMinParameters(16, 3)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("skew", "estimator"), list(product([0.5, 1.2], ["cm", "cmm_mean", "cmm_median"])))
+def test_intervals_cover_what_they_promise(skew: float, estimator: str) -> None:
+    rng = np.random.default_rng(3)
+    frequencies = rng.poisson(40_000 * np.arange(1, 2001) ** -skew / (np.arange(1, 2001) ** -skew).sum())
+    keys = np.arange(2000, dtype=np.uint64)
+    hits = []
+    for seed in range(60):
+        sketch = CountMin(CountMinParameters(200, 5, seed)).update(keys, frequencies)
+        found = sketch.point(keys, estimator, 0.9)
+        hits.append(np.mean((found.low <= frequencies) & (frequencies <= found.high)))
+    # keys of one sketch share its hashes: the sketches are the 60 samples, of sd below 0.05 each
+    assert np.mean(hits) > 0.9 - 3 * 0.05 / np.sqrt(60)
+
+
+def test_self_join_and_join_intervals_cover_what_they_promise() -> None:
+    rng = np.random.default_rng(4)
+    keys = np.arange(3000, dtype=np.uint64)
+    left, right = rng.poisson(9.0, 3000), rng.poisson(5.0, 3000)
+    truth_self, truth_join = float((left**2).sum()), float((left * right).sum())
+    inside = np.zeros(2)
+    for seed in range(200):
+        one = CountMin(CountMinParameters(256, 5, seed)).update(keys, left)
+        two = CountMin(CountMinParameters(256, 5, seed)).update(keys, right)
+        mine, both = one.self_join_size("cmm", 0.9), one.join_size(two, "cmm", 0.9)
+        inside += [mine.low <= truth_self <= mine.high, both.low <= truth_join <= both.high]
+        assert one.self_join_size("cm").estimate >= truth_self
+        assert one.join_size(two, "cm").estimate >= truth_join
+    # binomial(200, 0.9): sd 0.021
+    assert (inside / 200 > 0.9 - 3 * 0.021).all()
+
+
+def test_distinct_keys_are_counted_until_the_table_is_full() -> None:
+    sketch = CountMin(CountMinParameters(4096, 4)).update(np.arange(3000, dtype=np.uint64))
+    found = sketch.distinct(0.999)
+    assert found.low <= 3000 <= found.high
+    assert found.high - found.low < 150
+    with pytest.raises(SketchError, match="untouched"):
+        sketch.update(np.arange(200_000, dtype=np.uint64)).distinct()
+
+
+def test_point_variance_is_lemma_2_with_the_sketchs_own_self_join_size() -> None:
+    sketch = CountMin(CountMinParameters(101, 3)).update(np.repeat(np.array([5, 6]), [30, 40]))
+    assert sketch.point_variance(40) == pytest.approx((sketch.self_join_size().estimate - 1600) / 100)
+
+
+def test_bytes_round_trip_and_another_shape_is_refused() -> None:
+    sketch = CountMin(CountMinParameters(32, 3, 9)).update(np.arange(100, dtype=np.uint64))
+    back = CountMin.from_bytes(sketch.to_bytes())
+    assert back.to_bytes() == sketch.to_bytes()
+    assert back.parameters == sketch.parameters
+    with pytest.raises(SketchError, match="have shape"):
+        CountMin.restored({"width": 16, "depth": 3}, sketch.scalars(), sketch.table)
