@@ -11,7 +11,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,29 +85,47 @@ def fake_spark(tmp_path: Path) -> Callable[[], list[list[str]]]:
     return calls
 
 
+@pytest.fixture(scope="session")
+def airflow_process(airflow_base: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """One Airflow process for all runs: it takes ten seconds to start."""
+    process = subprocess.Popen(
+        [sys.executable, str(RUN_DAG)],
+        env=dict(airflow_base),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdin is not None
+    yield process
+    process.stdin.close()
+    process.wait(timeout=60)
+
+
 @pytest.fixture
-def run_dag(airflow_base: Mapping[str, str], tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run_dag(airflow_process: subprocess.Popen[str], tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """Run a DAG once through dag.test() with settings of the test's own; the states of its tasks."""
 
     def run(dag_id: str, settings: Settings, conf: Mapping[str, Any], **extra: str) -> dict[str, Any]:
-        env = dict(airflow_base) | {
+        env = {
             "SPILLWAY_LAKE": settings.lake,
             "SPILLWAY_DESTINATION": settings.destination,
             "SPILLWAY_LANDING": settings.landing,
             "SPILLWAY_SCHEMAS": settings.schemas,
             "SPILLWAY_BUILD": settings.build,
+            "PATH": os.pathsep.join([str(tmp_path / "fake-bin"), os.environ["PATH"]]),
         }
-        env["PATH"] = os.pathsep.join([str(tmp_path / "fake-bin"), env["PATH"]])
-        done = subprocess.run(
-            [sys.executable, str(RUN_DAG), dag_id, json.dumps(dict(conf))],
-            env=env | extra,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )
-        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        found["log"] = done.stdout
-        return found
+        assert airflow_process.stdin is not None
+        assert airflow_process.stdout is not None
+        order = {"dag_id": dag_id, "conf": dict(conf), "env": env | extra}
+        airflow_process.stdin.write(json.dumps(order) + "\n")
+        airflow_process.stdin.flush()
+        log = []
+        for line in airflow_process.stdout:
+            if line.startswith("RESULT "):
+                found: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
+                return found | {"log": "".join(log)}
+            log.append(line)
+        raise AssertionError("Airflow ended: " + "".join(log)[-4000:])
 
     return run

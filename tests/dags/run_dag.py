@@ -1,26 +1,37 @@
-"""Runs one DAG through dag.test() and prints its state and its tasks' as the last line. Not a test."""
+"""Runs DAGs through dag.test(), one for each line of its input, until the input ends. Not a test.
+
+A line in: {"dag_id", "conf", "env"}. Lines out: Airflow's log, then `RESULT` and the states as JSON.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from typing import Any
 
 
-def main(dag_id: str, conf: str) -> None:
+def run(dag_id: str, conf: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
     from airflow.dag_processing.dagbag import DagBag
 
     from spillway.demo.pipeline import without_retries
 
-    bag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"])
-    dag = bag.dags[dag_id]
-    without_retries(dag)
-    run = dag.test(run_conf=json.loads(conf))
+    before = dict(os.environ)
+    os.environ.update(env)
+    try:
+        # parsed anew for each run: what it is told at parsing differs, and dag.test() keeps a form's values
+        dag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"]).dags[dag_id]
+        without_retries(dag)
+        done = dag.test(run_conf=conf)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
     tasks = sorted(
-        (t.task_id, t.map_index, str(t.state), t.rendered_map_index) for t in run.get_task_instances()
+        (t.task_id, t.map_index, str(t.state), t.rendered_map_index) for t in done.get_task_instances()
     )
-    print(json.dumps({"state": str(run.state), "tasks": tasks}), flush=True)
+    return {"state": str(done.state), "tasks": tasks}
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for line in sys.stdin:
+        print("RESULT " + json.dumps(run(**json.loads(line))), flush=True)

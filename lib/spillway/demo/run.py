@@ -238,10 +238,9 @@ def main() -> int:
         if not landing.exists():
             landing.mkdir(parents=True)
             (landing / MARKER).write_text("Made by `make run`; `make clean` removes it.\n", encoding="utf-8")
-        data.write(landing)
-        ours = sorted(entry.name for entry in landing.iterdir() if entry.is_dir())
-        progress.detail(f"landing files of {', '.join(ours)} in {settings.landing}")
-        progress.detail(reset_lake(settings, ours, keep=os.environ.get("KEEP", "") not in ("", "0")))
+        for stream, (files, written) in data.write_demo(landing).items():
+            progress.detail(f"{stream}: {files} landing files, {written} of them written now")
+        progress.detail(reset_lake(settings, data.STREAMS, keep=os.environ.get("KEEP", "") not in ("", "0")))
         progress.step("Start Airflow")
         env = airflow_home.environment(settings)
         if airflow_home.prepare(env):

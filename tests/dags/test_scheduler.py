@@ -1,0 +1,167 @@
+"""The real scheduler and API server: triggered over REST, with real Spark, twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.dags.conftest import clean_environment
+from tests.small_lake import small_settings
+
+from spillway import airflow_home
+from spillway.demo.ui import healthy, passwords
+from spillway.lake.batches import load_batches
+from spillway.lake.files import read_table
+from spillway.lake.pending import pending_channels
+from spillway.settings import Settings
+
+START_SECONDS = 240.0
+RUN_SECONDS = 300.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def poll(what: str, look: Callable[[], Any], seconds: float, log: Path) -> Any:
+    """Look until something is there; fail with the end of the log when the time is up."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        pause.wait(0.5)
+    raise AssertionError(f"no {what} within {seconds:.0f} s\n{log.read_text(errors='replace')[-4000:]}")
+
+
+class Server:
+    """Airflow's REST API, spoken by the standard library."""
+
+    def __init__(self, address: str, home: Path, log: Path) -> None:
+        self.address = address
+        self.log = log
+        (user, password), *_ = passwords(home).items()
+        self.token = ""
+        self.token = self("POST", "/auth/token", {"username": user, "password": password})["access_token"]
+
+    def __call__(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(
+            self.address + path,
+            method=method,
+            data=None if body is None else json.dumps(dict(body)).encode(),
+            headers={"Content-Type": "application/json"}
+            | ({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    def known(self, dag_id: str) -> bool:
+        try:
+            return bool(self("GET", f"/api/v2/dags/{dag_id}")["dag_id"])
+        except urllib.error.HTTPError:
+            return False
+
+    def run(self, dag_id: str) -> dict[str, str]:
+        """Trigger a DAG and wait for its end; the states of its tasks."""
+        started = self("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None})
+        where = f"/api/v2/dags/{dag_id}/dagRuns/{started['dag_run_id']}"
+
+        def ended() -> str | None:
+            state = str(self("GET", where)["state"])
+            return state if state in ("success", "failed") else None
+
+        state = poll(f"end of {dag_id}", ended, RUN_SECONDS, self.log)
+        tasks = self("GET", f"{where}/taskInstances")["task_instances"]
+        states = {f"{task['task_id']}[{task['map_index']}]": str(task["state"]) for task in tasks}
+        assert state == "success", (states, self.log.read_text(errors="replace")[-6000:])
+        return states
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Settings:
+    """One stream of a few hundred readings from two sites, landed and never seen."""
+    settings = small_settings(tmp_path, {"river": "uplink"})
+    lines = []
+    for hour in range(24 * 10):
+        for site, base in (("north", 10.0), ("south", 20.0)):
+            at = f"2026-01-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z"
+            level = base + (hour * 7919 % 13) / 10
+            lines.append(json.dumps({"site": site, "at": at, "level": level}))
+    for number in (0, 1):
+        half = lines[number * 240 : (number + 1) * 240]
+        path = Path(settings.landing) / "river" / f"2026-01-{10 + number}" / "part-1.json"
+        path.parent.mkdir(parents=True)
+        path.write_text("\n".join(half) + "\n")
+    return settings
+
+
+@pytest.fixture
+def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
+    port = free_port()
+    env = airflow_home.environment(small, port, clean_environment())
+    # what is not under test must not take the machine's two cores meanwhile
+    env["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] = "True"
+    airflow_home.prepare(env)
+    address, log = f"http://127.0.0.1:{port}", tmp_path / "airflow.log"
+    with log.open("w") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "airflow", "standalone"],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
+            found = Server(address, Path(env["AIRFLOW_HOME"]), log)
+            for dag_id in ("spillway_train", "spillway_shed"):
+                poll(dag_id, lambda dag_id=dag_id: found.known(dag_id), START_SECONDS, log)
+                found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+            yield found
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+def digests(lake: Path) -> dict[str, str]:
+    """Every file of the lake by its content."""
+    return {
+        str(file.relative_to(lake)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(lake.rglob("*"))
+        if file.is_file()
+    }
+
+
+def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Settings, server: Server) -> None:
+    assert server.run("spillway_train")["train[-1]"] == "success"
+    assert pending_channels(small) == ["uplink"]
+
+    first = server.run("spillway_shed")
+    assert first == {"find_work[-1]": "success", "shed[0]": "success", "announce[-1]": "success"}
+    assert [(b.status, b.rows, str(b.batch_date)) for b in load_batches(small, "river")] == [
+        ("done", 240, "2026-01-10"),
+        ("done", 240, "2026-01-11"),
+    ]
+    transmitted = read_table(f"{small.destination}/transmitted/river")
+    assert transmitted is not None
+    assert transmitted.num_rows == 480
+    before = digests(Path(small.lake))
+
+    second = server.run("spillway_shed")
+    assert set(second.values()) == {"skipped"}
+    assert digests(Path(small.lake)) == before

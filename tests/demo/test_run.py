@@ -1,0 +1,149 @@
+"""`make run` never touches a lake that is not its own, and says why something failed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from spillway.demo.run import MARKER, Failed, Progress, final_table, reset_lake, run_dags, said, sentence
+from spillway.settings import Settings
+from spillway.summary import StreamFigures
+
+OURS = ("weather", "stocks")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)})
+
+
+def put(settings: Settings, name: str) -> Path:
+    file = Path(settings.lake) / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("x")
+    return file
+
+
+def test_a_lake_that_is_not_there_is_made_and_marked(settings: Settings) -> None:
+    assert "fresh" in reset_lake(settings, OURS, keep=False)
+    assert (Path(settings.lake) / MARKER).is_file()
+
+
+def test_the_demos_own_lake_is_emptied(settings: Settings) -> None:
+    reset_lake(settings, OURS, keep=False)
+    table = put(settings, "raw/weather/part.parquet")
+    assert "fresh" in reset_lake(settings, OURS, keep=False)
+    assert not table.exists()
+    assert (Path(settings.lake) / MARKER).is_file()
+
+
+def test_a_lake_without_the_demos_mark_is_kept(settings: Settings) -> None:
+    table = put(settings, "raw/weather/part.parquet")
+    assert "is not the demo's and is kept" in reset_lake(settings, OURS, keep=False)
+    assert table.exists()
+    assert not (Path(settings.lake) / MARKER).exists()
+
+
+@pytest.mark.parametrize("table", ["raw", "transmitted"])
+def test_a_lake_that_holds_another_stream_is_kept(settings: Settings, table: str) -> None:
+    reset_lake(settings, OURS, keep=False)
+    other = put(settings, f"{table}/payroll/part.parquet")
+    assert "also holds payroll" in reset_lake(settings, OURS, keep=False)
+    assert other.exists()
+
+
+def test_keep_keeps(settings: Settings) -> None:
+    reset_lake(settings, OURS, keep=False)
+    table = put(settings, "raw/weather/part.parquet")
+    assert "is kept" in reset_lake(settings, OURS, keep=True)
+    assert table.exists()
+
+
+def test_a_lake_elsewhere_is_kept() -> None:
+    settings = Settings.from_environment({"SPILLWAY_LAKE": "s3a://bucket/lake"})
+    assert "s3a://bucket/lake is kept" in reset_lake(settings, OURS, keep=False)
+
+
+def test_lines_for_people_lose_what_airflow_puts_around_them() -> None:
+    line = (
+        "2026-11-18T11:50:38.004032Z [info     ] spillway: stocks: took in 9 tuples [see rejected] "
+        "[airflow.task.hooks.airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook] loc=s.py:965\n"
+    )
+    assert said(line) == "stocks: took in 9 tuples [see rejected]"
+    assert said("26/11/18 WARN SparkContext: spilled\n") is None
+
+
+def test_the_sentence_of_a_failure_is_ours_where_there_is_one() -> None:
+    log = [
+        "spillway.lake.tables.ConcurrentRun: raw/s: another run wrote it; run it again",
+        "py4j.protocol.Py4JJavaError: An error occurred",
+        "airflow.sdk.exceptions.AirflowException: Cannot execute: spark-submit. Error code is: 1.",
+    ]
+    assert sentence(log) == "raw/s: another run wrote it; run it again"
+    assert sentence(["ValueError: not ours", "airflow.exceptions.AirflowException: x"]) == "not ours"
+    assert sentence(["nothing"]) == "no error was logged"
+
+
+def stand_in(folder: Path, script: str) -> dict[str, str]:
+    """An environment in which the pipeline is `script`."""
+    package = folder / "stand-in" / "spillway" / "demo"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / "__init__.py").touch()
+    (package / "pipeline.py").write_text(script)
+    return os.environ | {"PYTHONPATH": str(folder / "stand-in")}
+
+
+def test_each_dag_is_timed_logged_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = (
+        "print('starting airflow')\n"
+        "for dag in ('spillway_train', 'spillway_shed'):\n"
+        "    print('spillway-step start', dag)\n"
+        "    print('noise of', dag)\n"
+        "    print('spillway: weather: done by', dag)\n"
+        "    print('spillway-step end', dag, 'success')\n"
+    )
+    progress = Progress(Console(width=100))
+    seconds = run_dags(stand_in(tmp_path, script), tmp_path / "logs", progress)
+    assert list(seconds) == ["train", "shed"]
+    shown = capsys.readouterr().out
+    assert "weather: done by spillway_train" in shown
+    assert "noise" not in shown
+    assert "noise of spillway_shed" in (tmp_path / "logs" / "spillway_shed.log").read_text()
+    assert "starting airflow" in (tmp_path / "logs" / "airflow.log").read_text()
+
+
+def test_a_failure_says_its_sentence_and_where_the_log_is(tmp_path: Path) -> None:
+    script = (
+        "print('spillway-step start spillway_train')\n"
+        "print('spillway.errors.SpillwayError: `rate` must be known, got None; declare it')\n"
+        "raise SystemExit(1)\n"
+    )
+    with pytest.raises(
+        Failed, match=r"spillway_train failed: `rate` must be known(.|\n)*spillway_train\.log"
+    ):
+        run_dags(stand_in(tmp_path, script), tmp_path / "logs", Progress(Console()))
+
+
+def test_the_table_has_a_row_for_each_stream_with_what_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = StreamFigures(
+        "weather", 26115, 3, 1200.0, 118.0, 120.0, 90000, 4.5, 810000, 92000, 99.2, 0.98, 0, 0,
+        ("temp", "dewp"), ("pressure",),
+    )  # fmt: skip
+    Console(width=120).print(final_table([figures]))
+    shown = capsys.readouterr().out
+    for text in (
+        "weather",
+        "26,115",
+        "120",
+        "temp, dewp",
+        "pressure",
+        "4.5 %",
+        "810.0 kB",
+        "92.0 kB",
+        "99.20 %",
+    ):
+        assert text in shown
