@@ -154,7 +154,9 @@ def find_cycle(
         best = max(search.tested.values(), key=lambda c: (c.confidence, -len(c.attributes)), default=None)
         if best is None or best.confidence <= 0:
             raise CycleNotFound((), 0.0, confidence, "no attribute repeats")
-        raise CycleNotFound(best.attributes, best.confidence, confidence, best.reason)
+        # screening stops at the first doubt; the error owes the user the whole count
+        whole = trace_cycle(search.joint(best.attributes), forced=True).confidence
+        raise CycleNotFound(best.attributes, max(best.confidence, whole), confidence, best.reason)
     return _cycle(found, search, seq, instants, confidence)
 
 

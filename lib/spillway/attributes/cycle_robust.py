@@ -196,6 +196,21 @@ def _settle_ring(codes: Codes, order: Codes, reach: int) -> Codes:
 
 
 @njit(cache=True)
+def _same_successor_share(codes: Codes, values: int) -> float:
+    """Steps that go where the last step from the same value went, among steps that can be compared."""
+    successor = np.full(values, -1, dtype=np.int64)
+    same = 0
+    compared = 0
+    for i in range(1, len(codes)):
+        before = codes[i - 1]
+        if successor[before] >= 0:
+            compared += 1
+            same += successor[before] == codes[i]
+        successor[before] = codes[i]
+    return same / compared if compared else 0.0
+
+
+@njit(cache=True)
 def _walk(
     positions: Codes, members: int, event_row: Codes, event_position: Codes, event_on: npt.NDArray[np.bool_]
 ) -> tuple[int, int, int, int]:
@@ -288,6 +303,10 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
             return _refused("hardly ever repeats")
         if stutter > 1 - confidence:
             return _refused("stays the same from one tuple to the next", 0.5 * (1 - stutter))
+        # a deviating step spoils two comparisons; what is far from that is not worth sorting
+        steady = float(_same_successor_share(c, values))
+        if steady < 1 - 2.5 * (1 - confidence):
+            return _refused("does not follow one order", steady)
 
     by_value = rows_by_value(c)
     sorted_codes = c[by_value]

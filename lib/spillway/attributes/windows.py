@@ -47,41 +47,42 @@ def window_tuples(cycle_length: int, tuples_at_least: int = 64) -> int:
     return -(-tuples_at_least // cycle_length) * cycle_length
 
 
-def wraps(positions: Codes) -> npt.NDArray[np.bool_]:
-    """The rows where a new cycle starts: the place in the cycle falls, and it is no swap of neighbours.
+def wraps(positions: Codes, ring: int) -> npt.NDArray[np.bool_]:
+    """The rows where a new cycle starts: the place in the ring of `ring` members falls, and not by a swap.
 
-    A fall is a swap when the four places around it fit better with the middle two exchanged (0 2 1 3).
-    Strangers (-1) take the place of the row before them.
+    Strangers (-1) open no cycle and do not part their neighbours.
     """
-    n = len(positions)
-    if n == 0:
-        return np.zeros(0, dtype=np.bool_)
-    filled = np.maximum.accumulate(np.where(positions >= 0, np.arange(n), -1))
-    place = np.where(filled >= 0, positions[np.maximum(filled, 0)], 0)
-    # strangers open no cycle, and a run of them must not part the neighbours around it
+    opens = np.zeros(len(positions), dtype=np.bool_)
     solid = np.flatnonzero(positions >= 0)
-    opens = np.zeros(n, dtype=np.bool_)
-    p = place[solid]
-    if len(p) < 2:
-        return opens
-    opens[solid[1:]] = _falls(p)
+    if len(solid) > 1:
+        places = positions[solid]
+        opens[solid[1:]] = _long_falls(places, ring) if ring >= 8 else _short_falls(places)
     return opens
 
 
-def _falls(p: Codes) -> npt.NDArray[np.bool_]:
-    """For steps 1.. of gap-free places: whether the step opens a cycle."""
+def _long_falls(p: Codes, ring: int) -> npt.NDArray[np.bool_]:
+    """A wrap falls by more than half the ring, a swap by a few; one across the wrap falls, rises, falls."""
+    step = np.diff(p)
+    fall = 2 * step < -ring
+    fall[:-1] &= ~(2 * step[1:] > ring)
+    return fall
+
+
+def _short_falls(p: Codes) -> npt.NDArray[np.bool_]:
+    """Where half a ring is a swap's reach: four places fit better with the middle two exchanged (0 2 1 3)."""
     fall = p[1:] < p[:-1]
     if len(p) >= 4:
         a, x, y, b = p[:-3], p[1:-2], p[2:-1], p[3:]
         as_is = _fits(a, x) + _fits(x, y) + _fits(y, b)
         exchanged = _fits(a, y) + _fits(y, x) + _fits(x, b)
         swapped = (exchanged >= 2) & (exchanged > as_is)
-        back = swapped & (y < x)
-        # exchanged in one cycle: the fall in the middle is none; a wrap among them lies where it would lie
-        fall[1:-1] &= ~back | (y == 0)
-        over = swapped & (x == 0) & (y > 0)
-        fall[:-2] &= ~over
-        fall[1:-1] |= over
+        # a fall to 0 stays the wrap unless the step before it, now first of the pair, was one already
+        fall[1:-1] &= ~(swapped & (y < x) & ((y > 0) | (x < a)))
+        # the wrap came a tuple early: it belongs behind the one that was overtaken
+        early = swapped & (x == 0) & (y > 0)
+        fall[:-2] &= ~early
+        fall[1:-1] |= early
+        fall[2:] &= ~early
     return fall
 
 
@@ -89,21 +90,31 @@ def _fits(u: Codes, v: Codes) -> npt.NDArray[np.int64]:
     return ((v == u + 1) | ((v == 0) & (u > 0))).astype(np.int64)
 
 
+def _ring_and_window(cycle: Cycle | int, tuples_at_least: int, at_seq: int | None) -> tuple[int, int]:
+    if isinstance(cycle, int):
+        return cycle, window_tuples(cycle, tuples_at_least)
+    length = cycle.length if at_seq is None else cycle.length_at(at_seq)
+    return len(cycle.members), window_tuples(length, tuples_at_least)
+
+
 def edge_near(
     positions: Codes,
     start_row: int,
     edge: int,
-    window: int,
+    cycle: Cycle | int,
     tuples_at_least: int = 64,
+    *,
+    at_seq: int | None = None,
 ) -> int | None:
-    """Edge `edge` of a frame, from a slice of its places that starts at `start_row`.
+    """Edge `edge` of a frame, from a slice of its places that starts at row `start_row` of the frame.
 
     The slice should reach from `CONTEXT_ROWS` before nominal edge `edge` - 1 to `CONTEXT_ROWS` after the
     wrap that follows nominal edge `edge`. None when there is no such edge in it.
     """
     if edge <= 0:
         return 0
-    opened = np.flatnonzero(wraps(positions)) + start_row
+    ring, window = _ring_and_window(cycle, tuples_at_least, at_seq)
+    opened = np.flatnonzero(wraps(positions, ring)) + start_row
     at = int(np.searchsorted(opened, edge * window))
     if at == len(opened):
         return None
@@ -112,25 +123,23 @@ def edge_near(
     return here if here - before >= tuples_at_least else None
 
 
-def window_edges(positions: Codes, cycle: Cycle | int, tuples_at_least: int = 64) -> npt.NDArray[np.int64]:
-    """The rows where windows of one frame start, the first 0, and the frame's end as the last entry."""
-    length = cycle if isinstance(cycle, int) else cycle.length
-    window = window_tuples(length, tuples_at_least)
+def window_edges(
+    positions: Codes, cycle: Cycle | int, tuples_at_least: int = 64, *, at_seq: int | None = None
+) -> npt.NDArray[np.int64]:
+    """The rows where the windows of one frame start, the first 0, and the frame's end as the last entry.
+
+    `positions` are `cycle.positions(...)` of the frame's rows. `at_seq`, the seq of its first row, makes
+    the nominal window follow the membership of that time; without it the newest length is used.
+    """
+    ring, window = _ring_and_window(cycle, tuples_at_least, at_seq)
     n = len(positions)
-    opened = np.flatnonzero(wraps(positions))
+    if n == 0:
+        return np.zeros(1, dtype=np.int64)
+    opened = np.flatnonzero(wraps(positions, ring))
     at = np.searchsorted(opened, np.arange(window, n, window))
     raw = np.concatenate([[0], opened[at[at < len(opened)]]]).astype(np.int64)
     far = np.concatenate([[True], np.diff(raw) >= tuples_at_least])
-    edges = np.unique(raw[far])
-    return np.append(edges, n) if n else edges
-
-
-def window_spans(
-    positions: Codes, seq: npt.NDArray[np.int64], cycle: Cycle, tuples_at_least: int = 64
-) -> npt.NDArray[np.int64]:
-    """As `window_edges` for a frame that starts at seq[0]: the length is the cycle's at that `seq`."""
-    length = cycle.length_at(int(seq[0])) if len(seq) else cycle.length
-    return window_edges(positions, length, tuples_at_least)
+    return np.append(np.unique(raw[far]), n)
 
 
 @dataclass(frozen=True)
