@@ -1,0 +1,81 @@
+"""Numbers as a person reads them."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+def bytes_said(count: float) -> str:
+    """
+    >>> bytes_said(1_234_567), bytes_said(-2048), bytes_said(12)
+    ('1.23 MB', '-2.05 kB', '12 B')
+    """
+    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(count) >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def rate_said(kbps: float) -> str:
+    """
+    >>> rate_said(0.0642), rate_said(26.63), rate_said(5_400)
+    ('64.2 bps', '26.6 kbps', '5.4 Mbps')
+    """
+    for size, unit in ((1e3, "Mbps"), (1.0, "kbps")):
+        if abs(kbps) >= size:
+            return f"{kbps / size:.3g} {unit}"
+    return f"{kbps * 1000:.3g} bps"
+
+
+def share_said(pct: float) -> str:
+    """Per cent, with as many digits as near 100 deserves.
+
+    >>> share_said(99.987), share_said(99.5), share_said(33.33), share_said(100)
+    ('99.987 %', '99.5 %', '33.3 %', '100 %')
+    """
+    return f"{pct:.5g} %" if 99 < pct < 100 else f"{pct:.3g} %"
+
+
+def count_said(count: int | None) -> str:
+    """
+    >>> count_said(12345), count_said(None)
+    ('12,345', 'not measured')
+    """
+    return "not measured" if count is None else f"{count:,}"
+
+
+def counted(count: int, one: str) -> str:
+    """
+    >>> counted(1, "stream"), counted(2, "stream")
+    ('1 stream', '2 streams')
+    """
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
+def cells(*values: object, bad: bool = False) -> str:
+    """A row of a table; numbers stand right.
+
+    >>> cells("a", 1)
+    '<tr><td>a</td><td class="n">1</td></tr>'
+    """
+    said = "".join(
+        f'<td class="n">{value:,}</td>'
+        if isinstance(value, int) and not isinstance(value, bool)
+        else f'<td class="n">{value:.4g}</td>'
+        if isinstance(value, float)
+        else f"<td>{escape('' if value is None else str(value))}</td>"
+        for value in values
+    )
+    mark = ' class="bad"' if bad else ""
+    return f"<tr{mark}>{said}</tr>"
+
+
+def table(heads: str, rows: list[str]) -> str:
+    """A table; a head that starts with # stands over numbers."""
+    if not rows:
+        return '<p class="soft">None.</p>'
+    head = "".join(
+        f'<th class="n">{escape(name[1:])}</th>' if name.startswith("#") else f"<th>{escape(name)}</th>"
+        for name in heads.split("|")
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
