@@ -134,8 +134,8 @@ def walk(  # type: ignore[no-untyped-def]
     """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become what is known.
 
     `values` are float64 (of integers too, whose exact values are in `wholes`), `offsets` what each
-    regression says at each row (NaN where it cannot be evaluated). Returns the row of the first step that
-    had no prediction to start from, or -1.
+    regression says at each row (NaN where it cannot be evaluated). Returns the row at which decoding had
+    nothing to start from, or -1.
     """
     n = len(key)
     keys = key.max() + 1 if n else 0
@@ -190,6 +190,8 @@ def walk(  # type: ignore[no-untyped-def]
                     here = _classify(values[i], valid[i])
                 else:
                     here = class_of[k]
+                    if not shed_before[k]:
+                        return i
                     if here == NUMBER:
                         if not predicted:
                             return i
