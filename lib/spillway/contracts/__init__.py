@@ -16,6 +16,7 @@ from spillway.contracts.model import (
     Contracts,
     StreamContract,
 )
+from spillway.contracts.scaffold import new_contract
 from spillway.contracts.schema import channels_json_schema, json_schema, write_schemas
 from spillway.contracts.shapes import plain
 
@@ -33,6 +34,7 @@ __all__ = [
     "check",
     "json_schema",
     "load_contracts",
+    "new_contract",
     "plain",
     "read_channel",
     "read_stream",

@@ -55,6 +55,7 @@ from spillway.contracts.shapes import (
     rule,
     suggest,
 )
+from spillway.errors import SpillwayError
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 ROLES = ("key", "order", "measure", "protected")
@@ -315,6 +316,12 @@ class Contracts:
     streams: Mapping[str, StreamContract]
     channels: Mapping[str, Channel]
     files: Mapping[str, str] = field(default_factory=dict)
+
+    def stream(self, name: str) -> StreamContract:
+        """The contract of a stream, or an error that says which there are."""
+        if name not in self.streams:
+            raise SpillwayError(f"`stream` must have a contract, got {name!r}; {suggest(name, self.streams)}")
+        return self.streams[name]
 
     def streams_of(self, channel: str) -> tuple[StreamContract, ...]:
         """The streams that share a channel, by name."""

@@ -1,7 +1,8 @@
 """The JSON Schemas that editors complete and check contracts with, from the same definition the reader uses.
 
-A schema cannot compare names (`cycle.attributes` exist, the channel exists, names differ): those rules the
-reader alone knows. Everything else it says, the schema says too.
+What compares one field with another the reader alone knows: names that differ and exist, the type of the order
+attribute, no error bound on what is never shed, options only for CSV, `keep` among the ways, a measure to shed.
+Everything else it says, the schema says too.
 
 >>> json_schema()["properties"]["mode"]["enum"]
 ['observe', 'shed']

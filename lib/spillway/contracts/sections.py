@@ -154,7 +154,17 @@ class Reevaluate:
     interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
     factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
     cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 64)
-    hysteresis: float = rule(Number(least=0), "relative gain a new scheme must bring to be adopted", 0.0)
+    hysteresis: float = rule(
+        Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.1
+    )
+    memory_evaluations: int = rule(
+        Number(least=1, whole=True), "evaluations whose mean score ranks; 1: the text", 8
+    )
+    reach: float | None = rule(
+        Maybe(Number(above=0)),
+        "look again before ranks can cross, at this share of the time; null: the text",
+        0.2,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,8 +97,8 @@ class Text:
             )
         if value.lower() in self.forbidden:
             return report.add(path, "not be a name Spillway keeps for itself", value, "choose another name")
-        wrong = self.pattern is not None and not re.search(self.pattern, value)
-        if wrong or (not self.blank and not value.strip()):
+        pattern = self.pattern or (r"" if self.blank else r"\S")
+        if not re.search(pattern, value):
             return report.add(path, f"be {self.means}", value, self.remedy)
         return value
 

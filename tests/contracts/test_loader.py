@@ -1,0 +1,289 @@
+"""Reading contracts: everything that is wrong, at once, where it stands, and what to do."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from spillway.contracts import check, load_contracts, plain, read_channel, read_stream
+from spillway.errors import ContractError, Problem
+
+CHANNELS = "channels:\n  uplink: {capacity: 120 kbps}\n"
+WEATHER: dict[str, Any] = {
+    "stream": "weather",
+    "source": {"kind": "files", "path": "weather", "format": "json"},
+    "attributes": [
+        {"name": "origin", "type": "string", "role": "key", "nullable": False},
+        {"name": "time_hour", "type": "timestamp", "role": "order"},
+        {"name": "temp", "type": "double", "role": "measure"},
+        {"name": "dewp", "type": "double"},
+    ],
+    "channel": "uplink",
+    "rate": {"from": "declared", "tuples_per_second": 400},
+}
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """The weather contract, changed at dotted paths; `...` takes the field away."""
+    contract = copy.deepcopy(WEATHER)
+    for path, value in changes.items():
+        at: Any = contract
+        *way, last = path.split("__")
+        for step in way:
+            at = at[int(step)] if step.isdigit() else at.setdefault(step, {})
+        if value is ...:
+            del at[last]
+        else:
+            at[int(last) if last.isdigit() else last] = value
+    return contract
+
+
+def problems_of(contract: Any) -> list[Problem]:
+    with pytest.raises(ContractError) as caught:
+        read_stream(contract)
+    return list(caught.value.problems)
+
+
+def schemas(folder: Path, channels: str | None = CHANNELS, **streams: str) -> Path:
+    (folder / "streams").mkdir()
+    if channels is not None:
+        (folder / "channels.yaml").write_text(channels)
+    for name, text in streams.items():
+        (folder / "streams" / f"{name}.yaml").write_text(text)
+    return folder
+
+
+def test_a_contract_is_read_with_its_defaults() -> None:
+    weather = read_stream(WEATHER)
+    assert (weather.order, weather.keys, weather.sheddable) == ("time_hour", ("origin",), ("temp", "dewp"))
+    assert (weather.mode, weather.width, weather.rank_by, weather.fit) == (
+        "shed",
+        "compressed",
+        "stddev",
+        "bits",
+    )
+    assert (weather.frame.tuples, weather.smoothing.multiplier, weather.retain_raw.retire) == (
+        65536,
+        0.18,
+        False,
+    )
+    assert weather.attribute("temp").declared_bits == 64
+    assert not weather.arrow_schema.field("time_hour").nullable
+    assert read_stream(plain(weather)) == weather
+
+
+def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
+    weather = read_stream(changed(frame={"tuples": None}, cycle={"attributes": ["origin"]}))
+    assert weather.frame.tuples is None
+    assert weather.cycle.attributes == ("origin",)
+
+
+@pytest.mark.parametrize(
+    ("contract", "field", "rule", "remedy"),
+    [
+        (changed(moed="shed"), "moed", "be a known field", "did you mean mode?"),
+        (changed(mode="sched"), "mode", "be one of observe, shed", "did you mean shed?"),
+        (changed(attributes__2__type="float"), "attributes[2].type", "be one of string", "use one of"),
+        (changed(attributes__2__unti="degF"), "attributes[2].unti", "be a known field", "did you mean unit?"),
+        (changed(attributes__3__name="TEMP"), "attributes[3].name", "differ from attributes[2].name", "rename"),
+        (changed(attributes__3__field="temp"), "attributes[3].field", "be read by one attribute", "rename"),
+        (changed(attributes__3__name="seq"), "attributes[3].name", "keeps for itself", "another name"),
+        (changed(attributes__3__name="dewp__bound_pct"), "attributes[3].name", "be a name", "write e.g."),
+        (changed(attributes__3__name="dew point"), "attributes[3].name", "be a name", "field"),
+        (changed(attributes__1__role="measure"), "attributes", "hold exactly one of role order", "role: order"),
+        (changed(attributes__0__role="order", attributes__0__type="date"), "attributes", "exactly one", "protected"),
+        (changed(attributes__1__type="string"), "attributes[1].type", "timestamp, date or integer", "order by"),
+        (changed(attributes__0__error_pct=2), "attributes[0].error_pct", "be absent for role key", "remove"),
+        (changed(attributes__2__role="protected", attributes__2__error_pct=2), "attributes[2].error_pct", "absent", ""),
+        (changed(attributes__2__role="key", attributes__3__role="key"), "attributes", "hold a measure", "observe"),
+        (changed(attributes__2__error_pct=-1), "attributes[2].error_pct", "at least 0", "write 0 or more"),
+        (changed(attributes__2__bits=0), "attributes[2].bits", "at least 1", "write 1 or more"),
+        (changed(attributes__2="temp"), "attributes[2]", "be a mapping", "name: ..."),
+        (changed(attributes=[]), "attributes", "hold at least 1", "add one"),
+        (changed(attributes=...), "attributes", "be there", "add attributes"),
+        (changed(channel=...), "channel", "be there", "add channel"),
+        (changed(source="weather"), "source", "be a mapping", "kind: ..."),
+        (changed(source={"kind": "table"}), "source.table", "be there for kind table", "name the Delta table"),
+        (changed(source={"kind": "table", "table": "t", "path": "p"}), "source.path", "be absent", "as table"),
+        (changed(source__table="raw.weather"), "source.table", "be absent for kind files", "kind: table"),
+        (changed(source__kind="kafka"), "source.kind", "be one of files, table", "use one of"),
+        (changed(source__options={"header": True, "delimiter": ";"}), "source.options", "unless", "remove it"),
+        (changed(source={"format": "csv", "options": {"delimiter": ";;"}}), "source.options.delimiter", "one char", ""),
+        (changed(rate={"from": "declared"}), "rate.tuples_per_second", "be there", "line rate"),
+        (changed(rate={"from": "arrival", "tuples_per_second": 3}), "rate.tuples_per_second", "absent", "declared"),
+        (changed(rate__tuples_per_second=0), "rate.tuples_per_second", "above 0", "more than 0"),
+        (changed(rate__tuples_per_second=float("nan")), "rate.tuples_per_second", "be a number", "plain number"),
+        (changed(rate__tuples_per_second="400"), "rate.tuples_per_second", "be a number", "plain number"),
+        (changed(window={"tuples_at_least": 0}), "window.tuples_at_least", "at least 1", "1 or more"),
+        (changed(window={"tuples_at_least": 64.5}), "window.tuples_at_least", "whole number", "write 64"),
+        (changed(window={"tuples_at_least": True}), "window.tuples_at_least", "whole number", "plain number"),
+        (changed(smoothing={"multiplier": 1.1}), "smoothing.multiplier", "at most 1", "1 or less"),
+        (changed(reevaluate={"factor": 0.5}), "reevaluate.factor", "at least 1", "1 or more"),
+        (changed(predictors=["last", "trendy"]), "predictors[1]", "be one of last, trend", "did you mean trend?"),
+        (changed(predictors=["last", "last"]), "predictors[1]", "stand once", "remove the repeat"),
+        (changed(predictors="last"), "predictors", "be a list", "write [last]"),
+        (changed(ways=["shed"]), "ways", "hold keep", "add keep"),
+        (changed(cycle={"attributes": ["orgin"]}), "cycle.attributes[0]", "be an attribute", "did you mean origin?"),
+        (changed(duplicates={"rows": "exact", "on": ["tmp"]}), "duplicates.on[0]", "be an attribute", "temp"),
+        (changed(sketches=[{"kind": "count_min", "attributes": ["x"]}]), "sketches[0].attributes[0]", "be an attr", ""),
+        (changed(sketches=[{"kind": "count_mim", "attributes": ["temp"]}]), "sketches[0].kind", "be one of", "count_m"),
+        (changed(retain_raw={"days": 3, "retire": "yes"}), "retain_raw.retire", "true or false", "write true"),
+        (changed(criticality="high"), "criticality", "be one of extremely", "use one of"),
+        (changed(stream="Weather-1"), "stream", "be a lower-case name", "net_east"),
+        (None, "the file", "be a mapping", "stream: ..."),
+    ],
+)  # fmt: skip
+def test_every_rule_is_told_by_field_rule_and_remedy(
+    contract: Any, field: str, rule: str, remedy: str
+) -> None:
+    found = problems_of(contract)
+    assert [p.field for p in found] == [field]
+    assert rule in found[0].rule
+    assert remedy in found[0].remedy
+
+
+def test_all_problems_of_a_contract_come_at_once() -> None:
+    contract = changed(
+        mode="drop",
+        attributes__2__type="float",
+        attributes__1__role="measure",
+        rate={"from": "declared"},
+        colour=1,
+    )
+    fields = {p.field for p in problems_of(contract)}
+    assert fields == {"mode", "attributes[2].type", "attributes", "rate.tuples_per_second", "colour"}
+
+
+def test_all_problems_of_all_files_come_at_once_with_file_and_line(tmp_path: Path) -> None:
+    weather = yaml.safe_dump(changed(mode="drop", stream="weather"), sort_keys=False)
+    stocks = yaml.safe_dump(changed(stream="stocks", channel="upink"), sort_keys=False)
+    folder = schemas(tmp_path, "channels: {uplink: {capacity: 0 kbps}}", weather=weather, stocks=stocks)
+    with pytest.raises(ContractError) as caught:
+        load_contracts(folder)
+    told = [str(problem) for problem in caught.value.problems]
+    at = 1 + weather.splitlines().index("mode: drop")
+    assert told[0].startswith(
+        "channels.yaml:1: `channels.uplink.capacity` must be above 0, got '0 kbps'; write"
+    )
+    assert told[1].startswith("streams/stocks.yaml:")
+    assert told[1].endswith("`channel` must be a channel of channels.yaml, got 'upink'; did you mean uplink?")
+    assert told[2] == (
+        f"streams/weather.yaml:{at}: `mode` must be one of observe, shed, got 'drop'; use one of observe, shed"
+    )
+    assert str(caught.value) == "\n".join(told)
+    assert [str(p) for p in check(folder)] == told
+
+
+def test_good_contracts_load_and_streams_find_their_channel(tmp_path: Path) -> None:
+    folder = schemas(tmp_path, weather=yaml.safe_dump(WEATHER), rain=yaml.safe_dump(changed(stream="rain")))
+    (folder / "streams" / "weather.expected.yaml").write_text("tuples: 3\n")
+    contracts = load_contracts(folder)
+    assert check(folder) == []
+    assert [s.stream for s in contracts.streams_of("uplink")] == ["rain", "weather"]
+    assert contracts.channels["uplink"].name == "uplink"
+    assert contracts.channels["uplink"].capacity_kbps == 120
+    assert contracts.streams["weather"].source.path == "weather"
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "told"),
+    [
+        ("stream: [", "the file", "weather.yaml:1: `the file` must be YAML"),
+        ("stream: weather\n\tmode: shed\n", "the file", "weather.yaml:2: `the file` must be YAML"),
+        ("a: &x [*x]\n", "a[0]", "must not hold itself"),
+        ("- weather\n", "the file", "must be a mapping"),
+        ("", "the file", "must be a mapping"),
+        ("---\na: 1\n---\nb: 2\n", "the file", "must be YAML"),
+    ],
+)
+def test_broken_yaml_is_told_with_its_line(tmp_path: Path, text: str, field: str, told: str) -> None:
+    found = check(schemas(tmp_path, weather=text))
+    assert field in [p.field for p in found]
+    assert told in "\n".join(map(str, found))
+
+
+def test_a_field_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> None:
+    text = yaml.safe_dump(WEATHER, sort_keys=False) + "channel: market\n"
+    problem = check(schemas(tmp_path, weather=text))[0]
+    last = len(text.splitlines())
+    assert str(problem).startswith(f"streams/weather.yaml:{last}: `channel` must stand once (first on line ")
+
+
+def test_words_that_yaml_1_1_takes_for_booleans_stay_words(tmp_path: Path) -> None:
+    text = (
+        yaml.safe_dump(changed(stream="no")).replace("'no'", "no")
+        + "duplicates: {rows: exact, on: [origin]}\n"
+    )
+    contracts = load_contracts(schemas(tmp_path, no=text))
+    assert contracts.streams["no"].duplicates.on == ("origin",)
+
+
+def test_a_file_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
+    folder = schemas(tmp_path, weather="")
+    (folder / "streams" / "weather.yaml").write_bytes(b"stream: w\xe9ather\n")
+    assert "streams/weather.yaml: `the file` must be UTF-8 text" in str(check(folder)[0])
+
+
+def test_a_stream_is_named_like_its_file_and_once(tmp_path: Path) -> None:
+    folder = schemas(tmp_path, weather=yaml.safe_dump(WEATHER), rain=yaml.safe_dump(WEATHER))
+    (folder / "streams" / "weather.yml").write_text(yaml.safe_dump(WEATHER))
+    told = [(p.where.split(":")[0], p.rule) for p in check(folder)]
+    assert ("streams/rain.yaml", "be the name of its file") in told
+    assert ("streams/weather.yml", "differ from that of streams/rain.yaml") in told
+
+
+def test_missing_folders_and_files_are_told(tmp_path: Path) -> None:
+    told = [str(problem) for problem in check(tmp_path)]
+    assert told[0].startswith("channels.yaml: `the file` must be there")
+    assert told[1].startswith("streams: `the folder` must be there")
+
+
+def test_an_unknown_channel_is_not_told_when_channels_cannot_be_read(tmp_path: Path) -> None:
+    folder = schemas(tmp_path, "channels: [", weather=yaml.safe_dump(WEATHER))
+    assert [p.where.split(":")[0] for p in check(folder)] == ["channels.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "kbps"),
+    [
+        ("120 kbps", 120.0),
+        ("5 Mbps", 5000.0),
+        ("2 GB/day", 2e9 * 8 / 86400 / 1000),
+        ({"bandwidth_khz": 4, "signal_to_noise_db": 20}, 26.633),
+    ],
+)
+def test_capacities_are_read_in_every_form(capacity: object, kbps: float) -> None:
+    assert read_channel("uplink", {"capacity": capacity}).capacity_kbps == pytest.approx(kbps, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("channel", "field"),
+    [
+        ({}, "channels.uplink.capacity"),
+        ({"capacity": "0 kbps"}, "channels.uplink.capacity"),
+        ({"capacity": "-5 kbps"}, "channels.uplink.capacity"),
+        ({"capacity": 120}, "channels.uplink.capacity"),
+        ({"capacity": None}, "channels.uplink.capacity"),
+        ({"capacity": "120 kbp"}, "channels.uplink.capacity"),
+        (
+            {"capacity": {"bandwidth_khz": 0, "signal_to_noise_db": 20}},
+            "channels.uplink.capacity.bandwidth_khz",
+        ),
+        ({"capacity": {"bandwidth_khz": 4}}, "channels.uplink.capacity"),
+        ({"capacity": "1 Mbps", "share": "fair"}, "channels.uplink.share"),
+        ({"capacity": "1 Mbps", "streams": []}, "channels.uplink.streams"),
+    ],
+)
+def test_a_channel_without_a_positive_capacity_is_refused(channel: dict[str, Any], field: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        read_channel("uplink", channel)
+    assert [p.field for p in caught.value.problems] == [field]
+
+
+def test_an_unknown_attribute_is_told_with_the_nearest() -> None:
+    with pytest.raises(KeyError, match="did you mean temp"):
+        read_stream(WEATHER).attribute("tmp")

@@ -1,0 +1,153 @@
+"""The published JSON Schema is current, valid, and says what the reader says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from tests.contracts.test_loader import WEATHER, changed
+
+from spillway.contracts import channels_json_schema, json_schema, read_channel, read_stream, write_schemas
+from spillway.contracts.shapes import Report
+from spillway.contracts.yaml_lines import read_yaml
+from spillway.errors import ContractError
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+
+BAD: list[dict[str, Any]] = [
+    changed(moed="shed"),
+    changed(mode="sched"),
+    changed(attributes__2__type="float"),
+    changed(attributes__2__unti="degF"),
+    changed(attributes__3__name="seq"),
+    changed(attributes__3__name="Batch_Date"),
+    changed(attributes__3__name="dew point"),
+    changed(attributes__3__name="dewp__bound_pct"),
+    changed(attributes__1__role="measure"),
+    changed(attributes__0__role="order", attributes__0__type="date"),
+    changed(attributes__2__error_pct=-1),
+    changed(attributes__2__error_pct=101),
+    changed(attributes__2__bits=0),
+    changed(attributes__2="temp"),
+    changed(attributes=[]),
+    changed(attributes=...),
+    changed(channel=...),
+    changed(channel="  "),
+    changed(source="weather"),
+    changed(source={"kind": "table"}),
+    changed(source={"kind": "table", "table": "t", "path": "p"}),
+    changed(source__table="raw.weather"),
+    changed(source__kind="kafka"),
+    changed(source={"format": "csv", "options": {"delimiter": ";;"}}),
+    changed(rate={"from": "declared"}),
+    changed(rate={"from": "arrival", "tuples_per_second": 3}),
+    changed(rate__tuples_per_second=0),
+    changed(rate__tuples_per_second="400"),
+    changed(window={"tuples_at_least": 0}),
+    changed(window={"tuples_at_least": 64.5}),
+    changed(smoothing={"multiplier": 0}),
+    changed(smoothing={"multiplier": 1.1}),
+    changed(predictors=["trendy"]),
+    changed(predictors=["last", "last"]),
+    changed(predictors=[]),
+    changed(predictors="last"),
+    changed(retain_raw={"retire": "yes"}),
+    changed(sketches=[{"kind": "count_min"}]),
+    changed(stream="Weather-1"),
+]
+GOOD: list[dict[str, Any]] = [
+    WEATHER,
+    changed(frame={"tuples": None}),
+    changed(source={"kind": "table", "table": "raw.weather"}),
+    changed(source={"kind": "table", "table": "raw.weather", "path": None}),
+    changed(source={"format": "csv", "options": {"delimiter": "\t", "null_values": ["", "NA"]}}),
+    changed(rate={"from": "event_time"}),
+    changed(rate={}),
+    changed(rate=...),
+    changed(criticality="very", error_pct=4.5, ways=["keep", "shed"], predictors=["last"]),
+    changed(window={"tuples_at_least": 64.0}),
+    changed(cycle={"attributes": ["origin"]}),
+    changed(duplicates={"rows": "stable_bloom", "on": ["origin", "time_hour"], "memory_kib": 64}),
+    changed(sketches=[{"kind": "count_min", "attributes": ["origin"]}]),
+]
+
+
+def read(contract: dict[str, Any]) -> bool:
+    try:
+        read_stream(contract)
+    except ContractError:
+        return False
+    return True
+
+
+def test_the_published_schemas_are_current(tmp_path: Path) -> None:
+    for path in write_schemas(tmp_path):
+        published = (SCHEMAS / path.name).read_text(encoding="utf-8")
+        assert published == path.read_text(encoding="utf-8"), f"run write_schemas: {path.name} is stale"
+
+
+def test_the_schemas_are_schemas() -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    jsonschema.Draft202012Validator.check_schema(channels_json_schema())
+    assert json.loads(json.dumps(json_schema())) == json_schema()
+
+
+@pytest.mark.parametrize("contract", BAD)
+def test_reader_and_schema_refuse_the_same(contract: dict[str, Any]) -> None:
+    assert not read(contract)
+    assert not jsonschema.Draft202012Validator(json_schema()).is_valid(contract)
+
+
+@pytest.mark.parametrize("contract", GOOD)
+def test_reader_and_schema_accept_the_same(contract: dict[str, Any]) -> None:
+    assert read(contract)
+    jsonschema.Draft202012Validator(json_schema()).validate(contract)
+
+
+@pytest.mark.parametrize(
+    "capacity",
+    [
+        "120 kbps", "5 Mbps", "2 GB/day", "2GB/day", "0.5 kbps", "1e3 bps", "3 MiB/hour", "4 kbit/s", "2 GB per day",
+        {"bandwidth_khz": 4, "signal_to_noise_db": 20}, {"budget_per_day": 1.8, "price_per_gb": 0.9},
+        "0 kbps", "-5 kbps", "120", "120 kbp", "kbps", "", None, 120, "1 GB/week", "0.0 GB/day",
+        {"bandwidth_khz": 4}, {"bandwidth_khz": 0, "signal_to_noise_db": 3}, {"bandwidth_khz": "4", "x": 1},
+    ],
+)  # fmt: skip
+def test_reader_and_schema_agree_on_capacities(capacity: object) -> None:
+    channel = {"capacity": capacity}
+    try:
+        read_channel("uplink", channel)
+        reads = True
+    except ContractError:
+        reads = False
+    validator = jsonschema.Draft202012Validator(channels_json_schema())
+    assert validator.is_valid({"channels": {"uplink": channel}}) == reads
+
+
+def test_the_demo_files_keep_to_their_schemas_and_name_them() -> None:
+    paths = [p for p in (SCHEMAS / "streams").glob("*.yaml") if not p.stem.endswith(".expected")]
+    assert len(paths) >= 3
+    for path in paths:
+        text = path.read_text()
+        jsonschema.Draft202012Validator(json_schema()).validate(read_yaml(text, Report(path.name)))
+        assert text.startswith("# yaml-language-server: $schema=../contract.schema.json\n")
+    text = (SCHEMAS / "channels.yaml").read_text()
+    jsonschema.Draft202012Validator(channels_json_schema()).validate(yaml.safe_load(text))
+    assert text.startswith("# yaml-language-server: $schema=./channels.schema.json\n")
+
+
+def test_every_field_of_the_schema_has_a_meaning() -> None:
+    def walk(schema: dict[str, Any]) -> None:
+        for name, field in schema.get("properties", {}).items():
+            if "const" not in field and schema.get("additionalProperties") is False:
+                assert field.get("description"), name
+            walk(field)
+        for inside in ("items", "then", "else"):
+            if isinstance(schema.get(inside), dict):
+                walk(schema[inside])
+
+    walk(json_schema())
