@@ -89,6 +89,16 @@ def clock_of_single_instants(rng: np.random.Generator) -> Stream:
     }
 
 
+def clock_of_epoch_microseconds(rng: np.random.Generator) -> Stream:
+    stream = clock_of_single_instants(rng)
+    return {**stream, "at": stream["at"].astype("datetime64[us]").astype(np.int64)}
+
+
+def clock_of_iso_text(rng: np.random.Generator) -> Stream:
+    stream = clock_of_single_instants(rng)
+    return {**stream, "at": text(f"{instant}Z" for instant in stream["at"])}
+
+
 def sensors_under_sites(rng: np.random.Generator) -> Stream:
     return {
         "round": np.repeat(np.arange(400), 20),
@@ -189,6 +199,8 @@ def two_sides(rng: np.random.Generator) -> Stream:
 UNSEEN: list[tuple[Callable[[np.random.Generator], Stream], str | None, tuple[str, ...], int | None]] = [
     (hours_above_stations, "when", ("station",), 5),
     (clock_of_single_instants, "at", ("device",), 10),
+    (clock_of_epoch_microseconds, "at", ("device",), 10),
+    (clock_of_iso_text, "at", ("device",), 10),
     (sensors_under_sites, "round", ("site", "sensor"), 20),
     (sensors_without_order, None, ("site", "sensor"), 20),
     (uneven_sites, "round", ("site", "sensor"), 11),

@@ -91,6 +91,16 @@ def test_windows_of_a_growing_cycle_start_where_a_day_starts() -> None:
     assert set(np.diff(early)[:-1].tolist()) == {66}
 
 
+def test_windows_of_a_cycle_whose_values_repeat_start_at_the_value_that_does_not() -> None:
+    pattern = "abacadaeafagahaiaj"
+    columns = {"k": np.array(list(pattern) * 20, dtype=object)}
+    cycle = find_cycle(columns, np.arange(360), {})
+    assert (cycle.length, cycle.unique) == (18, False)
+    edges = window_edges(cycle.positions(columns), cycle)
+    assert set(np.diff(edges)[1:-1].tolist()) == {72}
+    assert len(set(columns["k"][edges[1:-1]])) == 1
+
+
 def test_empty_and_tiny_frames_have_edges() -> None:
     assert window_edges(np.zeros(0, dtype=np.int64), 3).tolist() == [0]
     assert window_edges(np.array([0]), 3).tolist() == [0, 1]

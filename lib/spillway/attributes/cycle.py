@@ -92,9 +92,9 @@ class Cycle:
 
     def length_at(self, seq: int) -> int:
         """How many members the cycle has at `seq`: windows follow as members come and go."""
-        if not self.unique or any(self.periods.get(a) != self.length for a in self.attributes):
+        if self.form == "strict":
             return self.length
-        return max(sum(member.is_active_at(seq) for member in self.members), 1)
+        return sum(member.is_active_at(seq) for member in self.members) or self.length
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.attributes.codes import Codes, joint_codes, rows_by_value, value_codes
+from spillway.attributes.codes import Codes, joint_codes, value_codes
+from spillway.attributes.cycle_clock import epoch_seconds, is_clock, mean_step, usual_return
 from spillway.attributes.cycle_robust import MOST_VALUES, Trace, trace_cycle
 from spillway.attributes.cycle_strict import is_unique_in_cycle, replicated_period
 
@@ -185,7 +186,7 @@ class Search:
                     continue
                 if self._distinct(name) > len(self.codes[name]) / 4:
                     continue
-                if _usual_return(self.joint((*best.attributes, name))) < 1.2 * best.length:
+                if usual_return(self.joint((*best.attributes, name))) < 1.2 * best.length:
                     continue
                 grown = self.test([*best.attributes, name])
                 if grown.accepted and grown.length >= LONGER * best.length:
@@ -244,18 +245,8 @@ class Search:
         return len(np.unique(instants[1:][varies])) / len(several)
 
     def _is_clock(self, name: str) -> bool:
-        """Whether the attribute is one to one with a part of the order attribute's calendar."""
-        if self.order is None or self.order.dtype.kind != "M":
-            return False
-        at = self.order.astype("datetime64[s]").astype(np.int64)
-        distinct = self._distinct(name)
-        parts = [at % 60, at // 60 % 60, at // 3600 % 24, (at // 86400 + 4) % 7]
-        for part in parts:
-            if len(np.unique(part)) == distinct:
-                both = joint_codes([self.codes[name], part])
-                if int(both.max(initial=-1)) + 1 == distinct:
-                    return True
-        return False
+        at = None if self.order is None else epoch_seconds(self.order)
+        return at is not None and is_clock(self.codes[name], at)
 
     def _closeness(self, short: Codes, long: Codes, judged: Set) -> int:
         """Measures closer to the previous tuple of the longer key minus those closer to the shorter's."""
@@ -270,7 +261,7 @@ class Search:
             ):
                 continue
             values = column.astype(np.float64)
-            one, other = _mean_step(values, short), _mean_step(values, long)
+            one, other = mean_step(values, short), mean_step(values, long)
             if one is None or other is None or max(one, other) == 0:
                 continue
             if other < (1 - CLEARLY) * one:
@@ -278,24 +269,3 @@ class Search:
             elif one < (1 - CLEARLY) * other:
                 vote -= 1
         return vote
-
-
-def _usual_return(codes: Codes) -> float:
-    """After how many tuples a value usually comes back: about the length of its cycle if it has one."""
-    kept = codes[codes >= 0]
-    by = rows_by_value(kept)
-    again = np.diff(by)[kept[by][1:] == kept[by][:-1]]
-    return float(np.median(again)) if len(again) else inf
-
-
-def _mean_step(values: npt.NDArray[np.float64], key: Codes) -> float | None:
-    """Mean distance from the previous value of the same key, in ranks, so that bursts do not decide."""
-    usable = np.flatnonzero((key >= 0) & np.isfinite(values))
-    if len(usable) < 8:
-        return None
-    ranks = np.unique(values[usable], return_inverse=True)[1]
-    by = rows_by_value(key[usable])
-    same = np.diff(key[usable][by]) == 0
-    if same.sum() < 8:
-        return None
-    return float(np.abs(np.diff(ranks[by]))[same].mean())

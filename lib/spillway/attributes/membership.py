@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.attributes.codes import key_codes, plain_value
-from spillway.attributes.cycle_robust import EDGE_CYCLES, Trace, conforming_steps
+from spillway.attributes.cycle_ring import conforming_steps
+from spillway.attributes.cycle_robust import EDGE_CYCLES, Trace
 
 if TYPE_CHECKING:
     from spillway.attributes.cycle import Cycle

@@ -94,7 +94,9 @@ def _ring_and_window(cycle: Cycle | int, tuples_at_least: int, at_seq: int | Non
     if isinstance(cycle, int):
         return cycle, window_tuples(cycle, tuples_at_least)
     length = cycle.length if at_seq is None else cycle.length_at(at_seq)
-    return len(cycle.members), window_tuples(length, tuples_at_least)
+    # where values repeat within a cycle, places are 0 (starts it) and 1 (does not)
+    ring = len(cycle.members) if cycle.unique else 2
+    return ring, window_tuples(length, tuples_at_least)
 
 
 def edge_near(
