@@ -71,7 +71,5 @@ def assemble(
 
 
 def _text(value: pa.Scalar) -> str:
-    try:
-        return str(value.as_py())
-    except (ValueError, OverflowError, UnicodeDecodeError):
-        return repr(value)
+    plain = value.as_py()
+    return plain.decode("utf-8", "backslashreplace") if isinstance(plain, bytes) else str(plain)

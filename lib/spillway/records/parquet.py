@@ -85,6 +85,7 @@ def _as_json(table: pa.Table, index: int) -> bytes:
     for name in table.column_names:
         try:
             row[name] = table.column(name)[index].as_py()
-        except (ValueError, OverflowError, UnicodeDecodeError):
-            row[name] = repr(table.column(name)[index])
+        except UnicodeDecodeError:
+            value = table.column(name)[index].cast(pa.binary())
+            row[name] = value.as_py().decode("utf-8", "backslashreplace")
     return json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace")
