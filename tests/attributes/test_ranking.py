@@ -31,7 +31,9 @@ PLAIN = Smoothing(kind="none")
 def test_the_score_is_the_population_standard_deviation(values: list[float]) -> None:
     # two passes over 40 values lose a few units of 2^-52 of the largest value
     tolerance = 1e-13 * (1 + max(abs(value) for value in values))
-    assert population_std(np.array(values)) == pytest.approx(statistics.pstdev(values), rel=1e-9, abs=tolerance)
+    assert population_std(np.array(values)) == pytest.approx(
+        statistics.pstdev(values), rel=1e-9, abs=tolerance
+    )
 
 
 @pytest.mark.parametrize("scale", [1e-310, 1e-200, 1.0, 1e200, 1.7e308])
@@ -53,10 +55,22 @@ def test_the_deviations_and_rankings_over_the_printed_rows_are_reproduced() -> N
 
 
 def test_less_information_comes_first_and_ties_keep_the_order_of_the_contract() -> None:
-    window = {name: np.array(values, dtype=np.float64)
-              for name, values in {"a": [0, 9], "b": [5, 5], "c": [0, 9], "d": [1, 1]}.items()}
-    assert [one.attribute for one in rank(window, ["c", "a", "d", "b"], smoothing=PLAIN)] == ["d", "b", "c", "a"]
-    assert [one.attribute for one in rank(window, ["a", "b", "c", "d"], smoothing=PLAIN)] == ["b", "d", "a", "c"]
+    window = {
+        name: np.array(values, dtype=np.float64)
+        for name, values in {"a": [0, 9], "b": [5, 5], "c": [0, 9], "d": [1, 1]}.items()
+    }
+    assert [one.attribute for one in rank(window, ["c", "a", "d", "b"], smoothing=PLAIN)] == [
+        "d",
+        "b",
+        "c",
+        "a",
+    ]
+    assert [one.attribute for one in rank(window, ["a", "b", "c", "d"], smoothing=PLAIN)] == [
+        "b",
+        "d",
+        "a",
+        "c",
+    ]
 
 
 def test_a_unit_changes_the_order_of_stddev_but_not_of_relative() -> None:
@@ -73,7 +87,11 @@ def test_a_unit_changes_the_order_of_stddev_but_not_of_relative() -> None:
 
 @pytest.mark.parametrize("by", ["stddev", "relative"])
 def test_what_was_never_observed_is_shed_first(by: str) -> None:
-    window = {"full": np.array([1.0, 2.0]), "none": np.array([np.nan, np.nan]), "inf": np.array([np.inf, np.nan])}
+    window = {
+        "full": np.array([1.0, 2.0]),
+        "none": np.array([np.nan, np.nan]),
+        "inf": np.array([np.inf, np.nan]),
+    }
     ranked = rank(window, ["full", "none", "inf"], by=by)
     assert [(one.attribute, one.score) for one in ranked[:2]] == [("none", 0.0), ("inf", 0.0)]
 
@@ -114,9 +132,9 @@ def test_baselines_order_by_chance_by_width_and_by_a_list() -> None:
 def test_what_cannot_be_ranked_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="`rank_by` must"):
         rank({}, [], by="variance")
-    with pytest.raises(ValueError, match="`window` must hold .*got none of b"):
+    with pytest.raises(ValueError, match=r"`window` must hold .*got none of b"):
         rank({"a": np.zeros(2)}, ["a", "b"])
-    with pytest.raises(ValueError, match="`recoverability` must be known .*b;"):
+    with pytest.raises(ValueError, match=r"`recoverability` must be known .*b;"):
         rank({}, ["a", "b"], by="recoverability", recoverability={"a": 1.0, "b": math.nan})
     with pytest.raises(ValueError, match="`recoverability` must be known"):
         rank({}, ["a"], by="recoverability")

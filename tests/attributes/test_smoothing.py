@@ -71,8 +71,10 @@ def test_the_simple_average_is_the_mean_of_the_last_values(values: list[float], 
             assert math.isnan(smoothed)
 
 
-@pytest.mark.parametrize(("group", "cells"), [("smoothing, weather", 248), ("smoothing, stocks", 90),
-                                              ("smoothing, closing prices", 22)])
+@pytest.mark.parametrize(
+    ("group", "cells"),
+    [("smoothing, weather", 248), ("smoothing, stocks", 90), ("smoothing, closing prices", 22)],
+)
 def test_every_cell_of_tables_3_3_and_3_6_and_of_appendix_b_is_reproduced(group: str, cells: int) -> None:
     recomputed = list(golden_attributes.GROUPS[group](GOLDEN))
     assert len(recomputed) == cells
@@ -91,8 +93,16 @@ def test_the_state_carries_over_a_null() -> None:
     assert math.isnan(with_null[1])
 
 
-@pytest.mark.parametrize("smoothing", [Smoothing(), Smoothing(seed="zero"), Smoothing(kind="none"),
-                                       Smoothing(seed="sma", sma_tuples=3), Smoothing("sma", sma_tuples=3)])
+@pytest.mark.parametrize(
+    "smoothing",
+    [
+        Smoothing(),
+        Smoothing(seed="zero"),
+        Smoothing(kind="none"),
+        Smoothing(seed="sma", sma_tuples=3),
+        Smoothing("sma", sma_tuples=3),
+    ],
+)
 def test_what_is_all_null_or_empty_stays_so(smoothing: Smoothing) -> None:
     assert np.isnan(smoothing.smooth(np.full(4, np.nan))).all()
     assert smoothing.smooth(np.array([])).size == 0

@@ -18,7 +18,9 @@ from spillway.evidence import golden_attributes
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GRID = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0)
-special = st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -1.0, 1.0, 1.1, 100.0, 110.0, 1e308])
+special = st.sampled_from(
+    [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, -1.0, 1.0, 1.1, 100.0, 110.0, 1e308]
+)
 streams = st.lists(st.tuples(st.one_of(special, st.floats(-200, 200)), st.integers(0, 3)), max_size=40)
 
 
@@ -50,7 +52,10 @@ def test_the_curve_is_algorithm_3_at_every_threshold(rows: list[tuple[float, int
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.floats(-200, 200), st.integers(0, 2)), min_size=1, max_size=40), st.sampled_from(GRID))
+@given(
+    st.lists(st.tuples(st.floats(-200, 200), st.integers(0, 2)), min_size=1, max_size=40),
+    st.sampled_from(GRID),
+)
 def test_the_curve_counts_what_the_synopsis_stores(rows: list[tuple[float, int]], error_pct: float) -> None:
     codes: dict[int, int] = {}
     keys = np.array([codes.setdefault(row[1], len(codes)) for row in rows])

@@ -133,7 +133,8 @@ class Matcher:
             if better <= self.rival_margin:
                 rival = None
         if classed is None or rival is not None:
-            domain = rival.known.domain if rival is not None and rival.equal else "Others"
+            explained = rival is not None and rival.stream_in_list >= self.permissible
+            domain = rival.known.domain if rival is not None and explained else "Others"
             return Category(domain, OTHERS, float("inf"), words, rival)
         criticality = classed.known.criticality or OTHERS
         return Category(classed.known.domain, criticality, self.rates_pct[criticality], words, classed)

@@ -11,9 +11,10 @@ rounded or shed for its own sake.
 
 Guarantee: with up to twelve attributes of three ways the choice is the best there is (Pareto states, attribute
 by attribute: a state no better than another in wire and cost is dropped, which loses no optimum). Beyond, it
-is greedy: start from each attribute's cheapest way, then take the step that costs least per wire byte saved
-until all fits; last, undo what was not needed. A way to shed is no way when its synopsis is not smaller than
-the column it stands for. When nothing fits, the least wire is chosen and `shortfall_bytes` says what is over.
+is greedy: start from each attribute's cheapest way, take the step that costs least per wire byte saved until
+all fits, undo what was not needed, and never do worse than one way for all. A way to shed is no way when its
+synopsis is not smaller than the column it stands for. When nothing fits, the least wire is chosen and
+`shortfall_bytes` says what is over.
 
 The thesis's choice is `allowed=("keep", "shed")`.
 
@@ -223,7 +224,20 @@ def _greedy(
             if cheaper and wire - chosen[name].wire_bytes + way.wire_bytes <= room:
                 wire += way.wire_bytes - chosen[name].wire_bytes
                 chosen[name] = way
-    return chosen
+
+    def total(ways: Mapping[str, Way]) -> list[float]:
+        return [sum(part) for part in zip(*(costs[name][way] for name, way in ways.items()), strict=True)]
+
+    return min([chosen, *_single_ways(usable, room)], key=total)
+
+
+def _single_ways(usable: Mapping[str, Sequence[Way]], room: float) -> list[dict[str, Way]]:
+    """One way for all that offer it, the others kept, where that fits."""
+    singles = [
+        {name: next((way for way in ways if way.way == wanted), _kept(ways)) for name, ways in usable.items()}
+        for wanted in WAYS
+    ]
+    return [ways for ways in singles if sum(way.wire_bytes for way in ways.values()) <= room]
 
 
 def _reason(ways: Sequence[Way], chosen: Way, allowed: Sequence[str], over: bool) -> str:

@@ -5,7 +5,7 @@ compares what the thesis prints (with the errata of `ERRATA.md` applied: `erratu
 kernels give, as text at the precision that is printed, so that equal means equal.
 
 >>> sorted(GROUPS)[:3]
-['capacity', 'categories', 'cycles']
+['capacity', 'categories', 'counts']
 """
 
 from __future__ import annotations
