@@ -28,6 +28,7 @@ from numba import njit
 INPUTS = 4
 LIMIT = 255
 REGION = 64 + 41 * 8 + 64  # contexts of one number: length, top bits by length, bits further down
+_UNKNOWN = np.uint32(32768 << 8)
 _LOW, _HIGH, _AT, _VALUE = 0, 1, 2, 3
 _MASK = 0xFFFFFFFF
 # squash at -2048, -1920, ..., 2048: 4096 / (1 + exp(-x / 256)), with room kept at both ends
@@ -55,12 +56,11 @@ RATE = (65536 / (np.arange(LIMIT + 1) + 1.5)).astype(np.int64)
 
 
 class Coder(NamedTuple):
-    """The arrays one pass works on: coder registers, bytes, and per context a probability and a count."""
+    """The arrays one pass works on: registers, bytes, and per context a probability (<< 8) and a count."""
 
     state: np.ndarray
     buffer: np.ndarray
-    chance: np.ndarray
-    seen: np.ndarray
+    counters: np.ndarray
     weights: np.ndarray
 
     @staticmethod
@@ -68,8 +68,7 @@ class Coder(NamedTuple):
         return Coder(
             np.array([0, _MASK, 0, 0], np.int64),
             buffer,
-            np.full(contexts, 32768, np.int64),
-            np.zeros(contexts, np.int64),
+            np.full(contexts, _UNKNOWN, np.uint32),
             np.full((mixers, INPUTS), 65536 * 3 // 8, np.int64),
         )
 
@@ -89,19 +88,25 @@ class Coder(NamedTuple):
 
 
 @njit(cache=True)
-def code_bit(decode, bit, state, buffer, chance, count, weights, c0, c1, c2, c3, mixer):  # type: ignore[no-untyped-def]
+def _learn(counters, at, target):  # type: ignore[no-untyped-def]
+    both = np.int64(counters[at])
+    n = both & 255
+    chance = both >> 8
+    chance += ((target - chance) * RATE[np.uint32(n)]) >> 16
+    counters[at] = (chance << 8) | (n + 1 if n < LIMIT else n)
+
+
+@njit(cache=True)
+def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, mixer):  # type: ignore[no-untyped-def]
     """Code one bit in four contexts; returns it."""
-    w = weights[mixer]
-    s0 = STRETCH[chance[c0] >> 4]
-    s1 = STRETCH[chance[c1] >> 4]
-    s2 = STRETCH[chance[c2] >> 4]
-    s3 = STRETCH[chance[c3] >> 4]
-    dot = (s0 * w[0] + s1 * w[1] + s2 * w[2] + s3 * w[3]) >> 16
-    if dot > 2047:
-        dot = 2047
-    elif dot < -2047:
-        dot = -2047
-    p = SQUASH[dot + 2047]
+    w = weights[np.uint32(mixer)]
+    i0, i1, i2, i3 = np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
+    s0 = STRETCH[counters[i0] >> np.uint32(12)]
+    s1 = STRETCH[counters[i1] >> np.uint32(12)]
+    s2 = STRETCH[counters[i2] >> np.uint32(12)]
+    s3 = STRETCH[counters[i3] >> np.uint32(12)]
+    dot = min(max((s0 * w[0] + s1 * w[1] + s2 * w[2] + s3 * w[3]) >> 16, -2047), 2047)
+    p = SQUASH[np.uint32(dot + 2047)]
     low = state[_LOW]
     high = state[_HIGH]
     spread = high - low
@@ -113,12 +118,12 @@ def code_bit(decode, bit, state, buffer, chance, count, weights, c0, c1, c2, c3,
     else:
         low = middle + 1
     while (low ^ high) & 0xFF000000 == 0:
+        at = np.uint64(state[_AT])
         if decode:
-            at = state[_AT]
-            byte = np.int64(buffer[at]) if at < len(buffer) else 0
+            byte = np.int64(buffer[at]) if at < np.uint64(len(buffer)) else 0
             state[_VALUE] = ((state[_VALUE] << 8) & _MASK) | byte
         else:
-            buffer[state[_AT]] = high >> 24
+            buffer[at] = high >> 24
         state[_AT] += 1
         low = (low << 8) & _MASK
         high = ((high << 8) & _MASK) | 255
@@ -130,16 +135,15 @@ def code_bit(decode, bit, state, buffer, chance, count, weights, c0, c1, c2, c3,
     w[2] += (s2 * miss + 8192) >> 14
     w[3] += (s3 * miss + 8192) >> 14
     target = 65535 if bit == 1 else 0
-    for c in (c0, c1, c2, c3):
-        n = count[c]
-        chance[c] += ((target - chance[c]) * RATE[n]) >> 16
-        if n < LIMIT:
-            count[c] = n + 1
+    _learn(counters, i0, target)
+    _learn(counters, i1, target)
+    _learn(counters, i2, target)
+    _learn(counters, i3, target)
     return bit
 
 
 @njit(cache=True)
-def code_number(decode, number, state, buffer, chance, count, weights, base, d0, d1, d2, mixer):  # type: ignore[no-untyped-def]
+def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, d2, mixer):  # type: ignore[no-untyped-def]
     """Code a uint64: its bit length in unary, then the bits below the top one.
 
     Uses REGION contexts from `base` on for each of d0..d2 (indices of whole regions) and mixers from
@@ -154,7 +158,7 @@ def code_number(decode, number, state, buffer, chance, count, weights, base, d0,
     while at < 64:
         more = 1 if at < length else 0
         more = code_bit(
-            decode, more, state, buffer, chance, count, weights,
+            decode, more, state, buffer, counters, weights,
             base + at, base + d0 * REGION + at, base + d1 * REGION + at, base + d2 * REGION + at, mixer,
         )  # fmt: skip
         if more == 0:
@@ -174,7 +178,7 @@ def code_number(decode, number, state, buffer, chance, count, weights, base, d0,
             slot = 64 + 41 * 8 + i
             which = mixer + 2
         bit = code_bit(
-            decode, bit, state, buffer, chance, count, weights,
+            decode, bit, state, buffer, counters, weights,
             base + slot, base + d0 * REGION + slot, base + d1 * REGION + slot, base + d2 * REGION + slot, which,
         )  # fmt: skip
         if prefix < 8:

@@ -17,6 +17,7 @@ from numba import njit
 from spillway.attributes.coding import REGION, code_bit, code_number
 
 PHASES = 512
+LONGEST_PERIOD = 1 << 20
 DEPTH = 64
 _FLAG = 0
 _KIND = _FLAG + 64 + 32 * 2 + PHASES * 2 + 64
@@ -62,7 +63,7 @@ def _unzigzag(value):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def code_entries(  # type: ignore[no-untyped-def]
     decode, span, starts, periods, offsets, is_step, steps, marks, wholes, index_bits,
-    state, buffer, chance, count, weights,
+    state, buffer, counters, weights,
 ):  # fmt: skip
     """Code all entries of a span; decoding fills offsets, is_step, steps, marks, wholes. Returns their count.
 
@@ -70,11 +71,15 @@ def code_entries(  # type: ignore[no-untyped-def]
     distinct values when `index_bits` > 0). `buffer` must hold what is written; when it runs short the result
     is -1.
     """
-    flag = np.zeros(span, np.uint8)
-    entry_at = np.full(span, -1, np.int32)  # the newest entry of this phase, up to and including the row
-    whole_at = np.full(span, -1, np.int32)  # the newest entry of this phase that is a whole number
-    segment = 0
     period = periods[0]
+    past = np.zeros(period, np.int64)  # per phase, a bit for each of its last rows: had an entry
+    age = np.zeros(period, np.int64)  # per phase, rows since its newest entry, at most 255
+    entry_at = np.full(period, -1, np.int64)  # per phase, its newest entry
+    whole_at = np.full(period, -1, np.int64)  # per phase, its newest entry that is a whole number
+    size_at = np.zeros(period, np.int64)  # per phase, the size of its newest difference of whole numbers
+    segment = 0
+    phase = 0
+    row_past = 0
     e = 0
     newest = -1
     newest_whole = -1
@@ -82,47 +87,53 @@ def code_entries(  # type: ignore[no-untyped-def]
     for o in range(span):
         if segment + 1 < len(starts) and o >= starts[segment + 1]:
             segment += 1
+            shifts = np.zeros(periods[segment], np.int64)
+            for j in range(max(0, o - periods[segment]), o):
+                shifts[j % periods[segment]] = j % period
+            phase = o % periods[segment]
             period = periods[segment]
-        back = o - period
-        f1 = np.int64(flag[back]) if back >= 0 else 0
-        f2 = np.int64(flag[back - period]) if back >= period else 0
-        f3 = np.int64(flag[back - 2 * period]) if back >= 2 * period else 0
-        f4 = np.int64(flag[back - 3 * period]) if back >= 3 * period else 0
-        g1 = np.int64(flag[o - 1]) if o >= 1 else 0
-        g2 = np.int64(flag[o - 2]) if o >= 2 else 0
-        g3 = np.int64(flag[o - 3]) if o >= 3 else 0
-        g4 = np.int64(flag[o - 4]) if o >= 4 else 0
-        mine = entry_at[back] if back >= 0 else -1
-        mine_whole = whole_at[back] if back >= 0 else -1
-        rounds = (o - offsets[mine]) // period if mine >= 0 else 0
-        gap = min(_size_class(rounds), 7)
+            past, age, entry_at = past[shifts], age[shifts], entry_at[shifts]
+            whole_at, size_at = whole_at[shifts], size_at[shifts]
+        elif o > 0:
+            phase += 1
+            if phase == period:
+                phase = 0
+        f = past[phase]
+        f1 = f & 1
+        g1 = row_past & 1
+        mine = entry_at[phase]
+        rounds = age[phase]
+        gap = 0
+        while gap < 7 and rounds >> gap > 0:
+            gap += 1
         way = 0
         if mine >= 0 and is_step[mine]:
             way = 1 if steps[mine] < 0 else 2
         side = 0
         if g1 == 1 and is_step[newest]:
             side = 1 if steps[newest] < 0 else 2
-        phase = (o % period) % PHASES
+        place = phase % PHASES if phase >= PHASES else phase
         bit = 1 if e < total and not decode and offsets[e] == o else 0
         bit = code_bit(
-            decode, bit, state, buffer, chance, count, weights,
-            _FLAG + (f1 | f2 << 1 | f3 << 2 | f4 << 3 | g1 << 4 | g2 << 5),
-            _FLAG + 64 + (g1 | g2 << 1 | g3 << 2 | g4 << 3 | f1 << 4),
-            _FLAG + 128 + phase * 2 + f1,
+            decode, bit, state, buffer, counters, weights,
+            _FLAG + ((f & 15) | (row_past & 3) << 4),
+            _FLAG + 64 + ((row_past & 15) | f1 << 4),
+            _FLAG + 128 + place * 2 + f1,
             _FLAG + 128 + PHASES * 2 + ((gap * 3 + way) if g1 == 0 else 24 + gap * 3 + side),
             _MIX_FLAG + (f1 | g1 << 1),
         )  # fmt: skip
-        if mine >= 0:
-            entry_at[o] = mine
-        if mine_whole >= 0:
-            whole_at[o] = mine_whole
+        past[phase] = (f << 1 | bit) & 15
+        row_past = (row_past << 1 | bit) & 15
         if bit == 0:
+            age[phase] = min(rounds + 1, 255)
             continue
+        mine_whole = whole_at[phase]
+        c_before = size_at[phase]
         if not decode and state[2] + 64 > len(buffer):
             return -1
         if decode and e >= total:
             return -1
-        flag[o] = 1
+        age[phase] = 1
         if decode:
             offsets[e] = o
         was = 0
@@ -133,7 +144,7 @@ def code_entries(  # type: ignore[no-untyped-def]
         if not decode:
             what = 1 if is_step[e] else 0
         what = code_bit(
-            decode, what, state, buffer, chance, count, weights,
+            decode, what, state, buffer, counters, weights,
             _KIND + was, _KIND + 8 + was * 2 + g1, _KIND + 24, _KIND + 25 + side, _MIX_KIND,
         )  # fmt: skip
         is_step[e] = what == 1
@@ -146,17 +157,17 @@ def code_entries(  # type: ignore[no-untyped-def]
             if not decode:
                 size = np.uint64(abs(steps[e]))
             size = code_number(
-                decode, size, state, buffer, chance, count, weights,
-                _STEP, 1 + c_last, 10 + c_beside, 19 + phase % 64, _MIX_STEP,
+                decode, size, state, buffer, counters, weights,
+                _STEP, 1 + c_last, 10 + c_beside, 19 + place % 64, _MIX_STEP,
             )  # fmt: skip
             value = np.int64(size)
             if size > np.uint64(0):
                 sign = 1 if steps[e] < 0 and not decode else 0
                 near = min(gap, 5)
                 sign = code_bit(
-                    decode, sign, state, buffer, chance, count, weights,
+                    decode, sign, state, buffer, counters, weights,
                     _SIGN + way * 8 + near, _SIGN + 32 + side * 3 + way, _SIGN + 64 + min(_size_class(value), 3),
-                    _SIGN + 128 + phase * 4 + side, _MIX_SIGN,
+                    _SIGN + 128 + place * 4 + side, _MIX_SIGN,
                 )  # fmt: skip
                 if sign == 1:
                     value = -value
@@ -168,7 +179,7 @@ def code_entries(  # type: ignore[no-untyped-def]
             for m in range(4):
                 more = 1 if mark > m else 0
                 more = code_bit(
-                    decode, more, state, buffer, chance, count, weights,
+                    decode, more, state, buffer, counters, weights,
                     _KIND + 32 + m, _KIND + 36 + m * 4 + min(was, 3), _KIND + 52 + m, _KIND + 56 + m * 2 + g1,
                     _MIX_KIND + 11,
                 )  # fmt: skip
@@ -189,37 +200,55 @@ def code_entries(  # type: ignore[no-untyped-def]
                     for b in range(index_bits - 1, -1, -1):
                         one = (number >> b) & 1
                         one = code_bit(
-                            decode, one, state, buffer, chance, count, weights,
+                            decode, one, state, buffer, counters, weights,
                             _INDEX + node, _INDEX + _TREE * (1 + before % 64) + node,
                             _INDEX + _TREE * (65 + beside_value % 64) + node,
-                            _INDEX + _TREE * (129 + phase % 16) + node, _MIX_INDEX + min(index_bits - 1 - b, 2),
+                            _INDEX + _TREE * (129 + place % 16) + node, _MIX_INDEX + min(index_bits - 1 - b, 2),
                         )  # fmt: skip
                         node = node * 2 + one
                     value = np.int64(node - (1 << index_bits))
                 else:
-                    c_before = 0
-                    if mine_whole >= 0:
-                        earlier = (
-                            whole_at[offsets[mine_whole] - period] if offsets[mine_whole] >= period else -1
-                        )
-                        if earlier >= 0:
-                            c_before = min(_size_class(wholes[mine_whole] - wholes[earlier]), DEPTH - 2) + 1
                     coded = np.uint64(0)
                     if not decode:
                         coded = _zigzag(wholes[e] - before)
                     coded = code_number(
-                        decode, coded, state, buffer, chance, count, weights,
-                        _VALUE, 1 + c_before, 1 + DEPTH + min(gap, 7), 1 + 2 * DEPTH + phase % 64, _MIX_VALUE,
+                        decode, coded, state, buffer, counters, weights,
+                        _VALUE, 1 + c_before, 1 + DEPTH + min(gap, 7), 1 + 2 * DEPTH + place % 64, _MIX_VALUE,
                     )  # fmt: skip
                     value = before + _unzigzag(coded)
                 if decode:
                     wholes[e] = value
-                whole_at[o] = e
+                if mine_whole >= 0:
+                    size_at[phase] = min(_size_class(value - before), DEPTH - 2) + 1
+                whole_at[phase] = e
                 newest_whole = e
-        entry_at[o] = e
+        entry_at[phase] = e
         newest = e
         e += 1
     return e
+
+
+@njit(cache=True)
+def _usual_distances(key, seq, width):  # type: ignore[no-untyped-def]
+    """Per `width` rows the distance that most rows have from their key's row before (majority vote)."""
+    n = len(seq)
+    last = np.full(key.max() + 1, -1, np.int64)
+    usual = np.zeros((n + width - 1) // width, np.int64)
+    vote = 0
+    for i in range(n):
+        if i % width == 0:
+            vote = 0
+        before = last[key[i]]
+        last[key[i]] = i
+        if before < 0:
+            continue
+        distance = seq[i] - seq[before]
+        if vote == 0:
+            usual[i // width] = distance
+            vote = 1
+        else:
+            vote += 1 if usual[i // width] == distance else -1
+    return usual
 
 
 def periods_of(key: np.ndarray, seq: np.ndarray, cut: int = 256) -> tuple[np.ndarray, np.ndarray]:
@@ -229,24 +258,15 @@ def periods_of(key: np.ndarray, seq: np.ndarray, cut: int = 256) -> tuple[np.nda
     >>> starts.tolist(), periods.tolist()
     ([0, 512], [2, 3])
     """
-    if len(seq) == 0:
-        return np.zeros(1, np.int64), np.ones(1, np.int64)
-    order = np.argsort(key, kind="stable")
-    same = key[order][1:] == key[order][:-1]
-    distance = np.zeros(len(seq), np.int64)
-    distance[order[1:][same]] = (seq[order[1:]] - seq[order[:-1]])[same]
-    width = max(cut, 4 * (int(key.max()) + 1))
     starts, periods = [0], [1]
-    for at in range(0, len(seq), width):
-        part = distance[at : at + width]
-        part = part[part > 0]
-        if not len(part):
-            continue
-        found, often = np.unique(part, return_counts=True)
-        usual = int(found[np.argmax(often)])
-        if len(starts) == 1 and periods == [1]:
-            periods[0] = usual
-        elif usual != periods[-1]:
-            starts.append(int(seq[at] - seq[0]))
-            periods.append(usual)
+    if len(seq):
+        width = max(cut, 4 * (int(key.max()) + 1))
+        for part, distance in enumerate(_usual_distances(key, seq, width).tolist()):
+            if not 0 < distance <= LONGEST_PERIOD or distance == periods[-1]:
+                continue
+            if periods == [1]:
+                periods[0] = distance
+            else:
+                starts.append(int(seq[part * width] - seq[0]))
+                periods.append(distance)
     return np.array(starts, np.int64), np.array(periods, np.int64)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from spillway.attributes.columns import Column, Frame
 from spillway.attributes.model import AttributeModel
 from spillway.attributes.packing import pack, unpack
+from spillway.attributes.rounding import round_rows
 from spillway.attributes.runs import Runs
 from spillway.attributes.synopsis import Entries, Recovered, recover, shed
 
@@ -83,30 +84,17 @@ def needed_columns(models: Mapping[str, AttributeModel], attributes: Iterable[st
 
 
 def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel]) -> Frame:
-    """The frame as the destination sees it."""
+    """The frame as the destination sees it: rounded values rounded, shed ones hidden."""
     hidden = {}
     rounded = {}
-    for name, column in frame.columns.items():
+    for name in frame.columns:
         rows = runs.mask(name, "round", frame.seq)
         if bool(rows.any()):
-            rounded[name] = rounded_column(models[name], column, rows)
+            rounded[name] = round_rows(models[name], frame, rows)
         rows = runs.mask(name, "shed", frame.seq)
         if bool(rows.any()):
             hidden[name] = rows
     return frame.with_columns(rounded).as_transmitted(hidden)
-
-
-def rounded_column(model: AttributeModel, column: Column, rows: np.ndarray) -> Column:
-    """The column with its values at `rows` rounded within the attribute's threshold."""
-    from spillway.attributes.rounding import round_column
-
-    part = round_column(model, column)
-    return Column(
-        column.kind,
-        np.where(rows, part.values, column.values),
-        np.where(rows, part.valid, column.valid),
-        column.dictionary,
-    )
 
 
 def shed_frame(

@@ -7,7 +7,8 @@ byte, a kind byte, the number of entries and the first `seq` (varints), then the
 * encoding 1, *coded*: the arithmetic coder of `entry_coding`; whole values as scaled decimals with a common
   divisor, or as the ordered bits of the float, each against the key's value before it;
 * encoding 2, *coded with a list*: the same, with whole values as indices into a list of distinct values.
-The smallest is kept. `unpack` needs nothing but the bytes, and the checksum tells corruption from data.
+The smallest is kept (whether a list pays is tried on the first entries). `unpack` needs nothing but the
+bytes, and the checksum tells corruption from data.
 
 >>> from spillway.attributes.columns import Column
 >>> entries = Entries.of_values(np.array([70, 75, 90]), Column.real([1.5, None, 2.5]))
@@ -36,6 +37,8 @@ VERSION = 1
 COLUMNS, CODED, LISTED = 0, 1, 2
 LONGEST_SPAN = 1 << 26
 LONGEST_LIST = 1024
+FEW = 512
+TRIAL = 2048
 _MAGIC = b"SP"
 _HEAD = 7
 
@@ -45,18 +48,20 @@ class PackingError(ValueError):
 
 
 def pack(entries: Entries, frame: Frame | None = None) -> bytes:
-    """The entries as bytes, in the smallest encoding found. `frame` only helps to find it."""
-    bodies = [(COLUMNS, _columns(entries))]
-    if len(entries) and int(entries.seq[-1] - entries.seq[0]) < min(
+    """The entries as bytes, in the smallest encoding found. `frame`, the entries', only helps to find it."""
+    bodies = []
+    near = len(entries) and int(entries.seq[-1] - entries.seq[0]) < min(
         LONGEST_SPAN, 4096 * len(entries) + 65536
-    ):
+    )
+    if near:
         periods = (np.zeros(1, np.int64), np.ones(1, np.int64))
         if frame is not None and len(frame):
             periods = _from_first_entry(*periods_of(frame.key, frame.seq), int(entries.seq[0] - frame.seq[0]))
         coded = _Coded.of(entries)
-        bodies.append((CODED, coded.body(periods, listed=False)))
-        if 0 < len(coded.distinct) <= LONGEST_LIST and len(coded.distinct) * 4 <= len(entries) + 64:
-            bodies.append((LISTED, coded.body(periods, listed=True)))
+        listed = coded.prefers_list(periods)
+        bodies.append((LISTED if listed else CODED, coded.body(periods, listed)))
+    if not near or len(entries) <= FEW:
+        bodies.append((COLUMNS, _columns(entries)))
     encoding, body = min(bodies, key=lambda pair: len(pair[1]))
     out = Writer()
     out.byte(encoding)
@@ -155,6 +160,15 @@ class _Coded:
         wholes = np.zeros(len(entries), np.int64)
         wholes[numbers] = form.wholes(values.values[numbers])
         return _Coded(entries, marks, form, wholes, np.unique(wholes[numbers]))
+
+    def prefers_list(self, periods: tuple[np.ndarray, np.ndarray]) -> bool:
+        """Whether whole values are few enough, and better, as indices."""
+        if not 0 < len(self.distinct) <= min(LONGEST_LIST, len(self.entries) // 4 + 16):
+            return False
+        if len(self.entries) <= TRIAL:
+            return len(self.body(periods, True)) < len(self.body(periods, False))
+        trial = _Coded.of(self.entries.take(np.arange(len(self.entries)) < TRIAL))
+        return len(trial.body(periods, True)) < len(trial.body(periods, False))
 
     def body(self, periods: tuple[np.ndarray, np.ndarray], listed: bool) -> bytes:
         out = Writer()

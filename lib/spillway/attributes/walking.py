@@ -31,11 +31,13 @@ _INT64_END = 9.2e18
 
 def powers(step_pct: float) -> np.ndarray:
     """g^0 .. g^m by repeated multiplication, up to a factor of a million or LARGEST_POWER steps."""
-    table = [1.0]
-    factor = 1.0 + step_pct / 100.0
-    while step_pct > 0 and len(table) <= LARGEST_POWER and table[-1] < 1e6:
-        table.append(table[-1] * factor)
-    return np.array(table)
+    if not step_pct > 0:
+        return np.ones(1)
+    factors = np.full(LARGEST_POWER + 1, 1.0 + step_pct / 100.0)
+    factors[0] = 1.0
+    with np.errstate(over="ignore"):
+        table = np.multiply.accumulate(factors)  # one after the other, so the same bits everywhere
+    return np.asarray(table[: max(2, int(np.searchsorted(table, 1e6)))])
 
 
 @njit(cache=True)

@@ -16,6 +16,8 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.fs as pafs
+
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import RECORDED, TAKEN_IN, Batch, LandingFile, load_batches, save_batches, utc_now
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
+BINARY_FILES = "path string, modificationTime timestamp, length bigint, content binary"
 TASK_BYTES = 32 * 1024 * 1024
 PARTS_OF_A_DEFECT = ("file", "line", "field", "rule", "value", "remedy", "reason", "original")
 CONCURRENT_QUERY = re.compile(
@@ -74,24 +77,24 @@ def take_in(
         lake, contract, [b for b in load_batches(lake.settings, stream) if b.status == RECORDED], say
     )
     filesystem, path = open_filesystem(root)
-    if not filesystem.get_file_info(path).is_file and filesystem.get_file_info(path).type.name == "NotFound":
+    if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
         say(f"{stream}: nothing to take in, there is no {root} yet")
         return written
-
+    empty = _empty_files(filesystem, path, root)
     failure: list[Exception] = []
 
     def on_files(files: DataFrame, _epoch: int) -> None:
         try:
             rows = files.select("path", "length", "modificationTime").collect()
             seen = [_Seen(_plain(r[0]), int(r[1]), r[2].astimezone(UTC)) for r in rows]
-            recorded = _record(lake, contract, seen, run_id)
+            recorded = _record(lake, contract, [*seen, *empty], run_id)
             written.extend(_write(lake, contract, recorded, say))
         except Exception as problem:
             failure.append(problem)
             raise
 
     spark = lake.spark
-    source = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
+    source = spark.readStream.format("binaryFile").schema(BINARY_FILES).option("recursiveFileLookup", "true")
     new_files = source.option("maxFileAge", "36500d").load(root).select("path", "length", "modificationTime")
     writer = new_files.writeStream.foreachBatch(on_files).trigger(availableNow=True)
     try:
@@ -106,7 +109,20 @@ def take_in(
                 f"{stream}: another run is taking in at the same time; nothing was doubled, run it again"
             ) from problem
         raise
+    # where only empty files are new, no micro-batch has seen them
+    written.extend(_write(lake, contract, _record(lake, contract, empty, run_id), say))
     return sorted(written, key=lambda batch: batch.batch)
+
+
+def _empty_files(filesystem: pafs.FileSystem, path: str, root: str) -> list[_Seen]:
+    """Delivered files without a byte, which Spark's file source passes over in silence."""
+    found = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    hidden = re.compile(r"(^|/)[._]")
+    return [
+        _Seen(root + file.path.removeprefix(path), 0, file.mtime.astimezone(UTC))
+        for file in found
+        if file.is_file and file.size == 0 and not hidden.search(file.path.removeprefix(path))
+    ]
 
 
 def _record(lake: Lake, contract: StreamContract, seen: Sequence[_Seen], run_id: str) -> list[Batch]:
@@ -218,14 +234,11 @@ def _write(
     )
     reasons: dict[int, dict[str, int]] = {}
     if any(count[f"rejected_{number}"] for number in numbers):
-        lake.replace(bad, "rejected", where(stream=stream, batch=numbers))
-        for row in (
-            lake.read("rejected", predicate=where(stream=stream, batch=numbers))
-            .groupBy("batch", "reason")
-            .count()
-            .collect()
-        ):
-            reasons.setdefault(row["batch"], {})[row["reason"]] = row["count"]
+        mine = where(stream=stream, batch=numbers)
+        lake.replace(bad, "rejected", mine)
+        for row in lake.read("rejected", predicate=mine).groupBy("batch", "field", "rule").count().collect():
+            reason = f"{row['field'] or 'record'} must {row['rule']}"
+            reasons.setdefault(row["batch"], {})[reason] = row["count"]
     elif lake.exists("rejected"):
         lake.delete("rejected", where(stream=stream, batch=numbers))
     now = utc_now()
@@ -293,7 +306,9 @@ def _numbered(parsed: Any, batch: Batch, file: LandingFile, target: pa.Schema) -
     for part in (parsed.table, parsed.rejected):
         if not part.num_rows:
             continue
-        seq = pc.add(part["line"].cast(pa.int64()), file.base_seq)
+        line = part["line"].cast(pa.int64())
+        # line 0 is the whole file: no tuple, no number
+        seq = pc.if_else(pc.equal(line, 0), None, pc.add(line, file.base_seq))
         extra = {
             "seq": seq,
             "batch": pa.array([batch.batch] * part.num_rows, pa.int64()),

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spillway.lake.spark_conf import jars_folder, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spillway.lake.tables import Lake
+    from spillway.settings import Settings
 
 
 def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSession:
@@ -30,3 +35,15 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     return spark
+
+
+@contextmanager
+def open_lake(name: str, settings: Settings) -> Iterator[Lake]:
+    """The lake with a session of its own for one job; the session stops with the block."""
+    from spillway.lake.tables import Lake
+
+    spark = spark_session(name)
+    try:
+        yield Lake(spark, settings)
+    finally:
+        spark.stop()

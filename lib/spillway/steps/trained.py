@@ -25,8 +25,21 @@ class Trained:
     models: Mapping[str, AttributeModel]
     options: Mapping[str, Any]
     category: Mapping[str, Any]
+    ranking: Mapping[str, float]
     trained_from_seq: int
     trained_to_seq: int
+
+    @property
+    def recoverability(self) -> Mapping[str, float]:
+        """Transmitted bytes that shedding an attribute saves per byte of synopsis and per cent of error."""
+        found = {}
+        for name, evidence in self.options.items():
+            ways = {option["way"]: option for option in evidence["options"]}
+            shed, kept = ways.get("shed"), ways["keep"]
+            if shed is not None:
+                cost = shed["synopsis_bytes_per_tuple"] * (1.0 + shed["mean_error_pct"])
+                found[name] = kept["wire_bytes_per_tuple"] / cost if cost else float(2**53)
+        return found
 
 
 def load_trained(settings: Settings, stream: str, version: int | None = None) -> Trained | None:
@@ -50,6 +63,7 @@ def load_trained(settings: Settings, stream: str, version: int | None = None) ->
         {name: AttributeModel.from_dict(json.loads(row["value"])) for name, row in attributes.items()},
         {name: json.loads(row["evidence"]) for name, row in attributes.items()},
         json.loads(category["value"]) if category else {},
+        json.loads(facts["ranking", ""]["value"]),
         int(cycle["trained_from_seq"]),
         int(cycle["trained_to_seq"]),
     )

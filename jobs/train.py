@@ -1,0 +1,45 @@
+"""Train streams: cycle, thresholds, models. Streams that were never trained first take in what has landed.
+
+    spark-submit jobs/train.py                    # every stream
+    spark-submit jobs/train.py --stream weather
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from spillway.contracts import load_contracts
+from spillway.errors import SpillwayError
+from spillway.lake.intake import take_in
+from spillway.lake.session import open_lake
+from spillway.settings import Settings
+from spillway.steps.job import run_job, run_name, say
+from spillway.steps.train import train_stream
+from spillway.steps.trained import load_trained
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stream", action="append", help="only this stream (may be repeated)")
+    parser.add_argument("--run-id", default=run_name("train"))
+    asked = parser.parse_args()
+
+    settings = Settings.from_environment()
+    contracts = load_contracts(settings.schemas)
+    with open_lake("spillway train", settings) as lake:
+        failed = []
+        for name in asked.stream or contracts.streams:
+            contract = contracts.stream(name)
+            try:
+                if load_trained(settings, name) is None:
+                    take_in(lake, contract, asked.run_id, say)
+                train_stream(lake, contract, say)
+            except SpillwayError as problem:
+                say(f"{name}: not trained: {problem}")
+                failed.append(f"{name}: {problem}")
+        if failed:
+            raise SpillwayError("\n".join(failed))
+
+
+if __name__ == "__main__":
+    run_job(main)
