@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.attributes.capacity import CapacityError
+from spillway.attributes.categories import CategoryError
 from spillway.attributes.shares import (
     Step,
     criticality_weight,
@@ -109,6 +110,13 @@ def test_a_weight_moves_the_loss_to_the_other_stream() -> None:
     assert len(plan.shed["a"]) + len(plan.shed["b"]) == 9
 
 
+def test_a_stream_of_no_class_weighs_as_much_as_the_most_tolerant() -> None:
+    assert criticality_weight("others") == criticality_weight("not") == criticality_weight(None) == 1.0
+    classes = ["extremely", "very", "moderately", "low", "not"]
+    weights = [criticality_weight(name) for name in classes]
+    assert weights == sorted(weights, reverse=True)
+
+
 def test_what_a_wide_step_made_needless_is_given_back() -> None:
     streams = {"a": [Step("x", 2, 1), Step("y", 20, 30)], "b": []}
     plan = utility({"a": 30, "b": 10}, streams, 25)
@@ -127,7 +135,7 @@ def test_nonsense_is_refused_by_name() -> None:
         drop_rate([-1], 1)
     with pytest.raises(CapacityError, match="`attributes` must count"):
         proportional([1, 2], [3], 1)
-    with pytest.raises(CapacityError, match="`criticality` must be one of"):
+    with pytest.raises(CategoryError, match="`criticality` must be one of"):
         criticality_weight("highly")
     with pytest.raises(CapacityError, match=r"`share.weight` must be above 0"):
         utility({"a": 1}, {}, 1, {"a": 0})

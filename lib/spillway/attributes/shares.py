@@ -25,11 +25,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from spillway.attributes.capacity import CapacityError, exact
+from spillway.attributes.categories import Matcher
 
 SHARES = ("proportional", "utility")
-
-# weights of the criticality classes: what a per cent of error may cost is inverse to the error allowed
-CRITICALITY_RATES_PCT = {"extremely": 1.67, "very": 4.7, "moderately": 4.81, "low": 13.5, "not": 20.33}
 
 
 @dataclass(frozen=True)
@@ -89,14 +87,10 @@ def criticality_weight(criticality: str | None) -> float:
     >>> criticality_weight("not"), round(criticality_weight("very"), 2), criticality_weight(None)
     (1.0, 4.33, 1.0)
     """
-    if criticality is None:
-        return 1.0
-    if criticality not in CRITICALITY_RATES_PCT:
-        raise CapacityError(
-            f"`criticality` must be one of {', '.join(CRITICALITY_RATES_PCT)}, got {criticality!r}; "
-            "correct the contract"
-        )
-    return CRITICALITY_RATES_PCT["not"] / CRITICALITY_RATES_PCT[criticality]
+    rates = Matcher.standard()
+    most_tolerant = rates.rate_pct("not")
+    # `others` allows any error; a weight of nothing would shed such a stream to the last bit
+    return 1.0 if criticality is None else most_tolerant / min(rates.rate_pct(criticality), most_tolerant)
 
 
 @dataclass(frozen=True)
