@@ -1,0 +1,94 @@
+"""`spillway contracts check | schema | new`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from spillway.cli.output import UsageError, command, say, say_json, say_table
+from spillway.settings import Settings
+
+
+def add(commands: Any) -> None:
+    made = commands.add_parser(
+        "contracts", help="Check contracts, print their JSON Schema, or draft a new one."
+    )
+    actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
+    checking = command(
+        actions,
+        "check",
+        "List everything that is wrong with the contracts, by file, field, rule, value and remedy.",
+        ["spillway contracts check", "spillway contracts check --schemas elsewhere/schemas --json"],
+    )
+    checking.add_argument("--schemas", help="folder of the contracts (default: SPILLWAY_SCHEMAS)")
+    checking.set_defaults(run=check)
+    schema = command(
+        actions,
+        "schema",
+        "Print the JSON Schema that editors complete contracts from.",
+        ["spillway contracts schema > contract.schema.json", "spillway contracts schema --channels"],
+    )
+    schema.add_argument("--channels", action="store_true", help="that of channels.yaml")
+    schema.set_defaults(run=print_schema)
+    draft = command(
+        actions,
+        "new",
+        "Draft a contract from a delivered file: types, keys and order are guessed, and the draft says where.",
+        [
+            "spillway contracts new landing/weather/2013-01-01/part-1.json",
+            "spillway contracts new day.csv --stream sales --channel uplink --output schemas/streams/sales.yaml",
+        ],
+    )
+    draft.add_argument("sample", help="a delivered file: JSON lines, CSV or Parquet")
+    draft.add_argument("--stream", help="name of the stream (default: from the file)")
+    draft.add_argument("--channel", default="uplink", help="the channel it goes through (default: uplink)")
+    draft.add_argument("--output", help="write there instead of printing; never overwrites")
+    draft.set_defaults(run=new)
+
+
+def check(asked: argparse.Namespace) -> int:
+    from spillway.contracts import check as problems_of
+
+    schemas = asked.schemas or Settings.from_environment().schemas
+    problems = problems_of(schemas)
+    if asked.json:
+        say_json({"ok": not problems, "schemas": schemas, "problems": problems})
+    elif problems:
+        rows = [(p.where, p.field, f"must {p.rule}", repr(p.value), p.remedy) for p in problems]
+        say_table(
+            f"{len(problems)} problems in {schemas}", ["file", "field", "rule", "value", "remedy"], rows
+        )
+    else:
+        say(f"The contracts in {schemas} are in order.", "green")
+    return 1 if problems else 0
+
+
+def print_schema(asked: argparse.Namespace) -> int:
+    from spillway.contracts import channels_json_schema, json_schema
+
+    say_json(channels_json_schema() if asked.channels else json_schema())
+    return 0
+
+
+def new(asked: argparse.Namespace) -> int:
+    from spillway.contracts import new_contract
+
+    if not Path(asked.sample).is_file():
+        raise UsageError(f"`sample` must be a file, got {asked.sample!r}; name a delivered file")
+    target = Path(asked.output) if asked.output else None
+    if target is not None and target.exists():
+        raise UsageError(
+            f"`--output` must be a new file, got {asked.output!r}; choose another name or remove it"
+        )
+    text = new_contract(asked.sample, stream=asked.stream, channel=asked.channel)
+    if target is not None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    if asked.json:
+        say_json({"contract": text, "written": str(target) if target else None})
+    elif target is not None:
+        say(f"Wrote {target}. Read every line, then: spillway contracts check")
+    else:
+        print(text, end="")
+    return 0

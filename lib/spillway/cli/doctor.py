@@ -1,0 +1,37 @@
+"""`spillway doctor`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from spillway.cli.output import command, say, say_json, say_table
+
+
+def add(commands: Any) -> None:
+    made = command(
+        commands,
+        "doctor",
+        "Look at Java, jars, Spark, Airflow, versions and write access; say what is wrong and the remedy.",
+        ["spillway doctor", "spillway doctor --deep   # also starts Spark and writes a Delta table (20 s)"],
+    )
+    made.add_argument(
+        "--deep", action="store_true", help="start Spark for real and write and read a Delta table"
+    )
+    made.set_defaults(run=run)
+
+
+def run(asked: argparse.Namespace) -> int:
+    from spillway.doctor import run_checks
+
+    checks = run_checks(deep=asked.deep)
+    wrong = [check for check in checks if not check.ok]
+    if asked.json:
+        say_json({"ok": not wrong, "checks": checks})
+    else:
+        say_table("", ["", "what", "found"], [("ok" if c.ok else "WRONG", c.name, c.found) for c in checks])
+        for check in wrong:
+            say(f"{check.name}: {check.remedy}", "bold red")
+        if not wrong:
+            say("All is well.", "green")
+    return 1 if wrong else 0

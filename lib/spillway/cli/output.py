@@ -1,0 +1,118 @@
+"""Printing: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from spillway.errors import SpillwayError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PLAIN_WIDTH = 160
+
+
+class UsageError(SpillwayError):
+    """Options that do not go together or cannot be read."""
+
+
+def command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
+    """A subcommand with examples under its help, and `--json`."""
+    made: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=purpose,
+        description=purpose,
+        epilog="examples:\n" + "\n".join(f"  {example}" for example in examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--json", action="store_true", help="print one JSON document")
+    return made
+
+
+def console() -> Console:
+    """Rich's console; as wide as needed where no terminal limits it, so that nothing is cut in a log."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+
+
+def say_json(value: Any) -> None:
+    """One JSON document; dataclasses become objects, dates ISO text, NaN and infinities null."""
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """
+    >>> plain({"at": date(2026, 1, 2), "share": float("nan"), "names": ("a",), "bytes": b"x"})
+    {'at': '2026-01-02', 'share': None, 'names': ['a'], 'bytes': '78'}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def say_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table; heads that start with # stand over numbers, which are right-justified."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(
+            head.lstrip("#"), justify="right" if head.startswith("#") else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text(said(value)) for value in row))
+    console().print(table)
+
+
+def said(value: object) -> str:
+    """
+    >>> said(1234567), said(0.123456), said(None), said(True), said({"done": 2, "retired": 1})
+    ('1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{said(count)} {name}" for name, count in value.items()) or "none"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}"
+    return str(value)
+
+
+def say(text: str, style: str = "") -> None:
+    """A line; words in brackets stay as they are."""
+    from rich.text import Text
+
+    console().print(Text(text, style=style))
+
+
+def say_error(asked: argparse.Namespace, problem: SpillwayError) -> None:
+    """An error: to standard error for people, as a document for programs."""
+    if getattr(asked, "json", False):
+        problems = [plain(item) for item in getattr(problem, "problems", ())]
+        say_json({"error": str(problem)} | ({"problems": problems} if problems else {}))
+    else:
+        print(f"spillway {asked.command}: {problem}", file=sys.stderr)

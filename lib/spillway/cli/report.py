@@ -1,0 +1,31 @@
+"""`spillway report`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from spillway.cli.output import command, say, say_json
+from spillway.settings import Settings
+
+
+def add(commands: Any) -> None:
+    made = command(
+        commands,
+        "report",
+        "Write the report: one HTML page with figures and plots of every stream.",
+        ["spillway report", "spillway report --output /var/www/spillway.html"],
+    )
+    made.add_argument("--output", help="where to write it (default: build/report.html)")
+    made.set_defaults(run=run)
+
+
+def run(asked: argparse.Namespace) -> int:
+    from spillway.report import build_report
+
+    path = build_report(Settings.from_environment(), asked.output)
+    if asked.json:
+        say_json({"report": path})
+    else:
+        say(f"Wrote {path}")
+    return 0

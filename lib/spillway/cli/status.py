@@ -1,0 +1,54 @@
+"""`spillway status`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from spillway.cli.output import command, plain, said, say, say_json, say_table
+from spillway.settings import Settings
+
+
+def add(commands: Any) -> None:
+    made = command(
+        commands,
+        "status",
+        "Last runs, batches by status, the ledger's balance, and what is falling short.",
+        ["spillway status", "spillway status --json | jq '.shortages[] | select(.wrong)'"],
+    )
+    made.set_defaults(run=run)
+
+
+def run(asked: argparse.Namespace) -> int:
+    from spillway.status import status
+
+    found = status(Settings.from_environment())
+    if asked.json:
+        say_json({"ok": not found.wrong, **plain(found)})
+        return 1 if found.wrong else 0
+    say_table(
+        "Last runs",
+        ["run", "at (UTC)", "streams", "#batches", "#tuples"],
+        [(run.run_id, run.at, ", ".join(run.streams), run.batches, run.tuples) for run in found.runs],
+    )
+    heads = ["stream", "channel", "mode", "batches", "#tuples", "#rejected", "#kbps in", "#out", "#capacity"]
+    say_table(
+        "\nStreams",
+        [*heads, "#model", "ledger"],
+        [
+            (
+                s.stream, s.channel, s.mode, s.batches, s.figures.tuples, s.figures.rejected, s.figures.rate_in_kbps,
+                s.figures.rate_out_kbps, s.figures.capacity_kbps, s.trained_version,
+                "balances" if s.figures.ledger_difference == 0 else f"off by {s.figures.ledger_difference:,}",
+            )
+            for s in found.streams
+        ],
+    )  # fmt: skip
+    say(f"\nLast validated: {said(found.validated_at)}")
+    for shortage in found.shortages:
+        label = f"{'WRONG' if shortage.wrong else 'short'} {shortage.stream}: {shortage.sentence}"
+        say(label, "bold red" if shortage.wrong else "yellow")
+        say(f"      {shortage.remedy}", "dim")
+    if not found.shortages:
+        say("Nothing falls short.", "green")
+    return 1 if found.wrong else 0

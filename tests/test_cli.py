@@ -1,0 +1,388 @@
+"""The `spillway` command: words for people, JSON for programs, exit codes for both."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from tests.report.small_lake import TUPLES, empty_home, small_lake
+from tests.report.small_lake import write as write_table
+
+from spillway.cli import COMMANDS, main, parser
+from spillway.cli.recover import write
+from spillway.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return small_lake(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def at_home(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    stand_in(lake, monkeypatch)
+    return lake
+
+
+def stand_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("SPILLWAY_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SPILLWAY_HOME", settings.home)
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    code, text = told(capsys, *arguments, "--json")
+    return code, json.loads(text)
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from spillway.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'pyspark', 'pyarrow', 'numpy', 'great_expectations', 'deltalake', 'yaml', 'rich', 'numba'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(ROOT / "lib")},
+    )
+
+    assert "HEAVY []" in found.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda module: module.__name__.rsplit(".", 1)[-1])
+def test_every_subcommand_has_help(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    name = command.__name__.rsplit(".", 1)[-1]
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+
+    assert stopped.value.code == 0
+    assert f"spillway {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "action", ["doctor", "contracts check", "contracts schema", "contracts new", "status"]
+)
+def test_help_shows_examples(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*action.split(), "--help"])
+
+    assert f"examples:\n  spillway {action}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["explain", "fields"], ["status", "--josn"]])
+def test_what_is_not_understood_ends_with_two(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        parser().parse_args(arguments)
+
+    assert stopped.value.code == 2
+
+
+def test_status_shows_runs_streams_and_what_falls_short(
+    at_home: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = told(capsys, "status")
+
+    assert code == 1  # an expectation failed
+    assert "run-2 2026-01-03 04:00 fields 1 120" in words(text)
+    assert "fields uplink shed 2 done 240 4 2.133 0.7333 2 1 balances" in words(text)
+    assert "WRONG fields: schemes: fields, batch 2 falls short by 0.2 kbps" in text
+    assert (
+        "short fields: 2 runs do not fit, by up to 0.2 of 2 kbps (batch 2): all that may be shed is shed"
+        in text
+    )
+    assert "short meadows: is taken in but not trained" in text
+
+
+def test_status_tells_programs_the_same(at_home: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = document(capsys, "status")
+
+    assert (code, found["ok"]) == (1, False)
+    assert [run["run_id"] for run in found["runs"]] == ["run-2", "run-1"]
+    assert {(s["stream"], s["kind"], s["wrong"]) for s in found["shortages"]} == {
+        ("fields", "expectation", True),
+        ("fields", "capacity", False),
+        ("meadows", "untrained", False),
+    }
+    assert found["streams"][0]["figures"]["tuples"] == TUPLES
+
+
+def test_broken_promises_are_wrong_and_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from spillway.summary import table_rows
+
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    certificate = {**table_rows(settings, "certificates", "fields")[0], "batch": 3, "violations": 4}
+    line = {**table_rows(settings, "ledger", "fields")[0], "batch": 3}
+    write_table(settings, "certificates", [certificate])
+    write_table(settings, "ledger", [{**line, "lost": line["lost"] + 1}])
+    (tmp_path / "landing" / "fields").mkdir(parents=True)
+    (tmp_path / "landing" / "fields" / "new.json").write_text("{}\n", encoding="utf-8")
+
+    code, found = document(capsys, "status")
+
+    said = [(s["kind"], s["sentence"]) for s in found["shortages"]]
+    assert code == 1
+    assert said[0] == ("ledger", "the ledger is off by 1")
+    assert said[1] == ("bound", "4 recovered values miss their threshold")
+    assert ("pending", "0 batches are begun and 1 delivered files wait") in said
+
+
+def test_shed_batches_without_certificates_wait_for_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from spillway.summary import table_rows
+
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    shed = next(row for row in table_rows(settings, "ledger", "fields") if row["recoverable"])
+    write_table(settings, "ledger", [{**shed, "batch": 3}])
+
+    _, found = document(capsys, "status")
+
+    assert ("unvalidated", "1 shed batches are not validated yet") in [
+        (s["kind"], s["sentence"]) for s in found["shortages"]
+    ]
+
+
+def test_a_stream_whose_contract_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    (tmp_path / "schemas" / "streams" / "meadows.yaml").unlink()
+
+    _, found = document(capsys, "status")
+
+    assert ("meadows", "contract") in [(s["stream"], s["kind"]) for s in found["shortages"]]
+
+
+def test_an_empty_lake_is_not_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    stand_in(empty_home(tmp_path), monkeypatch)
+
+    code, text = told(capsys, "status")
+
+    assert code == 0
+    assert "Nothing falls short." in text
+
+
+def test_explain_gives_rule_numbers_bound_and_remedies(
+    at_home: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = told(capsys, "explain", "fields", "temp")
+
+    assert code == 0
+    assert "fields.temp is shed" in text
+    assert (
+        "because it ranks 1 of 2 by stddev, first to go first, and attributes are shed in that order" in text
+    )
+    assert "bound 5 % (from category)" in words(text)
+    assert "rate 3.8 kbps offered, 2.2 under the scheme, 2 of capacity, 0.2 too much" in words(text)
+    assert "so far 240 tuples shed" in words(text)
+    assert "exempt it: role: protected on temp in schemas/streams/fields.yaml" in text
+    assert "get it back: spillway recover fields --attributes temp" in text
+
+
+def test_a_role_needs_no_further_reason(at_home: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found = document(capsys, "explain", "fields", "site")
+
+    assert (found["way"], found["reason"]) == ("keep", "")
+
+
+def test_explain_counts_every_way_an_attribute_travelled(
+    at_home: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, found = document(capsys, "explain", "fields", "rain")
+
+    assert (found["way"], found["rank"]) == ("shed", 2)
+    assert found["tuples_by_way"] == {"keep": 120, "shed": 120}
+
+
+@pytest.mark.parametrize(
+    ("stream", "attribute", "said"),
+    [
+        ("fields", "wind", "rounding within its bound needs no synopsis"),
+        ("fields", "site", "because role key is never rounded or shed: it says who sent the tuple."),
+        ("fields", "at", "because role order is never rounded or shed: it says when."),
+        ("meadows", "temp", "because no scheme yet: the stream waits to be taken in, trained and shed."),
+    ],
+)
+def test_explain_knows_the_rule_of_every_case(
+    at_home: Settings, capsys: pytest.CaptureFixture[str], stream: str, attribute: str, said: str
+) -> None:
+    code, text = told(capsys, "explain", stream, attribute)
+
+    assert code == 0
+    assert said in words(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("mode: observe", "mode observe plans and accounts, and drops nothing"),
+        ("error_pct: 0", "error_pct 0 allows no error"),
+    ],
+)
+def test_explain_names_what_the_owner_overruled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, change: str, said: str
+) -> None:
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    path = tmp_path / "schemas" / "streams" / "fields.yaml"
+    path.write_text(path.read_text(encoding="utf-8") + change + "\n", encoding="utf-8")
+
+    _, text = told(capsys, "explain", "fields", "temp")
+
+    assert said in words(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["explain", "feilds", "temp"], "`stream` must be one of fields, meadows, got 'feilds'"),
+        (
+            ["explain", "fields", "tmp"],
+            "`attribute` must be one of fields's (site, at, temp, wind, rain), got 'tmp'",
+        ),
+        (["recover", "feilds"], "`stream` must have a contract, got 'feilds'"),
+        (["recover", "fields", "--attributes", "tmp"], "`--attributes` must be fields's"),
+        (["recover", "fields", "--key", "temp=1"], "`--key` must be NAME=VALUE with NAME one of site"),
+        (
+            ["recover", "fields", "--from-time", "noon"],
+            "`--from-time` must be an ISO date or time, got 'noon'",
+        ),
+        (["recover", "fields", "--seq", "1", "--to-seq", "2"], "`--seq` must stand without --from-seq"),
+        (
+            ["recover", "fields", "--output", "a.xlsx"],
+            "`--output` must end in .parquet, .csv, .json, got 'a.xlsx'",
+        ),
+        (["contracts", "new", "nowhere.csv"], "`sample` must be a file, got 'nowhere.csv'"),
+    ],
+)
+def test_a_name_nobody_knows_is_a_usage_error(
+    at_home: Settings, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    code, text = told(capsys, *arguments)
+    json_code, found = document(capsys, *arguments)
+
+    assert (code, json_code) == (2, 2)
+    assert said in text
+    assert said in found["error"]
+
+
+def test_contracts_check_lists_every_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = empty_home(tmp_path)
+    stand_in(settings, monkeypatch)
+    assert told(capsys, "contracts", "check")[0] == 0
+
+    path = tmp_path / "schemas" / "streams" / "fields.yaml"
+    broken = path.read_text(encoding="utf-8").replace("channel: uplink", "channel: uplnk\nmode: drop")
+    path.write_text(broken, encoding="utf-8")
+    code, text = told(capsys, "contracts", "check")
+    json_code, found = document(capsys, "contracts", "check")
+
+    assert (code, json_code, found["ok"]) == (1, 1, False)
+    assert {problem["field"] for problem in found["problems"]} == {"channel", "mode"}
+    assert "2 problems in" in text
+
+
+def test_a_broken_contract_stops_other_commands_with_all_its_problems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    stand_in(empty_home(tmp_path), monkeypatch)
+    (tmp_path / "schemas" / "streams" / "fields.yaml").write_text("stream: fields\n", encoding="utf-8")
+
+    code, found = document(capsys, "status")
+
+    assert code == 1
+    assert len(found["problems"]) >= 2
+
+
+def test_contracts_schema_is_a_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    _, stream = document(capsys, "contracts", "schema")
+    code, channels = document(capsys, "contracts", "schema", "--channels")
+
+    assert code == 0
+    assert "attributes" in stream["properties"]
+    assert "channels" in channels["properties"]
+
+
+def test_contracts_new_drafts_a_contract_that_checks_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = empty_home(tmp_path)
+    stand_in(settings, monkeypatch)
+    sample = tmp_path / "gardens.csv"
+    rows = [f"2026-01-0{1 + n // 2}T0{n % 2}:00:00Z,{'ab'[n % 2]},{n / 7}" for n in range(8)]
+    sample.write_text("\n".join(["at,site,temp", *rows]) + "\n", encoding="utf-8")
+    target = tmp_path / "schemas" / "streams" / "gardens.yaml"
+
+    code, text = told(capsys, "contracts", "new", str(sample), "--stream", "gardens", "--output", str(target))
+
+    assert code == 0
+    assert "Wrote" in text
+    assert document(capsys, "contracts", "check")[1]["problems"] == []
+    assert main(["contracts", "new", str(sample), "--output", str(target)]) == 2
+
+
+def test_report_says_where_it_is(
+    at_home: Settings, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, found = document(capsys, "report", "--output", str(tmp_path / "page.html"))
+
+    assert code == 0
+    assert Path(found["report"]).read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_doctor_names_what_is_wrong_and_the_remedy(
+    at_home: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = document(capsys, "doctor")
+    _, text = told(capsys, "doctor")
+
+    wrong = [check for check in found["checks"] if not check["ok"]]
+    assert code == 1  # this home is no checkout
+    assert wrong
+    assert all(check["remedy"] in words(text) for check in wrong)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.json"])
+def test_recovered_tuples_can_be_written_in_three_formats(tmp_path: Path, name: str) -> None:
+    found = pa.table({"seq": [1, 2], "temp": [60.5, None]})
+
+    write(found, tmp_path / "deep" / name)
+
+    path = tmp_path / "deep" / name
+    if name.endswith(".json"):
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    else:
+        rows = (pq.read_table(path) if name.endswith(".parquet") else pacsv.read_csv(path)).to_pylist()
+    assert rows == [{"seq": 1, "temp": 60.5}, {"seq": 2, "temp": None}]
