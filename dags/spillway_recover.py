@@ -16,14 +16,13 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from spillway.scheduling import DEFAULT_ARGS, START, spark_step
+from spillway.scheduling import DEFAULT_ARGS, spark_step
 
 with DAG(
     dag_id="spillway_recover",
     doc_md=__doc__,
     description="Give shed values back for a stream, attributes, keys and a range",
     schedule=None,
-    start_date=START,
     catchup=False,
     max_active_runs=4,
     dagrun_timeout=timedelta(hours=6),

@@ -22,14 +22,13 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, START, spark_step
+from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, spark_step
 
 with DAG(
     dag_id="spillway_shed",
     doc_md=__doc__,
     description="Take in what arrived and shed it to the channels' capacity",
     schedule=CronTriggerTimetable("*/15 * * * *", timezone="UTC"),
-    start_date=START,
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),

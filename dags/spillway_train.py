@@ -15,14 +15,13 @@ from datetime import timedelta
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 
-from spillway.scheduling import DEFAULT_ARGS, START, spark_step
+from spillway.scheduling import DEFAULT_ARGS, spark_step
 
 with DAG(
     dag_id="spillway_train",
     doc_md=__doc__,
     description="Learn cycles, thresholds, categories and predictors of every stream",
     schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC"),
-    start_date=START,
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),

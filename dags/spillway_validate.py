@@ -25,7 +25,7 @@ from airflow.sdk import (
     task,
 )
 
-from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, START, spark_step
+from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, spark_step
 
 with DAG(
     dag_id="spillway_validate",
@@ -34,7 +34,6 @@ with DAG(
     schedule=AssetOrTimeSchedule(
         timetable=CronTriggerTimetable("0 3 * * *", timezone="UTC"), assets=[Asset(SHED_ASSET)]
     ),
-    start_date=START,
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),

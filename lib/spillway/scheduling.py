@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from spillway.errors import SpillwayError
@@ -17,7 +17,6 @@ from spillway.settings import Settings
 
 OWNER = "spillway"
 SHED_ASSET = "spillway/transmitted"
-START = datetime(1970, 1, 1, tzinfo=UTC)  # a backfill may go back as far as the data does
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": OWNER,

@@ -1,10 +1,10 @@
 """The figures of a lake, from its tables alone: what `make run` prints and `build/run.json` holds.
 
-Everything is read by delta-rs from what the stages wrote about themselves (`batches`, `schemes`, `ledger`,
-`certificates`, `validations`), so that a figure can be wrong only where a table is. Rates are bits as written,
-synopsis included, over the time that the batches cover:
+Everything is read by delta-rs from what the stages wrote about themselves (`batches`, `ledger`,
+`certificates`, `validations`), so that a figure can be wrong only where a table is. Rates are bits as written
+over the time that the batches cover; the synopsis stays at the source and is counted beside them:
 
-    rate in = 8 * bytes offered / seconds,   rate out = 8 * (bytes kept + bytes of synopsis) / seconds
+    rate in = 8 * bytes offered / seconds,   rate out = 8 * bytes kept / seconds
 
 Recovery accuracy = 100 - mean relative error in %, over all values that were shed or rounded; a stream of
 which nothing was shed is given back exactly.
@@ -30,7 +30,7 @@ from spillway.settings import Settings
 
 Row = Mapping[str, Any]
 
-SHEDDING_STAGE = "attributes"
+SENDING_STAGE = "transmitted"
 NAMED_VERSIONS = (
     "apache-airflow",
     "pyspark",
@@ -96,7 +96,7 @@ def ledger_difference(ledger: Iterable[Row]) -> int:
     """By how much the ledger of a stream fails to balance, all batches, stages, units and attributes added up.
 
     Each row: offered against kept + shed + deduplicated + rejected, and shed against recoverable + lost; and
-    between stages: what shedding was offered against what taking in kept.
+    between stages: the tuples that sending was offered against those that taking in kept.
     """
     rows = list(ledger)
     difference = 0
@@ -107,7 +107,7 @@ def ledger_difference(ledger: Iterable[Row]) -> int:
         difference += abs(row["offered"] - accounted) + abs(row["shed"] - row["recoverable"] - row["lost"])
         if row["unit"] == "rows" and row["stage"] == "ingest":
             kept[row["batch"]] = kept.get(row["batch"], 0) + row["kept"]
-        if row["unit"] == "rows" and row["stage"] == SHEDDING_STAGE:
+        if row["unit"] == "rows" and row["stage"] == SENDING_STAGE:
             offered[row["batch"]] = offered.get(row["batch"], 0) + row["offered"]
     return difference + sum(abs(offered[batch] - kept.get(batch, 0)) for batch in offered)
 
@@ -115,19 +115,17 @@ def ledger_difference(ledger: Iterable[Row]) -> int:
 def stream_figures(
     stream: str,
     batches: Iterable[Batch],
-    schemes: Iterable[Row],
     ledger: Iterable[Row],
     certificates: Iterable[Row],
 ) -> StreamFigures:
     """The figures of one stream from its rows."""
-    batches, schemes, ledger, certificates = list(batches), list(schemes), list(ledger), list(certificates)
-    shedding = [row for row in ledger if row["stage"] == SHEDDING_STAGE]
-    shed_batches = {row["batch"] for row in shedding}
-    seconds = math.fsum(b.seconds_covered or 0.0 for b in batches if b.batch in shed_batches)
-    offered = sum(row["bytes_offered"] for row in shedding)
-    kept = sum(row["bytes_kept"] for row in shedding)
-    synopsis = sum(row["bytes_synopsis"] for row in shedding)
-    lengths = [(row, row["to_seq"] - row["from_seq"] + 1) for row in schemes]
+    batches, ledger, certificates = list(batches), list(ledger), list(certificates)
+    sent = [row for row in ledger if row["stage"] == SENDING_STAGE and row["unit"] == "rows"]
+    spans = {batch.batch: batch.seconds_covered or 0.0 for batch in batches}
+    seconds = math.fsum(spans[number] for number in {row["batch"] for row in sent} & set(spans))
+    offered = sum(row["bytes_offered"] for row in sent)
+    kept = sum(row["bytes_kept"] for row in sent)
+    synopsis = sum(row["bytes_synopsis"] for row in ledger)
     shed_values = sum(row["shed_values"] for row in certificates)
     stored = sum(row["stored_values"] for row in certificates)
     error = mean((row["mean_error_pct"], row["shed_values"] + row["rounded_values"]) for row in certificates)
@@ -136,8 +134,8 @@ def stream_figures(
         tuples=sum(batch.rows or 0 for batch in batches),
         rejected=sum(batch.rejected or 0 for batch in batches),
         rate_in_kbps=offered * 8 / 1000 / seconds if seconds else 0.0,
-        rate_out_kbps=(kept + synopsis) * 8 / 1000 / seconds if seconds else 0.0,
-        capacity_kbps=mean((row["capacity_kbps"], tuples) for row, tuples in lengths) or 0.0,
+        rate_out_kbps=kept * 8 / 1000 / seconds if seconds else 0.0,
+        capacity_kbps=mean((batch.capacity_kbps, spans[batch.batch]) for batch in batches) or 0.0,
         shed_values=shed_values,
         stored_share_pct=100.0 * stored / shed_values if shed_values else 0.0,
         wire_bytes_saved=offered - kept,
@@ -162,7 +160,7 @@ def lake_figures(settings: Settings) -> list[StreamFigures]:
     by_stream: dict[str, list[Batch]] = {}
     for batch in load_batches(settings):
         by_stream.setdefault(batch.stream, []).append(batch)
-    rows = {table: table_rows(settings, table) for table in ("schemes", "ledger", "certificates")}
+    rows = {table: table_rows(settings, table) for table in ("ledger", "certificates")}
     return [
         stream_figures(
             stream,

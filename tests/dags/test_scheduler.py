@@ -26,8 +26,8 @@ from spillway.lake.files import read_table
 from spillway.lake.pending import pending_channels
 from spillway.settings import Settings
 
-START_SECONDS = 240.0
-RUN_SECONDS = 300.0
+START_SECONDS = 400.0
+RUN_SECONDS = 900.0
 
 
 def free_port() -> int:

@@ -52,7 +52,10 @@ def said(line: str) -> str | None:
 
 
 def sentence(lines: Iterable[str]) -> str:
-    """The sentence of a failed log that says why: the last error that is not Airflow's report of it.
+    """The sentence of a failed log that says why: the job's own, or the last error that Airflow only reports.
+
+    >>> sentence(["spillway: failed: `rate` must be known, got None; declare it", "ValueError: later"])
+    '`rate` must be known, got None; declare it'
 
     >>> log = [
     ...     "spillway.errors.SpillwayError: `rate` must be known, got None; declare it",
@@ -61,6 +64,10 @@ def sentence(lines: Iterable[str]) -> str:
     >>> sentence(log)
     '`rate` must be known, got None; declare it'
     """
+    lines = list(lines)
+    told = [text for line in lines if (text := said(line)) and text.startswith("failed: ")]
+    if told:
+        return told[-1].removeprefix("failed: ")
     errors = []
     for line in lines:
         found = TROUBLE.search(LOGGER.sub("", line))
