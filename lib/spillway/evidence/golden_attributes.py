@@ -30,6 +30,7 @@ from spillway.attributes.smoothing import (
 from spillway.attributes.synopsis import shed
 from spillway.evidence.golden_categories import categories
 from spillway.evidence.golden_cells import Cell, numbers, read_csv, read_json
+from spillway.evidence.golden_hamming import hamming
 
 Group = Callable[[Path], Iterable[Cell]]
 
@@ -282,6 +283,7 @@ GROUPS: dict[str, Group] = {
     "thresholds": error_thresholds,
     "categories": categories,
     "cycles": cycles,
+    "protected training": hamming,
     "counts": counts,
 }
 
