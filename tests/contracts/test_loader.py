@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -287,3 +288,55 @@ def test_a_channel_without_a_positive_capacity_is_refused(channel: dict[str, Any
 def test_an_unknown_attribute_is_told_with_the_nearest() -> None:
     with pytest.raises(KeyError, match="did you mean temp"):
         read_stream(WEATHER).attribute("tmp")
+
+
+NONSENSE = [
+    None,
+    True,
+    0,
+    -1,
+    2.5,
+    float("inf"),
+    "x",
+    "",
+    [],
+    [1],
+    ["x", "x"],
+    [[]],
+    {},
+    {"x": 1},
+    [{}],
+    [None],
+]
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [way, *(place for step, inside in steps for place in places(inside, (*way, step)))]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE, ids=repr)
+def test_nonsense_anywhere_is_told_and_never_a_crash(tmp_path: Path, nonsense: Any) -> None:
+    whole = plain(read_stream(changed(cycle={"attributes": ["origin"]}, duplicates={"on": ["origin"]})))
+    whole["sketches"] = [{"kind": "count_min", "attributes": ["origin"]}]
+    folder = schemas(tmp_path)
+    refused = 0
+    for way in places(whole)[1:]:
+        contract = copy.deepcopy(whole)
+        at = contract
+        for step in way[:-1]:
+            at = at[step]
+        at[way[-1]] = nonsense
+        with suppress(ContractError):
+            read_stream(contract)
+            continue
+        refused += 1
+    assert refused > 20
+    for field in ("stream", "channel", "attributes"):
+        text = yaml.safe_dump(changed(**{field: nonsense}))
+        (folder / "streams" / "weather.yaml").write_text(text)
+        assert check(folder)
+        (folder / "channels.yaml").write_text(yaml.safe_dump({"channels": {"uplink": nonsense}}))
+        assert check(folder)
+        (folder / "channels.yaml").write_text(yaml.safe_dump({"channels": nonsense}))
+        assert check(folder)

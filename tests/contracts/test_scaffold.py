@@ -11,7 +11,7 @@ import pytest
 from spillway.contracts import StreamContract, new_contract, read_stream
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
-from spillway.errors import SpillwayError
+from spillway.errors import ContractError, SpillwayError
 from spillway.records import parse_records
 
 
@@ -97,6 +97,12 @@ def test_a_sample_that_makes_no_contract_is_refused(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SpillwayError, match=told):
         new_contract(tmp_path / name)
+
+
+def test_a_draft_that_would_not_be_valid_is_not_made(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,v\n2013-01-01,1\n")
+    with pytest.raises(ContractError, match="`stream` must be a lower-case name"):
+        new_contract(tmp_path / "a.csv", stream="My Stream")
 
 
 def test_a_sample_that_is_not_there_is_refused(tmp_path: Path) -> None:

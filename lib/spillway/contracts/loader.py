@@ -76,7 +76,7 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
             _check_in_company(contract, path, known_channels, files, report)
             if not report.problems:
                 streams[contract.stream] = contract
-            files.setdefault(str(contract.stream), report.where)
+            files.setdefault(contract.stream, report.where)
         problems += report.problems
     if not (schemas / "streams").is_dir():
         remedy = "add it, one YAML file per stream, or set SPILLWAY_SCHEMAS"

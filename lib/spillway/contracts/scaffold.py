@@ -20,7 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
+from spillway.contracts.loader import read_stream
 from spillway.contracts.model import RESERVED
+from spillway.contracts.shapes import Report
+from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import SpillwayError
 from spillway.records.convert import convert, fits
 
@@ -83,7 +86,10 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     ]
     if not keys:
         lines.insert(7, "  # no attribute repeats like a sender's name: give one role: key if there is one")
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    report = Report("the draft")
+    read_stream(read_yaml(text, report), "the draft")
+    return text
 
 
 def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:

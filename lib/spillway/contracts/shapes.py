@@ -252,7 +252,7 @@ class Record:
                 read = item.metadata["shape"].read(value[name], at, report)
                 # A bad word or number still stands where it was, so that the rules below see the rest of the
                 # record as it was meant and every problem is found in one round; the caller raises anyway.
-                given[item.name] = value[name] if read is BAD and not _nested(item) else read
+                given[item.name] = _as_meant(value[name]) if read is BAD and not _nested(item) else read
             elif item.default is dataclasses.MISSING:
                 report.add(at, "be there", None, f"add {name}: {item.metadata['doc']}")
                 given[item.name] = BAD if _nested(item) else None
@@ -291,7 +291,12 @@ class Record:
 
 
 def _nested(item: dataclasses.Field[Any]) -> bool:
-    return isinstance(item.metadata["shape"], Record | Listing)
+    shape = item.metadata["shape"]
+    return isinstance(shape.shape if isinstance(shape, Maybe) else shape, Record | Listing)
+
+
+def _as_meant(value: object) -> object:
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def rule(shape: Shape, doc: str, default: Any = dataclasses.MISSING, yaml: str | None = None) -> Any:

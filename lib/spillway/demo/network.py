@@ -150,7 +150,7 @@ def _parquet(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-DEFECTS = {
+DEFECTS: dict[tuple[int, int], list[tuple[int, str, float | None]]] = {
     (0, 1): [(1200, "router", None), (1201, "polled_at", None)],
     (1, 2): [(77, "response_time_ms", float("nan"))],
     (2, 0): [(4000, "maximum_delay_ms", float("inf")), (4500, "router", None)],
