@@ -130,6 +130,11 @@ def _lines(values, tolerance, number, free_ends, stored, given):  # type: ignore
         for j in range(pivot + 1, last + 1):
             given[j] = origin + slope * np.float64(j - pivot)
         given[last] = last_value
+        for j in range(pivot + 1, last + 1):
+            if not abs(given[j] - values[j]) <= tolerance[j]:  # rounding, where sizes differ too much
+                open_line = False
+        if not open_line:
+            continue
         stored[last] = True
         at = last + 1
 
@@ -159,7 +164,8 @@ def _piecewise(name: str, frame: Frame, column: Column, error_pct: float) -> tup
         raise ValueError(f"`column` must be numeric for {name}, got text; use last")
     values = column.values.astype(np.float64)
     stored, given = np.zeros(len(values), np.bool_), values.copy()
-    number = column.valid & np.isfinite(values)
+    usual = (values == 0) | ((np.abs(values) > 1e-300) & (np.abs(values) < 1e300))
+    number = column.valid & usual  # the rest is stored as it is: slopes between such values overflow
     tolerance = np.abs(np.where(number, values, 0.0)) * (error_pct / 100.0) * _SLACK
     order = np.argsort(frame.key, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(frame.key[order])) + 1):

@@ -121,7 +121,9 @@ def _levels(
     truth: np.ndarray, features: np.ndarray, terms: list[Term], usable: np.ndarray
 ) -> list[Predictor]:
     rows = np.flatnonzero(usable)
-    fits = _pursue(truth[rows], features[rows], np.abs(truth[rows]), MOST_TERMS)
+    size = np.abs(truth[rows])
+    fits = _pursue(truth[rows], features[rows], size, MOST_TERMS)
+    fits += [pair for even in (True, False) for pair in _best_pair(truth[rows], features[rows], size, even)]
     return [_regression(terms, chosen, weights, 0.0) for weights, chosen in fits]
 
 
@@ -176,6 +178,43 @@ def _pursue(
         if float(np.median(np.abs(rest))) < _EXACT:
             break
     return fits
+
+
+def _best_pair(
+    target: np.ndarray, features: np.ndarray, size: np.ndarray, even: bool
+) -> list[tuple[np.ndarray, list[int]]]:
+    """The best of all fits with two terms, in absolute error (`even`) or in relative error.
+
+    With unit vectors x_i, y and r = x_i'x_j, a pair explains (b_i^2 + b_j^2 - 2 r b_i b_j) / (1 - r^2) of y,
+    b = x'y: one product of matrices tries them all, and finds a difference that no single term hints at.
+    """
+    step = max(1, len(target) // _ROWS)
+    target, features, size = target[::step], features[::step], size[::step]
+    whole = np.isfinite(features).mean(0) > 0.9
+    kept = np.isfinite(features[:, whole]).all(1)
+    if kept.sum() < 16:
+        return []
+    target, features, size = target[kept], np.where(whole, features[kept], 0.0), size[kept]
+    importance = (
+        np.ones(len(size)) if even else 1.0 / np.maximum(size, max(float(np.median(size)), 1e-300) * 1e-3)
+    )
+    y, x = target * importance, features * importance[:, None]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        norms, length = np.sqrt((x * x).sum(0)), float(np.sqrt((y * y).sum()))
+        live = np.isfinite(norms) & (norms > 0) & (norms < 1e150)
+        unit = np.where(live, x / norms, 0.0)
+        if not 0 < length < 1e150:
+            return []
+        with_target, together = unit.T @ (y / length), unit.T @ unit
+        own, other = with_target[:, None], with_target[None, :]
+        explained = (own**2 + other**2 - 2 * together * own * other) / (1.0 - together**2)
+    explained = np.where((together**2 < 1 - 1e-9) & live[:, None] & live[None, :], explained, -np.inf)
+    best = int(np.argmax(explained))
+    chosen = [best // len(live), best % len(live)]
+    if not np.isfinite(explained.flat[best]):
+        return []
+    weights = np.linalg.lstsq(x[:, chosen], y, rcond=None)[0]
+    return [_pruned(weights, chosen, features, target, importance)]
 
 
 def _pruned(
