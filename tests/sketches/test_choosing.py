@@ -7,8 +7,8 @@ import pytest
 
 from spillway.sketches.answers import SketchError
 from spillway.sketches.choosing import (
-    choose_estimator,
     effective_keys,
+    estimator_by_skew,
     parameters_for_error,
     parameters_for_memory,
     parameters_for_self_join,
@@ -60,27 +60,27 @@ def test_the_self_join_error_is_kept_with_the_asked_confidence() -> None:
 
 @pytest.mark.parametrize("width", [256, 1024])
 @pytest.mark.parametrize("skew", [0.0, 0.5, 0.8, 1.2, 1.6, 2.0])
-def test_the_chosen_estimator_loses_little_to_the_better_one(skew: float, width: int) -> None:
+def test_auto_is_as_sharp_as_the_sharpest_at_every_skew(skew: float, width: int) -> None:
     frequencies = zipf(skew)
     keys = np.arange(frequencies.size, dtype=np.uint64)
-    errors = {"cm": 0.0, "cmm_median": 0.0, "auto": 0.0}
+    errors = {"cm": 0.0, "cmm_mean": 0.0, "cmm_median": 0.0, "auto": 0.0}
     for seed in range(5):
         sketch = CountMin(CountMinParameters(width, 5, seed)).update(keys, frequencies)
         for estimator in errors:
             errors[estimator] += (
                 np.abs(sketch.point(keys[:100], estimator).estimate - frequencies[:100]).mean() / 5
             )
-    # within a quarter of the better, or of a count or two where both are nearly exact
-    assert errors["auto"] <= 1.25 * min(errors.values()) + 2.0
+    # the mean of 5 tables and 100 keys wavers by a tenth; half a count is nothing where all are nearly exact
+    assert errors["auto"] <= 1.1 * min(errors.values()) + 0.5
 
 
 def test_few_effective_keys_choose_cm_and_many_choose_the_mean_correction() -> None:
     flat = CountMin(CountMinParameters(256, 5)).update(np.arange(50_000, dtype=np.uint64))
-    assert choose_estimator(flat) == "cmm_median"
+    assert estimator_by_skew(flat) == "cmm_median"
     # relative deviation of F2 at w = 256, d = 5: sqrt(2/255) * 0.54 = 0.047
     assert effective_keys(flat) == pytest.approx(50_000, rel=50_000 / 256 * 4 * 0.047)
     peaked = CountMin(CountMinParameters(256, 5)).update(np.repeat(np.arange(3, dtype=np.uint64), 1000))
-    assert choose_estimator(peaked) == "cm"
+    assert estimator_by_skew(peaked) == "cm"
     assert effective_keys(peaked) == pytest.approx(3, rel=0.2)
     assert effective_keys(CountMin(CountMinParameters(256, 5))) == 0.0
 

@@ -27,7 +27,9 @@ KEYS = (np.arange(200, dtype=np.uint64) ** np.uint64(2)) % np.uint64(61)
 def filled(kind: str) -> object:
     """The sketch that each fixture holds; fixtures are written once and never again."""
     if kind == "count_min":
-        return CountMin(CountMinParameters(32, 3, 11)).update(KEYS)
+        counts = CountMin(CountMinParameters(32, 3, 11)).update(KEYS)
+        counts.context = {"attributes": ["origin"], "types": ["string"], "seed": 11}
+        return counts
     if kind == "heavy_hitters":
         sketch = HeavyHitters(CountMinParameters(32, 3, 11), 0.03).update(KEYS)
         sketch.label(KEYS, [f"key {key}" for key in KEYS])
@@ -65,7 +67,8 @@ def test_a_file_written_by_an_earlier_spillway_reads_back_as_the_sketch_it_was(k
     stored = KINDS[kind].from_bytes((FIXTURES / f"{kind}.v1.sketch").read_bytes())  # type: ignore[attr-defined]
     # the arrays, not the compressed bytes: zlib may compress differently one day
     mine, theirs = binary.unpack(stored.to_bytes()), binary.unpack(filled(kind).to_bytes())  # type: ignore[attr-defined]
-    assert (mine.kind, mine.parameters, mine.scalars) == (theirs.kind, theirs.parameters, theirs.scalars)
+    for field in ("kind", "parameters", "scalars", "context"):
+        assert getattr(mine, field) == getattr(theirs, field)
     for name, array in mine.arrays.items():
         assert array.tolist() == theirs.arrays[name].tolist()
 
@@ -124,3 +127,10 @@ def test_arrays_of_another_shape_than_the_parameters_are_refused(kind: str) -> N
     payload = binary.pack(packed.kind, packed.parameters, packed.scalars, wrong)
     with pytest.raises(SketchError):
         KINDS[kind].from_bytes(payload)  # type: ignore[attr-defined]
+
+
+def test_sketches_of_different_attributes_do_not_merge_though_their_hashes_agree() -> None:
+    one, two = (CountMin(CountMinParameters(32, 3, 11)) for _ in range(2))
+    one.context, two.context = {"attributes": ["origin"]}, {"attributes": ["dest"]}
+    with pytest.raises(SketchError, match="'origin'.*'dest'"):
+        one.merge(two)

@@ -17,6 +17,8 @@ from spillway.sketches.hashing import (
     row_seeds,
     xxhash64_bytes,
     xxhash64_int,
+    xxhash64_key,
+    xxhash64_long,
 )
 
 
@@ -100,3 +102,8 @@ def test_unknown_types_seeds_and_shapes_are_refused() -> None:
 def test_signed_hashes_keep_their_bits_and_nothing_is_nothing() -> None:
     assert as_keys(np.array([-1], dtype=np.int64)).tolist() == [2**64 - 1]
     assert as_keys([]).size == 0
+
+
+def test_the_compiled_xxhash64_is_the_plain_one() -> None:
+    for key in (0, 1, 2**63, 2**64 - 1, 987654321):
+        assert int(xxhash64_key(np.uint64(key))) == xxhash64_long(key)

@@ -4,12 +4,11 @@ Shapes. CM: w = ceil(e / error), d = ceil(ln(1 / (1 - confidence))). CMM self-jo
 Lemma 4's variance bound 2 F2^2/(w - 1) lets a row fail with probability 1/8 at w = 1 + 16/error^2, and enough rows
 make the median fail less than 1 - confidence.
 
-Estimators. The self-join size is the skew: N^2/F2 is the number of equally frequent keys that would give it
-("effective keys"). With at least as many of them as counters, every counter is disturbed alike and mean correction
-wins. With fewer, F2 alone cannot tell how many counters no heavy key touches, so the table is asked: its counters are
-the noise (4.2.1), which gives CM's expected error, the mean of the least of d, and CMM's, the mean size of the median
-of d; CM is chosen when its error is below half of CMM's, the half being what clamping to [0, CM] saves CMM where
-the two compete. The text proposes to choose by F2 and stops; the evidence measures what the choice loses.
+Skew. The self-join size is the skew: N^2/F2 is the number of equally frequent keys that would give it ("effective
+keys"). With at least as many of them as counters, every counter is disturbed alike and mean correction beats CM by far;
+with very few, most counters hold no heavy key and CM is nearly exact. The text proposes to choose between the two by
+it and stops; `estimator_by_skew` is that rule. F2 cannot tell how many counters no heavy key touches, though, so
+`CountMin.point` asks the counters (`noise`) instead; the evidence shows what either choice loses to the better.
 
 >>> parameters_for_error(0.001, 0.99)
 CountMinParameters(width=2719, depth=5, seed=1, conservative=False)
@@ -24,8 +23,6 @@ import numpy as np
 from spillway.sketches.answers import refuse
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.intervals import check_confidence, rows_for_confidence
-
-_NOISE_SAMPLE = 1 << 14
 
 
 def parameters_for_error(error_share: float, confidence: float, seed: int = 1) -> CountMinParameters:
@@ -86,33 +83,11 @@ def effective_keys(sketch: CountMin) -> float:
     return float(sketch.total) ** 2 / second_moment if second_moment > 0 else 0.0
 
 
-def choose_estimator(sketch: CountMin) -> str:
+def estimator_by_skew(sketch: CountMin) -> str:
     """`cm` for skewed streams (and for conservative tables, which know no other), `cmm_median` otherwise."""
-    if sketch.parameters.conservative or sketch.total <= 0 or (sketch.table < 0).any():
+    if sketch.parameters.conservative or sketch.total <= 0:
         return "cm"
-    if effective_keys(sketch) >= sketch.parameters.width:
-        return "cmm_median"
-    over_cm, off_cmm = expected_errors(sketch)
-    return "cm" if over_cm <= 0.5 * off_cmm else "cmm_median"
-
-
-def expected_errors(sketch: CountMin) -> tuple[float, float]:
-    """What CM and CMM would say on average of a key that never came: the errors any key suffers.
-
-    The j-th least of d draws from n sorted counters is the i-th with probability B(i/n) - B((i-1)/n), B the Beta
-    distribution of order statistics.
-    """
-    table, depth = sketch.table, sketch.parameters.depth
-    step = max(table.shape[1] // _NOISE_SAMPLE, 1)
-    ranks = np.linspace(0.0, 1.0, table[:, ::step].size + 1)
-    least = np.diff(1.0 - (1.0 - ranks) ** depth)
-    half = (depth + 1) // 2
-    middle = np.diff(
-        sum(math.comb(depth, j) * ranks**j * (1.0 - ranks) ** (depth - j) for j in range(half, depth + 1))
-    )
-    counters = np.sort(table[:, ::step].ravel().astype(np.float64))
-    centred = np.sort((table[:, ::step] - np.median(table, axis=1)[:, None]).ravel())
-    return float((least * counters).sum()), float((middle * np.abs(centred)).sum())
+    return "cmm_median" if effective_keys(sketch) >= sketch.parameters.width else "cm"
 
 
 def zipf_skew(self_join_size: float, total: float, keys: int) -> float:

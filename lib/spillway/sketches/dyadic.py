@@ -78,7 +78,7 @@ def cell_edges(code: int, bits: int) -> tuple[float, float]:
     return edges[0], edges[1]
 
 
-class Dyadic:
+class Dyadic(binary.Stored):
     """Counts over an ordered attribute."""
 
     def __init__(self, parameters: DyadicParameters) -> None:
@@ -111,6 +111,7 @@ class Dyadic:
         """The sketch of both streams together."""
         require_same(KIND, self.parameters, other.parameters)
         merged = Dyadic(self.parameters)
+        merged.context = self.shared_context(other)
         merged.exact = self.exact + other.exact
         merged.levels = [mine.merge(theirs) for mine, theirs in zip(self.levels, other.levels, strict=True)]
         merged.total = self.total + other.total
@@ -193,7 +194,13 @@ class Dyadic:
     def to_bytes(self) -> bytes:
         scalars = {"total": self.total, "unordered": self.unordered}
         tables = np.stack([counts.table for counts in self.levels])
-        return binary.pack(KIND, asdict(self.parameters), scalars, {"exact": self.exact, "tables": tables})
+        return binary.pack(
+            KIND,
+            asdict(self.parameters),
+            scalars,
+            {"exact": self.exact, "tables": tables},
+            context=self.context,
+        )
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Dyadic:
@@ -210,4 +217,5 @@ class Dyadic:
         ]
         sketch.exact = packed.arrays["exact"]
         sketch.total, sketch.unordered = total, int(packed.scalars["unordered"])
+        sketch.context = packed.context
         return sketch

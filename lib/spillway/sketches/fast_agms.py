@@ -66,7 +66,7 @@ def _signed(table: Integers, seeds: Keys, keys: Keys) -> Integers:
     return found
 
 
-class FastAgms:
+class FastAgms(binary.Stored):
     """A table of signed counters."""
 
     def __init__(self, parameters: FastAgmsParameters) -> None:
@@ -89,6 +89,7 @@ class FastAgms:
         """The sketch of both streams together."""
         require_same(KIND, self.parameters, other.parameters)
         merged = FastAgms(self.parameters)
+        merged.context = self.shared_context(other)
         merged.table = self.table + other.table
         merged.total = self.total + other.total
         return merged
@@ -129,7 +130,9 @@ class FastAgms:
         return Answer(estimate, estimate - reach, estimate + reach, confidence, KIND)
 
     def to_bytes(self) -> bytes:
-        return binary.pack(KIND, asdict(self.parameters), {"total": self.total}, {"table": self.table})
+        return binary.pack(
+            KIND, asdict(self.parameters), {"total": self.total}, {"table": self.table}, context=self.context
+        )
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> FastAgms:
@@ -140,4 +143,5 @@ class FastAgms:
                 "table", f"have shape {sketch.table.shape}", packed.arrays["table"].shape, "rebuild it"
             )
         sketch.table, sketch.total = packed.arrays["table"], int(packed.scalars["total"])
+        sketch.context = packed.context
         return sketch

@@ -2,7 +2,8 @@
 
     "SPLWSKCH" | version u16 | header length u32 | header JSON | zlib(arrays, little-endian) | blake2b-16
 
-The header names the kind, the parameters (seed included), the scalars and each array's name, type and shape.
+The header names the kind, the parameters (seed included), the scalars, each array's name, type and shape, and the
+context: what the keys are made of (attributes, types, key seed), so that bytes alone can be asked by value.
 The digest covers all that precedes it, so a flipped bit, a cut file and a file of another program are told
 apart and none of them becomes an answer.
 
@@ -20,6 +21,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,21 @@ class Packed:
     parameters: Mapping[str, Any]
     scalars: Mapping[str, Any]
     arrays: Mapping[str, npt.NDArray[Any]]
+    context: Mapping[str, Any]
+
+
+class Stored:
+    """What every sketch keeps beside its counters: the context of its keys, empty for bare hashes."""
+
+    context: Mapping[str, Any] = MappingProxyType({})
+
+    def shared_context(self, other: Stored) -> Mapping[str, Any]:
+        """The context of a merged sketch; sketches of different attributes do not merge."""
+        if dict(self.context) != dict(other.context):
+            raise refuse(
+                "context", f"be {dict(self.context)} to be combined", dict(other.context), "ask one of them"
+            )
+        return self.context
 
 
 def pack(
@@ -50,6 +67,7 @@ def pack(
     parameters: Mapping[str, Any],
     scalars: Mapping[str, Any],
     arrays: Mapping[str, npt.NDArray[Any]],
+    context: Mapping[str, Any] = MappingProxyType({}),
 ) -> bytes:
     """One sketch as bytes; equal sketches give equal bytes."""
     header = json.dumps(
@@ -57,6 +75,7 @@ def pack(
             "kind": kind,
             "parameters": dict(parameters),
             "scalars": dict(scalars),
+            "context": dict(context),
             "arrays": [[name, str(array.dtype), list(array.shape)] for name, array in arrays.items()],
         },
         sort_keys=True,
@@ -100,4 +119,4 @@ def unpack(payload: bytes, kind: str | None = None) -> Packed:
         native = dtype.newbyteorder("=")
         arrays[name] = np.frombuffer(raw, dtype, math.prod(shape), at).astype(native).reshape(shape)
         at += size
-    return Packed(header["kind"], header["parameters"], header["scalars"], arrays)
+    return Packed(header["kind"], header["parameters"], header["scalars"], arrays, header["context"])

@@ -50,6 +50,19 @@ def bucket(key: np.uint64, seed: np.uint64, width: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)
+def xxhash64_key(key: np.uint64) -> np.uint64:
+    """Spark's `xxhash64` of one bigint, compiled."""
+    prime1, prime2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
+    word = key * prime2
+    word = ((word << np.uint64(31)) | (word >> np.uint64(33))) * prime1
+    state = (np.uint64(0x27D4EB2F165667C5) + np.uint64(50)) ^ word
+    state = ((state << np.uint64(27)) | (state >> np.uint64(37))) * prime1 + np.uint64(0x85EBCA77C2B2AE63)
+    state = (state ^ (state >> np.uint64(33))) * prime2
+    state = (state ^ (state >> np.uint64(29))) * np.uint64(0x165667B19E3779F9)
+    return state ^ (state >> np.uint64(32))
+
+
+@njit(cache=True)
 def _seeds(seed: np.uint64, purpose: np.uint64, seeds: Keys) -> None:
     state = mix64(seed, np.uint64(0x5B1C3D7F9A2E4C68)) ^ mix64(purpose, np.uint64(0x6A09E667F3BCC909))
     for index in range(seeds.size):

@@ -123,7 +123,7 @@ def _track(
     return np.sort(final[:kept]), total
 
 
-class HeavyHitters:
+class HeavyHitters(binary.Stored):
     """A count-min table that remembers which keys are heavier than `share` (phi) of all."""
 
     def __init__(self, parameters: CountMinParameters, share: float) -> None:
@@ -170,6 +170,7 @@ class HeavyHitters:
         mine, theirs = (self.counts.parameters, self.share), (other.counts.parameters, other.share)
         require_same(KIND, mine, theirs)
         merged = HeavyHitters(self.counts.parameters, self.share)
+        merged.context = self.shared_context(other)
         merged.counts = self.counts.merge(other.counts)
         union = np.union1d(self.candidates, other.candidates)
         counts = merged.counts
@@ -213,7 +214,11 @@ class HeavyHitters:
         scalars = {**self.counts.scalars(), "labels": labels}
         parameters = {**asdict(self.counts.parameters), "share": self.share}
         return binary.pack(
-            KIND, parameters, scalars, {"table": self.counts.table, "candidates": self.candidates}
+            KIND,
+            parameters,
+            scalars,
+            {"table": self.counts.table, "candidates": self.candidates},
+            context=self.context,
         )
 
     @classmethod
@@ -224,4 +229,5 @@ class HeavyHitters:
         sketch.counts = CountMin.restored(parameters, packed.scalars, packed.arrays["table"])
         sketch.candidates = packed.arrays["candidates"]
         sketch.labels = {int(key): value for key, value in packed.scalars["labels"]}
+        sketch.context = packed.context
         return sketch

@@ -98,7 +98,7 @@ def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:
     return CountMin(CountMinParameters(parameters.width, parameters.depth, seed))
 
 
-class PairCount:
+class PairCount(binary.Stored):
     """Streams of super-values of one data set."""
 
     def __init__(self, parameters: PairCountParameters) -> None:
@@ -137,6 +137,7 @@ class PairCount:
         """Both data sets as one; their ordinals must not overlap."""
         require_same(KIND, self.parameters, other.parameters)
         merged = PairCount(self.parameters)
+        merged.context = self.shared_context(other)
         merged.records = self.records + other.records
         merged.streams = {
             k: stream.merge(other.streams[k])  # type: ignore[arg-type]
@@ -263,12 +264,24 @@ class PairCount:
                 spread = match_variance(p.attributes, j, k, p.drawn(k), theirs(k))
                 # both orders of a pair match alike: half as many pairs, each counted twice
                 drawn += ordered_twice * max(solved[j], 0.0) * spread
+            stream = self.streams[k]
+            if ordered_twice > 1.0 and isinstance(stream, ExactStream):
+                drawn += self._shared_draws(k, stream.triples())
             sketched = 0.0
             if p.width:
                 columns = p.width - 1 if p.table == "count_min" else p.width
                 sketched = 2.0 / columns * sizes[k] ** 2 * median_deviation(p.depth) ** 2
             variance += weight**2 * (drawn + sketched)
         return math.sqrt(variance)
+
+    def _shared_draws(self, k: int, triples: float) -> float:
+        """What clusters add to the variance of Y_k at most: pairs with a record in common share its draws.
+
+        A super-value held by m records and emitted by n of them adds 4 m(m-1)(m-2) q^3 (1 - q), q = l_k/C(d,k), and
+        n (n-1)(n-2) is an unbiased stand-in for m(m-1)(m-2) q^3. The text assumes these covariances away; drawing
+        without replacement makes them less for records that agree in several subsets.
+        """
+        return 4.0 * (1.0 - self.parameters.drawn(k) / math.comb(self.parameters.attributes, k)) * triples
 
     def _answer(self, estimate: float, spread: float, floor: float, confidence: float) -> Answer:
         reach = spread * normal_quantile(confidence)
@@ -289,7 +302,7 @@ class PairCount:
                 arrays[f"table{k}"] = stream.counter.table
                 totals[str(k)] = stream.counter.total
         scalars = {"records": self.records, "totals": totals}
-        return binary.pack(KIND, asdict(self.parameters), scalars, arrays)
+        return binary.pack(KIND, asdict(self.parameters), scalars, arrays, context=self.context)
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> PairCount:
@@ -311,6 +324,7 @@ class PairCount:
                     )
                 stream.counter.table = table
                 stream.counter.total = int(packed.scalars["totals"][str(k)])
+        sketch.context = packed.context
         return sketch
 
 

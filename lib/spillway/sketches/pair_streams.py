@@ -47,6 +47,12 @@ class ExactStream:
         self.settle()
         return float((self.counts.astype(np.float64) ** 2).sum())
 
+    def triples(self) -> float:
+        """Ordered triples of different emissions of one super-value: sum n (n-1) (n-2)."""
+        self.settle()
+        counts = self.counts.astype(np.float64)
+        return float((counts * (counts - 1.0) * (counts - 2.0)).sum())
+
     def join_size(self, other: ExactStream) -> float:
         self.settle()
         other.settle()

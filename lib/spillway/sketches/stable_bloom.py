@@ -32,7 +32,7 @@ from numba import njit
 from spillway.sketches import format as binary
 from spillway.sketches import stable_bloom_theory as theory
 from spillway.sketches.answers import Booleans, Keys, refuse
-from spillway.sketches.hashing import as_keys, bucket, check_seed, mix64, row_seeds
+from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds, xxhash64_key
 
 KIND = "stable_bloom"
 TESTING_GAP = 200.0
@@ -160,6 +160,20 @@ def draws(
 
 
 @njit(cache=True)
+def shard_of_key(key: np.uint64, shards: np.uint64) -> np.int64:
+    """The shard of a key by its xxhash64, which Spark can compute too; the cells use other hashes."""
+    return np.int64(((xxhash64_key(key) >> np.uint64(32)) * shards) >> np.uint64(32))
+
+
+@njit(cache=True)
+def _shards(keys: Keys, shards: np.uint64) -> Keys:
+    found = np.empty(keys.size, dtype=np.uint64)
+    for index in range(keys.size):
+        found[index] = shard_of_key(keys[index], shards)
+    return found
+
+
+@njit(cache=True)
 def _observe(
     words: Keys, elements: Keys, seeds: Keys, keys: Keys, cells: int, bits: int, hashes: int, decrements: int,
     shards: int, duplicates: Booleans,
@@ -174,7 +188,7 @@ def _observe(
         # where elements go does not depend on the cells: a block's hashes first keep the memory busy after
         for index in range(block):
             key = keys[first + index]
-            shard = np.int64(bucket(key, seeds[hashes + 1], np.uint64(shards))) if shards > 1 else 0
+            shard = shard_of_key(key, np.uint64(shards)) if shards > 1 else 0
             shard_of[index] = shard
             start_of[index] = draws(key, elements[shard], shard, seeds, hashes, cells, probed[index])
             elements[shard] += one
@@ -216,12 +230,12 @@ def _observe(
                     words[at + plane] |= mask
 
 
-class StableBloom:
+class StableBloom(binary.Stored):
     """A filter and the number of elements each shard has seen: all its state."""
 
     def __init__(self, parameters: StableBloomParameters) -> None:
         self.parameters = parameters
-        self.seeds = row_seeds(parameters.seed, parameters.hashes + 2, purpose=4)
+        self.seeds = row_seeds(parameters.seed, parameters.hashes + 1, purpose=4)
         self.words: Keys = np.zeros(parameters.cells // 64 * parameters.bits, dtype=np.uint64)
         self.elements: Keys = np.zeros(parameters.shards, dtype=np.uint64)
 
@@ -239,7 +253,7 @@ class StableBloom:
     def shard_of(self, keys: object) -> Keys:
         """The shard of each key: elements of one shard must be observed in stream order, shards in any."""
         shards = np.uint64(self.parameters.shards)
-        return _shards(as_keys(keys), self.seeds[self.parameters.hashes + 1], shards)
+        return _shards(as_keys(keys), shards)
 
     def cells(self) -> npt.NDArray[np.uint8]:
         """The cells' values, unpacked."""
@@ -280,7 +294,11 @@ class StableBloom:
 
     def to_bytes(self) -> bytes:
         return binary.pack(
-            KIND, asdict(self.parameters), {}, {"words": self.words, "elements": self.elements}
+            KIND,
+            asdict(self.parameters),
+            {},
+            {"words": self.words, "elements": self.elements},
+            context=self.context,
         )
 
     @classmethod
@@ -292,12 +310,5 @@ class StableBloom:
                 "words", f"be {sketch.words.size}", packed.arrays["words"].shape, "rebuild the filter"
             )
         sketch.words, sketch.elements = packed.arrays["words"], packed.arrays["elements"]
+        sketch.context = packed.context
         return sketch
-
-
-@njit(cache=True)
-def _shards(keys: Keys, seed: np.uint64, shards: np.uint64) -> Keys:
-    found = np.empty(keys.size, dtype=np.uint64)
-    for index in range(keys.size):
-        found[index] = bucket(keys[index], seed, shards)
-    return found
