@@ -109,7 +109,7 @@ def test_status_shows_runs_streams_and_what_falls_short(
 
     assert code == 1  # an expectation failed
     assert "run-2 2026-01-03 04:00 fields 1 120" in words(text)
-    assert "fields uplink shed 2 done 240 4 2.133 0.7333 2 1 balances" in words(text)
+    assert "fields uplink shed 2 done 240 4 2.133 0.5333 2 1 balances" in words(text)
     assert "WRONG fields: schemes: fields, batch 2 falls short by 0.2 kbps" in text
     assert (
         "short fields: 2 runs do not fit, by up to 0.2 of 2 kbps (batch 2): all that may be shed is shed"
@@ -386,3 +386,57 @@ def test_recovered_tuples_can_be_written_in_three_formats(tmp_path: Path, name: 
     else:
         rows = (pq.read_table(path) if name.endswith(".parquet") else pacsv.read_csv(path)).to_pylist()
     assert rows == [{"seq": 1, "temp": 60.5}, {"seq": 2, "temp": None}]
+
+
+@pytest.fixture
+def asked_of_look_up(at_home: Settings, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What the command asks of `look_up`, whose own answers are tested where it lives."""
+    from spillway.steps import recover
+
+    asked: list[tuple[Any, ...]] = []
+
+    def answer(settings: Settings, contract: Any, *rest: Any) -> recover.Found:
+        asked.append((contract.stream, *rest))
+        rows = pa.table(
+            {"seq": [1001, 1002], "site": ["a", "a"], "temp": [60.5, 61.25], "temp__bound_pct": [5.0, 5.0]}
+        )
+        return recover.Found(rows, 1234, 1)
+
+    monkeypatch.setattr(recover, "look_up", answer)
+    return asked
+
+
+def test_recover_shows_values_with_their_bounds(
+    asked_of_look_up: list[tuple[Any, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = told(
+        capsys, "recover", "fields", "--attributes", "temp", "--key", "site=a", "--seq", "7", "--limit", "1"
+    )
+
+    assert code == 0
+    assert asked_of_look_up == [("fields", ["temp"], {"site": "a"}, (7, 7), None)]
+    assert "seq site temp temp__bound_pct 1001 a 60.5 5 1 more; raise --limit" in words(text)
+    assert "Read 1,234 bytes of synopsis in 1 frames." in text
+
+
+def test_recover_understands_times_in_any_zone(
+    asked_of_look_up: list[tuple[Any, ...]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = document(
+        capsys, "recover", "fields", "--from-time", "2026-01-01T01:00+01:00", "--to-time", "2026-01-02"
+    )
+
+    assert (code, found["rows"], found["tuples"][1]["temp"]) == (0, 2, 61.25)
+    assert asked_of_look_up == [("fields", None, {}, None, ("2026-01-01T00:00:00", "2026-01-02T00:00:00"))]
+
+
+def test_recover_writes_to_a_file(
+    asked_of_look_up: list[tuple[Any, ...]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "found.parquet"
+
+    code, found = document(capsys, "recover", "fields", "--from-seq", "5", "--output", str(target))
+
+    assert (code, found["tuples"]) == (0, [])
+    assert pq.read_table(target).num_rows == 2
+    assert asked_of_look_up == [("fields", None, {}, (5, 5), None)]

@@ -110,9 +110,7 @@ def _stream(
         waiting_files=len(new_files(contract, settings, list(batches))),
         trained_version=max((row["version"] for row in rows["models"]), default=None),
         last_batch_date=max((batch.batch_date for batch in batches), default=None),
-        figures=stream_figures(
-            contract.stream, batches, rows["schemes"], rows["ledger"], rows["certificates"]
-        ),
+        figures=stream_figures(contract.stream, batches, rows["ledger"], rows["certificates"]),
     )
 
 

@@ -66,6 +66,7 @@ def sound_stream(stream: str) -> Rows:
                 "run_id": "r",
                 "created_at": NOW,
                 "updated_at": NOW,
+                "capacity_kbps": 2.0,
             }
             | {"files": [("a.json", 9, f"digest of {stream}", ROWS, 0, "taken", NOW)]}
         ],
@@ -85,6 +86,7 @@ def sound_stream(stream: str) -> Rows:
             }
             | {"hits": 2, "rate_kbps": 3.0, "planned_kbps": 2.0, "capacity_kbps": 2.0, "shortfall_kbps": 0.0}
             | {"frame_origin": 0, "frame_tuples": 64, "model_version": 1, "reason": "the least deviation"}
+            | {"state": "{}"}
             | {"attributes": [("site", "keep", 1, None, None), ("temp", "shed", 1, "last", "lowest rank")]}
             | {"ranking": [("temp", 0.5, 32.0)]}
             for run in (0, 1)
@@ -93,7 +95,7 @@ def sound_stream(stream: str) -> Rows:
             counted
             | {"stage": "ingest", "unit": "rows", "attribute": "", "reason": "", "offered": 6, "kept": 6},
             counted
-            | {"stage": "attributes", "unit": "rows", "attribute": "", "reason": "", "offered": 6, "kept": 6}
+            | {"stage": "transmitted", "unit": "rows", "attribute": "", "reason": "", "offered": 6, "kept": 6}
             | {"bytes_offered": 300, "bytes_kept": 250},
             counted
             | {

@@ -142,7 +142,7 @@ def _batch(at: dict[str, Any], first: int, last: int, status: str) -> dict[str, 
     return at | {
         "status": status, "files": [], "first_seq": first, "last_seq": last, "rows": rows, "rejected": 2,
         "deduplicated": 0, "models": [("cycle", 1)], "seconds_covered": 60.0, "run_id": f"run-{at['batch']}",
-        "created_at": NOW, "updated_at": NOW,
+        "created_at": NOW, "updated_at": NOW, "capacity_kbps": 2.0,
     }  # fmt: skip
 
 
@@ -163,7 +163,8 @@ def _scheme(at: dict[str, Any], run: int, first: int) -> dict[str, Any]:
         ],
         "windows": 4, "evaluations": 1 + run, "hits": 3 + run, "rate_kbps": 3.0 + 0.4 * run + 0.2 * at["batch"],
         "planned_kbps": 1.7 + 0.5 * run, "capacity_kbps": 2.0, "shortfall_kbps": 0.2 * run, "frame_origin": 0,
-        "frame_tuples": 1024, "model_version": 1, "reason": "all that may be shed is shed" if run else "it fits",
+        "frame_tuples": 1024, "model_version": 1, "state": "{}",
+        "reason": "all that may be shed is shed" if run else "it fits",
     }  # fmt: skip
 
 
@@ -171,36 +172,19 @@ def _ledger(at: dict[str, Any], rows: int) -> list[dict[str, Any]]:
     names = ["offered", "kept", "rounded", "shed", "deduplicated", "rejected", "recoverable", "lost"]
     blank = at | dict.fromkeys([*names, "bytes_offered", "bytes_kept", "bytes_synopsis"], 0)
     blank |= {"attribute": "", "reason": "", "compute_seconds": 0.5}
+    sent = blank | {"stage": "transmitted", "offered": rows, "kept": rows, "reason": "sent"}
     return [
         blank
-        | {
-            "stage": "ingest",
-            "unit": "rows",
-            "offered": rows + 2,
-            "kept": rows,
-            "rejected": 2,
-            "reason": "taken in",
-        },
-        blank | {"stage": "attributes", "unit": "rows", "offered": rows, "kept": rows},
+        | {"stage": "ingest", "unit": "rows", "offered": rows + 2, "kept": rows, "rejected": 2}
+        | {"reason": "taken in"},
         blank
         | {"stage": "attributes", "unit": "values", "attribute": "temp", "offered": rows, "shed": rows}
-        | {
-            "recoverable": rows,
-            "bytes_offered": 9000,
-            "bytes_kept": 0,
-            "bytes_synopsis": 1500,
-            "reason": "shed",
-        },
+        | {"recoverable": rows, "bytes_offered": 9000, "bytes_synopsis": 1500, "reason": "shed"},
         blank
-        | {
-            "stage": "attributes",
-            "unit": "values",
-            "attribute": "wind",
-            "offered": rows,
-            "kept": rows,
-            "rounded": rows,
-        }
-        | {"bytes_offered": 7000, "bytes_kept": 4000, "reason": "rounded"},
+        | {"stage": "attributes", "unit": "values", "attribute": "wind", "offered": rows, "kept": rows}
+        | {"rounded": rows, "bytes_offered": 7000, "reason": "rounded"},
+        sent | {"unit": "rows", "bytes_offered": 16000, "bytes_kept": 4000},
+        sent | {"unit": "values", "attribute": "wind", "bytes_offered": 7000, "bytes_kept": 4000},
     ]
 
 

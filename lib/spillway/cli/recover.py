@@ -1,12 +1,9 @@
-"""`spillway recover STREAM`: a few keys without Spark, or a whole range through the job."""
+"""`spillway recover STREAM`: shed values given back, each with its bound, without starting Spark."""
 
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,8 @@ from spillway.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from spillway.steps.recover import Found
 
 FILE_KINDS = (".parquet", ".csv", ".json")
 
@@ -28,11 +27,10 @@ def add(commands: Any) -> None:
             "spillway recover weather --attributes temp --key origin=JFK --seq 4711",
             "spillway recover weather --key origin=JFK --from-time 2013-02-01 --to-time 2013-02-02",
             "spillway recover stocks --from-seq 1 --to-seq 500 --output stocks.parquet",
-            "spillway recover network --spark --output recovered_network   # a long range: the Spark job",
         ],
     )
     made.add_argument("stream", help="a stream with a contract")
-    made.add_argument("--attributes", help="comma-separated (default: all that may be shed)")
+    made.add_argument("--attributes", help="comma-separated (default: all)")
     made.add_argument(
         "--key", action="append", default=[], metavar="NAME=VALUE", help="only this key; may repeat"
     )
@@ -41,9 +39,8 @@ def add(commands: Any) -> None:
     made.add_argument("--to-seq", type=int, help="last seq")
     made.add_argument("--from-time", help="ISO date or time, UTC unless it says otherwise")
     made.add_argument("--to-time", help="ISO date or time, inclusive")
-    made.add_argument("--output", help="write .parquet, .csv or .json (with --spark: a table's folder)")
+    made.add_argument("--output", help="write .parquet, .csv or .json lines")
     made.add_argument("--limit", type=int, default=50, help="rows printed (default: 50)")
-    made.add_argument("--spark", action="store_true", help="run jobs/recover.py instead")
     made.set_defaults(run=run)
 
 
@@ -55,56 +52,50 @@ def run(asked: argparse.Namespace) -> int:
     if contract is None:
         raise UsageError(f"`stream` must have a contract, got {asked.stream!r}; see spillway status")
     keys = _keys(asked.key, contract.keys)
-    attributes = tuple(asked.attributes.split(",")) if asked.attributes else contract.sheddable
-    unknown = [name for name in attributes if name not in contract.names]
+    attributes = asked.attributes.split(",") if asked.attributes else None
+    unknown = [name for name in attributes or () if name not in contract.names]
     if unknown:
         raise UsageError(
             f"`--attributes` must be {asked.stream}'s ({', '.join(contract.names)}), got {unknown[0]!r}"
         )
     if asked.seq is not None and (asked.from_seq is not None or asked.to_seq is not None):
         raise UsageError("`--seq` must stand without --from-seq and --to-seq; give one or the other")
-    times = {name: _time(name, getattr(asked, name)) for name in ("from_time", "to_time")}
-    if asked.spark:
-        return _job(asked, settings)
-    suffix = Path(asked.output).suffix if asked.output else None
-    if suffix is not None and suffix not in FILE_KINDS:
-        raise UsageError(
-            f"`--output` must end in {', '.join(FILE_KINDS)}, got {asked.output!r}; or add --spark"
-        )
-    found = import_module("spillway.lake.lookup").lookup(
-        settings,
-        asked.stream,
-        attributes,
-        key=keys,
-        from_seq=asked.seq if asked.seq is not None else asked.from_seq,
-        to_seq=asked.seq if asked.seq is not None else asked.to_seq,
-        **times,
+    if asked.output and Path(asked.output).suffix not in FILE_KINDS:
+        raise UsageError(f"`--output` must end in {', '.join(FILE_KINDS)}, got {asked.output!r}; name it so")
+    times = [_time(name, getattr(asked, name)) for name in ("from_time", "to_time")]
+
+    from spillway.steps.recover import look_up, parse_range
+
+    seqs = parse_range(
+        asked.from_seq if asked.seq is None else asked.seq, asked.to_seq if asked.seq is None else asked.seq
     )
+    found = look_up(settings, contract, attributes, keys, seqs, parse_range(*times))
     if asked.output:
-        write(found, Path(asked.output))
+        write(found.rows, Path(asked.output))
     _say(asked, found)
-    return 0 if found.num_rows else 1
+    return 0
 
 
-def _say(asked: argparse.Namespace, found: pa.Table) -> None:
+def _say(asked: argparse.Namespace, found: Found) -> None:
+    rows = found.rows
+    read = {"synopsis_bytes_read": found.synopsis_bytes_read, "frames": found.frames}
     if asked.json:
-        rows = [] if asked.output else found.to_pylist()
-        say_json({"stream": asked.stream, "rows": found.num_rows, "output": asked.output, "tuples": rows})
-    elif asked.output:
-        say(f"Wrote {found.num_rows:,} tuples of {asked.stream} to {asked.output}")
-    elif not found.num_rows:
-        say(f"No tuple of {asked.stream} matches; see spillway status for what was taken in", "yellow")
+        tuples = [] if asked.output else rows.to_pylist()
+        say_json(
+            {"stream": asked.stream, "rows": rows.num_rows, "output": asked.output, **read, "tuples": tuples}
+        )
+        return
+    if asked.output:
+        say(f"Wrote {rows.num_rows:,} tuples of {asked.stream} to {asked.output}")
     else:
-        shown = found.slice(0, asked.limit)
-        heads = [
-            f"#{name}" if _is_number(field.type) else name
-            for name, field in zip(shown.column_names, shown.schema, strict=True)
-        ]
+        shown = rows.slice(0, asked.limit)
+        heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in shown.schema]
         say_table(
             "", heads, [[str(v) if k == "seq" else v for k, v in row.items()] for row in shown.to_pylist()]
         )
-        if found.num_rows > asked.limit:
-            say(f"{found.num_rows - asked.limit:,} more; raise --limit, or write them with --output", "dim")
+        if rows.num_rows > asked.limit:
+            say(f"{rows.num_rows - asked.limit:,} more; raise --limit, or write them with --output", "dim")
+    say(f"Read {found.synopsis_bytes_read:,} bytes of synopsis in {found.frames:,} frames.", "dim")
 
 
 def _is_number(kind: Any) -> bool:
@@ -145,7 +136,8 @@ def _keys(pairs: list[str], known: tuple[str, ...]) -> dict[str, str]:
     return keys
 
 
-def _time(name: str, text: str | None) -> datetime | None:
+def _time(name: str, text: str | None) -> str | None:
+    """The time in UTC, as the lake has it."""
     if text is None:
         return None
     try:
@@ -155,22 +147,4 @@ def _time(name: str, text: str | None) -> datetime | None:
         raise UsageError(
             f"`{option}` must be an ISO date or time, got {text!r}; e.g. 2013-02-01T06:00"
         ) from problem
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
-def _job(asked: argparse.Namespace, settings: Settings) -> int:
-    job = [sys.executable, str(Path(settings.home, "jobs", "recover.py")), "--stream", asked.stream]
-    seqs = {"--from-seq": asked.from_seq, "--to-seq": asked.to_seq}
-    if asked.seq is not None:
-        seqs = {"--from-seq": asked.seq, "--to-seq": asked.seq}
-    given = {
-        "--attributes": asked.attributes,
-        **seqs,
-        "--from-time": asked.from_time,
-        "--to-time": asked.to_time,
-    }
-    for option, value in {**given, "--output": asked.output}.items():
-        job += [option, str(value)] if value is not None else []
-    for pair in asked.key:
-        job += ["--key", pair]
-    return 1 if subprocess.run(job, check=False).returncode else 0
+    return (at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at).isoformat()

@@ -42,7 +42,7 @@ def gather(settings: Settings, streams: list[StreamContract]) -> list[StreamFact
             name: [row for row in found if row["stream"] == contract.stream] for name, found in rows.items()
         }
         mine = [batch for batch in batches if batch.stream == contract.stream]
-        figures = stream_figures(contract.stream, mine, own["schemes"], own["ledger"], own["certificates"])
+        figures = stream_figures(contract.stream, mine, own["ledger"], own["certificates"])
         schemes = sorted(own["schemes"], key=lambda row: row["from_seq"])
         shown = _most_shed(own["certificates"])[:PLOTTED_ATTRIBUTES]
         facts.append(

@@ -20,7 +20,7 @@ from spillway.lake.columns import BOUND_SUFFIX, table_contracts
 from spillway.lake.files import data_files, read_rows
 from spillway.lake.tables import table_path
 from spillway.settings import Settings
-from spillway.summary import StreamFigures
+from spillway.summary import SENDING_STAGE, StreamFigures
 
 Row = Mapping[str, Any]
 PLOTTED_TUPLES = 160
@@ -88,8 +88,12 @@ class StreamFacts:
         recorded = [row for row in self.ledger if row["stage"] == "retire"]
         if recorded:
             return sum(row["bytes_offered"] - row["bytes_kept"] for row in recorded)
-        rows = [row for row in self.ledger if row["batch"] in gone and row["stage"] == "attributes"]
-        return sum(row["bytes_offered"] for row in rows)
+        return sum(row["bytes_offered"] for row in self.sent if row["batch"] in gone)
+
+    @property
+    def sent(self) -> list[Row]:
+        """The ledger's rows that say how many bytes there were, and how many went over the wire."""
+        return [row for row in self.ledger if row["stage"] == SENDING_STAGE and row["unit"] == "rows"]
 
     @property
     def shortfall_kbps(self) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from spillway.report import svg
 from spillway.report.facts import Row, Sample, StreamFacts
 from spillway.report.words import bytes_said, cells, count_said, rate_said, share_said, table
+from spillway.summary import SENDING_STAGE
 
 
 def card(title: str, body: str, note: str = "", wide: bool = False) -> str:
@@ -23,7 +24,7 @@ def headline(facts: StreamFacts) -> str:
     """The figures that `build/run.json` holds, as people say them."""
     f = facts.figures
     saved = f.wire_bytes_saved - f.synopsis_bytes
-    offered = sum(row["bytes_offered"] for row in facts.ledger if row["stage"] == "attributes")
+    offered = sum(row["bytes_offered"] for row in facts.sent)
     pairs = [
         (f"{f.tuples:,}", f"tuples taken in, {f.rejected:,} refused"),
         (
@@ -143,10 +144,9 @@ def byte_bars(facts: Sequence[StreamFacts]) -> str:
     """Bytes before and after, all streams on one scale."""
     rows = []
     for fact in facts:
-        own = [row for row in fact.ledger if row["stage"] == "attributes"]
-        before = float(sum(row["bytes_offered"] for row in own))
-        wire = float(sum(row["bytes_kept"] for row in own))
-        synopsis = float(sum(row["bytes_synopsis"] for row in own))
+        before = float(sum(row["bytes_offered"] for row in fact.sent))
+        wire = float(sum(row["bytes_kept"] for row in fact.sent))
+        synopsis = float(fact.figures.synopsis_bytes)
         rows.append((f"{fact.contract.stream}, raw", [(before, "raw", "raw")]))
         rows.append(
             (
@@ -176,7 +176,7 @@ def ledger_table(facts: StreamFacts) -> str:
         into["difference"] += abs(row["offered"] - accounted) + abs(
             row["shed"] - row["recoverable"] - row["lost"]
         )
-    order = {"ingest": 0, "attributes": 1}
+    order = {"ingest": 0, "attributes": 1, SENDING_STAGE: 2}
     rows = [
         cells(*at, *found.values(), bad=found["difference"] != 0)
         for at, found in sorted(sums.items(), key=lambda pair: (order.get(pair[0][0], 9), pair[0]))
