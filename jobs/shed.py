@@ -1,7 +1,7 @@
 """Bring a channel's pending batches through: take in, plan, shed, account.
 
-    spark-submit jobs/shed.py --channel uplink
-    spark-submit jobs/shed.py --channel uplink --from-date 2026-01-01 --to-date 2026-01-07   # again, exactly these
+spark-submit jobs/shed.py --channel uplink
+spark-submit jobs/shed.py --channel uplink --from-date 2026-01-01 --to-date 2026-01-07   # again, exactly these
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from spillway.steps.shed import shed_channel
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--channel", required=True, help="the channel, as in schemas/channels.yaml")
     parser.add_argument("--from-date", type=date.fromisoformat, help="recompute batch dates from this one")
     parser.add_argument("--to-date", type=date.fromisoformat, help="... to this one (default: the same)")

@@ -1,7 +1,7 @@
 """Train streams: cycle, thresholds, models. Streams that were never trained first take in what has landed.
 
-    spark-submit jobs/train.py                    # every stream
-    spark-submit jobs/train.py --stream weather
+spark-submit jobs/train.py                    # every stream
+spark-submit jobs/train.py --stream weather
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from spillway.steps.trained import load_trained
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--stream", action="append", help="only this stream (may be repeated)")
     parser.add_argument("--run-id", default=run_name("train"))
     asked = parser.parse_args()
@@ -33,7 +35,7 @@ def main() -> None:
             try:
                 if load_trained(settings, name) is None:
                     take_in(lake, contract, asked.run_id, say)
-                train_stream(lake, contract, say)
+                train_stream(lake, contracts, name, say)
             except SpillwayError as problem:
                 say(f"{name}: not trained: {problem}")
                 failed.append(f"{name}: {problem}")

@@ -16,12 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from spillway.attributes.columns import Column, Frame
 from spillway.attributes.model import Predictor
+from spillway.attributes.synopsis import Shed
 from spillway.attributes.walking import same_key_before
 
-LONGEST_SEASON = 400
+LONGEST_SEASON = 200
 _AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
 
 
@@ -32,6 +34,42 @@ class Lattice:
     aim_pct: float
     step_pct: float
     unit: float = 0.0
+
+
+@njit(cache=True)
+def _symbol_counts(key, symbols):  # type: ignore[no-untyped-def]
+    """How often each symbol follows each pair (kind of the key's one before, kind of the row's one before)."""
+    counts = np.zeros((16, 64), np.int64)
+    before = np.zeros(key.max() + 1, np.int64)
+    beside = 0
+    for i in range(len(key)):
+        symbol = symbols[i]
+        counts[before[key[i]] * 4 + beside, symbol] += 1
+        kind = 0 if symbol == 0 else (1 if symbol < 32 else (2 if symbol < 63 else 3))
+        before[key[i]] = kind
+        beside = kind
+    return counts
+
+
+def estimated_bytes(frame: Frame, result: Shed) -> int:
+    """About what a block would take, without coding it: the entropy of what happens at each row.
+
+    Symbols are "no entry", the steps from -31 to 30, "whole value"; what they leave open is charged by size.
+    """
+    if not len(frame):
+        return 0
+    entries = result.entries
+    symbols = np.zeros(len(frame), np.int64)
+    symbols[result.positions] = np.where(entries.is_step, np.clip(entries.steps, -31, 30) + 32, 63)
+    counts = _symbol_counts(frame.key, symbols).astype(np.float64)
+    totals = np.broadcast_to(counts.sum(1, keepdims=True), counts.shape)
+    used = counts > 0
+    bits = float((counts[used] * np.log2(totals[used] / counts[used])).sum()) + 8.0 * int(used.sum())
+    far = np.abs(entries.steps[np.abs(entries.steps) > 30]).astype(np.float64)
+    bits += float((2.0 * np.log2(far)).sum())
+    whole = entries.values.values[~entries.is_step]
+    bits += len(whole) * min(14.0, 1.0 + float(np.log2(1 + len(np.unique(whole)))))
+    return int(bits / 8) + 1
 
 
 def lattices_of(error_pct: float, column: Column, decimals: int | None) -> list[Lattice]:

@@ -26,21 +26,23 @@ from typing import Any
 
 import numpy as np
 
-from spillway.attributes.candidates import Lattice, lattices_of, without_regressors
+from spillway.attributes.candidates import Lattice, estimated_bytes, lattices_of, without_regressors
 from spillway.attributes.certificate import certify
 from spillway.attributes.columns import Column, Frame
-from spillway.attributes.entry_coding import periods_of
-from spillway.attributes.model import PREDICTORS, WAYS, AttributeModel, Predictor
-from spillway.attributes.packing import coded_size, pack
+from spillway.attributes.model import PREDICTORS, ROUNDINGS, WAYS, AttributeModel, Predictor
+from spillway.attributes.packing import pack
 from spillway.attributes.regression import fit
 from spillway.attributes.rounding import column_bytes, round_rows
 from spillway.attributes.synopsis import shed
 from spillway.attributes.wholes import decimals_of
 
 SEARCH_ROWS = 6144
+STRETCHES = 4
 PROOF_ROWS = 65536
 MOST_FALLBACKS = 4
-SHORTLIST = 5
+SHORTLIST = 4
+_ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1)
+WORTH_IT = 0.03  # of the bytes of last: less is chance
 CHARGE = 0.5
 
 
@@ -82,19 +84,12 @@ class Trained:
         return next((option for option in self.options if option.way == way), None)
 
 
-def measure(
-    model: AttributeModel, frame: Frame, periods: tuple[np.ndarray, np.ndarray] | None = None
-) -> Measured:
-    """Shed the whole column, pack it (with `periods` of the frame: about), and compare."""
-    everything = np.ones(len(frame), np.bool_)
-    result = shed(model, frame, everything)
-    errors = certify(
-        frame.columns[model.attribute], result.reconstructed, model.error_pct, None, len(result.entries)
-    )
-    if periods is None or not len(frame):
-        size = len(pack(result.entries, frame))
-    else:
-        size = coded_size(result.entries, periods, int(frame.seq[0]))
+def measure(model: AttributeModel, frame: Frame, estimate: bool = False) -> Measured:
+    """Shed the whole column, pack it (or estimate what that would take), and compare."""
+    result = shed(model, frame, np.ones(len(frame), np.bool_))
+    stored = len(result.entries)
+    errors = certify(frame.columns[model.attribute], result.reconstructed, model.error_pct, None, stored)
+    size = estimated_bytes(frame, result) if estimate else len(pack(result.entries, frame))
     return Measured(
         size, errors.stored_share_pct, errors.mean_error_pct, errors.max_error_pct, errors.violations
     )
@@ -136,6 +131,21 @@ def _decimals(column: Column) -> int | None:
     return decimals_of(numbers, 6)
 
 
+def _spread(frame: Frame) -> Frame:
+    """A few stretches from all over the training rows: seasons differ."""
+    if len(frame) <= SEARCH_ROWS:
+        return frame
+    size = SEARCH_ROWS // STRETCHES
+    starts = np.linspace(0, len(frame) - size, STRETCHES).astype(np.int64)
+    return frame.take(np.unique(starts[:, None] + np.arange(size)))
+
+
+def _rounding_facts(model: AttributeModel, frame: Frame) -> tuple[int, float, float]:
+    given = round_rows(model, frame, np.ones(len(frame), np.bool_))
+    errors = certify(frame.columns[model.attribute], given, model.error_pct)
+    return column_bytes(given), errors.mean_error_pct, errors.max_error_pct
+
+
 class _Training:
     """The search for one attribute."""
 
@@ -143,9 +153,8 @@ class _Training:
         self, start: AttributeModel, frame: Frame, names: list[str], allowed: Sequence[str], limit_pct: float
     ) -> None:
         self.start, self.names, self.allowed, self.limit_pct = start, names, allowed, limit_pct
-        self.search = frame.rows(0, SEARCH_ROWS)
+        self.search = _spread(frame)
         self.proof = frame.rows(0, PROOF_ROWS)
-        self.periods = periods_of(self.search.key, self.search.seq)
         self.tried: dict[str, int] = {}
 
     def run(self, ways: Sequence[str]) -> Trained:
@@ -180,7 +189,7 @@ class _Training:
         )
 
     def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Measured:
-        return measure(self._with(predictors, lattice), self.search, self.periods)
+        return measure(self._with(predictors, lattice), self.search, estimate=True)
 
     def _best(self, paper: Measured) -> tuple[AttributeModel, Measured]:
         lattices = lattices_of(
@@ -200,13 +209,15 @@ class _Training:
             for lattice in lattices:
                 candidate = self._weigh(predictors, lattice)
                 found.append((self._with(predictors, lattice), candidate))
-        rough = measure(self.start, self.search, self.periods).packed_bytes
+        rough = measure(self.start, self.search, estimate=True).packed_bytes
         found.sort(key=lambda pair: self._cost(pair[1], rough))
         proofs = [(model, measure(model, self.proof)) for model, _ in found[:SHORTLIST]]
         good = [
             pair for pair in proofs if pair[1].packed_bytes <= paper.packed_bytes and not pair[1].violations
         ]
-        return min([*good, (self.start, paper)], key=lambda pair: self._cost(pair[1], paper.packed_bytes))
+        best = min([*good, (self.start, paper)], key=lambda pair: self._cost(pair[1], paper.packed_bytes))
+        gain = self._cost(paper, paper.packed_bytes) - self._cost(best[1], paper.packed_bytes)
+        return best if gain > WORTH_IT else (self.start, paper)
 
     def _cost(self, facts: Measured, last_bytes: int) -> float:
         """Bytes against those of `last`, and a charge for a mean error over the limit."""
@@ -246,20 +257,22 @@ class _Training:
         return size, best
 
     def _rounded(self, model: AttributeModel) -> tuple[AttributeModel, tuple[int, float, float]]:
-        column = self.proof.columns[model.attribute]
-        everything = np.ones(len(self.proof), np.bool_)
-        best, facts = model, (column_bytes(column), 0.0, 0.0)
+        """The model with its best rounding, and that rounding's wire bytes, mean and largest error."""
+        facts = (column_bytes(self.proof.columns[model.attribute]), 0.0, 0.0)
         if model.kind == "text" or not model.error_pct:
-            return best, facts
-        for method in ("grid", "hold"):
-            for share in (1.0, 0.7, 0.4):
+            return model, facts
+        tried: list[tuple[int, int, AttributeModel]] = []
+        for method in ROUNDINGS:
+            for share in _ROUNDING_SHARES:
                 candidate = replace(model, rounding=method, rounding_pct=model.error_pct * share)
-                given = round_rows(candidate, self.proof, everything)
-                errors = certify(column, given, model.error_pct)
-                size = column_bytes(given)
-                if errors.mean_error_pct <= self.limit_pct and size < facts[0]:
-                    best, facts = candidate, (size, errors.mean_error_pct, errors.max_error_pct)
-        return best, facts
+                size, mean, _ = _rounding_facts(candidate, self.search)
+                if mean <= self.limit_pct:
+                    tried.append((size, len(tried), candidate))
+        if not tried:
+            return model, facts
+        best = min(tried)[2]
+        proof = _rounding_facts(best, self.proof)
+        return (best, proof) if proof[0] < facts[0] else (model, facts)
 
     def _options(
         self, model: AttributeModel, proof: Measured, rounding: tuple[int, float, float], ways: Sequence[str]

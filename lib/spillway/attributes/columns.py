@@ -234,6 +234,11 @@ class Frame:
         }
         return Frame(self.seq[part], self.key[part], columns)
 
+    def take(self, rows: np.ndarray) -> Frame:
+        """The rows of an ascending index array."""
+        columns = {name: column.take(rows) for name, column in self.columns.items()}
+        return Frame(self.seq[rows], self.key[rows], columns)
+
     def with_columns(self, columns: Mapping[str, Column]) -> Frame:
         """The same rows with some columns added or replaced."""
         return Frame(self.seq, self.key, {**self.columns, **columns})

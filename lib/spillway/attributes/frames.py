@@ -138,9 +138,10 @@ def recover_frame(
             column = sent.columns[name]
             if column.kind != models[name].kind:  # nothing but nulls has no kind of its own
                 sent = sent.with_columns({name: Column.nulls(models[name].kind, len(sent))})
-            found[name] = recover(
-                models[name], sent, is_shed, joined(payloads.get(name, ()), models[name].kind)
-            )
+            entries = joined(payloads.get(name, ()), models[name].kind)
+            # a block goes to the end of its batch, the rows asked for may not
+            entries = entries.take(entries.seq <= sent.seq[-1])
+            found[name] = recover(models[name], sent, is_shed, entries)
     return found
 
 

@@ -63,8 +63,8 @@ class Term:
 class Predictor:
     """A named predictor with its parameters (see `predictors` for the formulas).
 
-    `level` is the weight on what the regression says about the change since the key's previous row, `slope`
-    that of the key's last change, `season` a lag in rows of the key, `common` the weight of the relative
+    `persistence` is the share of a regression's (or season's) last miss that is carried over, `slope` the
+    weight of the key's last change, `season` a lag in rows of the key, `common` the weight of the relative
     surprise at the row just before, whatever its key.
     """
 

@@ -2,8 +2,8 @@
 
 Layout of version 1: the letters ``SP``, a version byte, a CRC-32 of the rest (little endian), an encoding
 byte, a kind byte, the number of entries and the first `seq` (varints), then the body:
-* encoding 0, *columns*: gaps, flags, steps and values as byte planes, compressed with zstd; for blocks of a
-  few entries spread over a long span;
+* encoding 0, *columns*: gaps, flags, steps and values as byte planes, compressed with zstd; for a few
+  entries spread over a long span, and for patterns that repeat exactly;
 * encoding 1, *coded*: the arithmetic coder of `entry_coding`; whole values as scaled decimals with a common
   divisor, or as the ordered bits of the float, each against the key's value before it;
 * encoding 2, *coded with a list*: the same, with whole values as indices into a list of distinct values.
@@ -37,7 +37,6 @@ VERSION = 1
 COLUMNS, CODED, LISTED = 0, 1, 2
 LONGEST_SPAN = 1 << 26
 LONGEST_LIST = 1024
-FEW = 512
 TRIAL = 2048
 _MAGIC = b"SP"
 _HEAD = 7
@@ -60,8 +59,7 @@ def pack(entries: Entries, frame: Frame | None = None) -> bytes:
         coded = _Coded.of(entries)
         listed = coded.prefers_list(periods)
         bodies.append((LISTED if listed else CODED, coded.body(periods, listed)))
-    if not near or len(entries) <= FEW:
-        bodies.append((COLUMNS, _columns(entries)))
+    bodies.append((COLUMNS, _columns(entries)))
     encoding, body = min(bodies, key=lambda pair: len(pair[1]))
     out = Writer()
     out.byte(encoding)
@@ -70,15 +68,6 @@ def pack(entries: Entries, frame: Frame | None = None) -> bytes:
     out.signed(int(entries.seq[0]) if len(entries) else 0)
     rest = out.data() + body
     return _MAGIC + bytes([VERSION]) + zlib.crc32(rest).to_bytes(4, "little") + rest
-
-
-def coded_size(entries: Entries, periods: tuple[np.ndarray, np.ndarray], first_seq: int) -> int:
-    """About what `pack` would take, by one encoding only: for comparing candidates quickly."""
-    if not len(entries):
-        return 0
-    return len(
-        _Coded.of(entries).body(_from_first_entry(*periods, int(entries.seq[0]) - first_seq), listed=False)
-    )
 
 
 def unpack(block: bytes) -> Entries:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from spillway.attributes.certificate import certify
+from spillway.attributes.columns import Column
 from spillway.attributes.frames import frame_of, frame_start, needed_columns, recover_frame, shed_frame
 from spillway.attributes.model import AttributeModel
 from spillway.attributes.ride_plan import Frames, Framing, ride_along
@@ -269,3 +271,83 @@ def recovered(sent: DataFrame, plan: Recovery, attributes: Sequence[str]) -> Dat
         for name in attributes
     ]
     return wide.select(*base, *values, *bounds)
+
+
+CERTIFICATE_SCHEMA = (
+    "batch bigint, attribute string, shed_values bigint, rounded_values bigint, max_error_pct double, "
+    "sum_error_pct double, violations bigint, strays bigint"
+)
+
+
+def certificates(
+    spark: SparkSession,
+    tasks: Sequence[FrameTask],
+    truth: Sequence[DataFile],
+    given: Sequence[DataFile],
+    runs: Runs,
+    error_pct: Mapping[int, Mapping[str, float]],
+) -> DataFrame:
+    """Errors of recovered and rounded values against raw, value by value, in partial sums per task and attribute.
+
+    Tasks read the same `seq` range of both tables' files: no join, no shuffle. `error_pct` is E by batch and
+    attribute; `strays` counts rows that only one of the tables has.
+    """
+
+    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                task = tasks[index]
+                bounds = error_pct[task.batch]
+                sides = []
+                for files in (truth, given):
+                    dated = [file for file in files if as_date(file.value("batch_date")) == task.batch_date]
+                    sides.append(read_rows(dated, list(bounds), task.from_seq, task.to_seq))
+                rows = _certified(sides[0], sides[1], task, runs, bounds)
+                yield pa.RecordBatch.from_pylist(rows, schema=_CERTIFIED)
+
+    slices = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
+    return spark.range(0, len(tasks), 1, slices).mapInArrow(measure, CERTIFICATE_SCHEMA)
+
+
+_CERTIFIED = pa.schema(
+    [
+        ("batch", pa.int64()),
+        ("attribute", pa.string()),
+        ("shed_values", pa.int64()),
+        ("rounded_values", pa.int64()),
+        ("max_error_pct", pa.float64()),
+        ("sum_error_pct", pa.float64()),
+        ("violations", pa.int64()),
+        ("strays", pa.int64()),
+    ]
+)
+
+
+def _certified(
+    raw: pa.Table, recovered: pa.Table, task: FrameTask, runs: Runs, bounds: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    left, right = np.asarray(raw["seq"]), np.asarray(recovered["seq"])
+    strays = 0
+    if not np.array_equal(left, right):
+        both = np.intersect1d(left, right)
+        strays = len(left) + len(right) - 2 * len(both)
+        raw, recovered = raw.take(np.searchsorted(left, both)), recovered.take(np.searchsorted(right, both))
+        left = both
+    rows = []
+    for name, bound in bounds.items():
+        masks = {way: runs.mask(name, way, left) for way in ("shed", "round")}
+        touched = masks["shed"] | masks["round"]
+        found = certify(Column.from_arrow(raw[name]), Column.from_arrow(recovered[name]), bound, touched)
+        rows.append(
+            {
+                "batch": task.batch,
+                "attribute": name,
+                "shed_values": int(masks["shed"].sum()),
+                "rounded_values": int(masks["round"].sum()),
+                "max_error_pct": found.max_error_pct,
+                "sum_error_pct": found.mean_error_pct * found.shed_values,
+                "violations": found.violations,
+                "strays": strays,
+            }
+        )
+    return rows

@@ -13,8 +13,9 @@ Differences from a textbook fit: nothing is centred (a constant is a term like o
 >>> rng = np.random.default_rng(1)
 >>> a, b = rng.uniform(1, 9, 500).round(2), rng.uniform(1, 9, 500).round(2)
 >>> columns = {"a": Column.real(a), "b": Column.real(b), "y": Column.real((a - b) / b * 100)}
->>> [str(term) for term in fit("y", Frame(np.arange(500), np.zeros(500, int), columns), ["a", "b"])[-1].terms]
-['100*a/b', '-100']
+>>> found = fit("y", Frame(np.arange(500), np.zeros(500, int), columns), ["a", "b"])
+>>> ["100*a/b", "-100"] in [[str(term) for term in predictor.terms] for predictor in found]
+True
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ def _pursue(
     target, features, size = target[kept], np.where(whole, features[kept], 0.0), size[kept]
     floor = max(float(np.median(size)) * 1e-3, 1e-300)
     importance = 1.0 / np.maximum(size, floor)
-    y, x = target * importance, features * importance[:, None]
     with np.errstate(over="ignore"):
+        y, x = target * importance, features * importance[:, None]
         scale = np.sqrt((x * x).sum(0))
     live = np.isfinite(scale) & (scale > 0) & (scale < 1e150)
     x = np.where(live, x / np.where(live, scale, 1.0), 0.0)
@@ -198,8 +199,8 @@ def _best_pair(
     importance = (
         np.ones(len(size)) if even else 1.0 / np.maximum(size, max(float(np.median(size)), 1e-300) * 1e-3)
     )
-    y, x = target * importance, features * importance[:, None]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        y, x = target * importance, features * importance[:, None]
         norms, length = np.sqrt((x * x).sum(0)), float(np.sqrt((y * y).sum()))
         live = np.isfinite(norms) & (norms > 0) & (norms < 1e150)
         unit = np.where(live, x / norms, 0.0)

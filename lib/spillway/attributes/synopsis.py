@@ -186,7 +186,7 @@ def shed(model: AttributeModel, frame: Frame, is_shed: np.ndarray, first_new_row
     The entries are those of rows from `first_new_row` on; `reconstructed` covers the whole frame.
     """
     is_shed = _checked(model, frame, is_shed)
-    column = _without_minus_zero(frame.columns[model.attribute], is_shed)
+    column = _one_form(frame.columns[model.attribute], is_shed)
     if not model.paper_form:
         return _shed_by_prediction(model, frame, is_shed, column, first_new_row)
     source = _sources(model, frame, is_shed, column)
@@ -219,11 +219,12 @@ def recover(model: AttributeModel, frame: Frame, is_shed: np.ndarray, entries: E
     return Recovered(known.take(source), bound)
 
 
-def _without_minus_zero(column: Column, rows: np.ndarray) -> Column:
-    """-0.0 as 0.0 where shed: equal values must not leave different states at the two ends."""
+def _one_form(column: Column, rows: np.ndarray) -> Column:
+    """-0.0 as 0.0 and every NaN as one where shed: equal values must not leave different bits at the ends."""
     if column.kind != "real":
         return column
-    return Column(column.kind, np.where(rows, column.values + 0.0, column.values), column.valid)
+    values = np.where(np.isnan(column.values), np.nan, column.values + 0.0)
+    return Column(column.kind, np.where(rows, values, column.values), column.valid)
 
 
 def _shed_by_prediction(

@@ -30,11 +30,22 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
     if not submitted:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master(master or os.environ.get("SPILLWAY_MASTER", "local[*]"))
+    elif _submitted_here():
+        # said here and not in SPARK_LOCAL_IP, so that a cluster's executors still find the driver
+        conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | conf
     for key, value in {**spark_conf(jars_folder()), **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     return spark
+
+
+def _submitted_here() -> bool:
+    """Whether spark-submit was told a local master."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return str(SparkConf().get("spark.master", "")).startswith("local")
 
 
 @contextmanager

@@ -135,6 +135,18 @@ class Lake:
 
         DeltaTable.forPath(self.spark, self.path(table, stream)).delete(predicate)
 
+    def vacuum(self, table: str, stream: str | None = None) -> None:
+        """Remove the files that no current row stands in, at once: what is retired is to be gone from the disk."""
+        from delta import DeltaTable
+
+        check = "spark.databricks.delta.retentionDurationCheck.enabled"
+        before = self.spark.conf.get(check, "true")
+        self.spark.conf.set(check, "false")
+        try:
+            DeltaTable.forPath(self.spark, self.path(table, stream)).vacuum(0)
+        finally:
+            self.spark.conf.set(check, before)
+
     def _create(self, contract: TableContract, path: str) -> None:
         from delta import DeltaTable
         from pyspark.sql.types import StructField, StructType

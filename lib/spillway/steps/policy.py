@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from spillway.attributes.capacity import fit
 from spillway.attributes.planner import Decision, Policy
 from spillway.attributes.runs import Way
 from spillway.attributes.scheme import Reevaluation
+from spillway.attributes.smoothing import Smoothing
 from spillway.attributes.ways import Way as MeasuredWay
 from spillway.attributes.ways import choose_ways
 from spillway.contracts import StreamContract
@@ -17,7 +19,6 @@ from spillway.lake.batches import Batch
 from spillway.lake.files import column_bytes
 from spillway.settings import Settings
 from spillway.steps.rows import stream_files
-from spillway.steps.train import smoothing_of
 from spillway.steps.trained import Trained
 
 OVERHEAD = ("seq",)
@@ -54,9 +55,14 @@ def measure_load(settings: Settings, contract: StreamContract, batch: Batch) -> 
 
 
 def policy_of(
-    contract: StreamContract, trained: Trained, load: Load, capacity_kbps: float, hits: bool
+    contract: StreamContract,
+    trained: Trained,
+    load: Load,
+    capacity_kbps: float,
+    target_kbps: float,
+    hits: bool,
 ) -> Policy:
-    """The planner's policy for one batch."""
+    """The planner's policy for one batch; it aims at `target_kbps` of the `capacity_kbps` it has."""
     measures = tuple(name for name in contract.sheddable if name in trained.models)
     stated = contract.reevaluate
     return Policy(
@@ -78,7 +84,7 @@ def policy_of(
         widths_bits={name: load.widths_bits[name] for name in measures},
         rate_kbps=load.rate_kbps,
         capacity_kbps=capacity_kbps,
-        decide=_decider(contract, trained, measures, load, capacity_kbps),
+        decide=_decider(contract, trained, measures, load, target_kbps),
         measure_hits=hits,
     )
 
@@ -87,22 +93,35 @@ def _ranked(trained: Trained, measures: Sequence[str]) -> list[str]:
     return sorted(measures, key=lambda name: trained.ranking.get(name, 0.0))
 
 
+def smoothing_of(contract: StreamContract) -> Smoothing:
+    """The contract's smoothing as the kernel takes it."""
+    stated = contract.smoothing
+    return Smoothing(
+        stated.kind, stated.multiplier, stated.seed, stated.sma_tuples if stated.seed == "sma" else None
+    )
+
+
 def _decider(
     contract: StreamContract, trained: Trained, measures: Sequence[str], load: Load, capacity_kbps: float
 ) -> Callable[[Sequence[str]], Decision]:
-    """A ranking's consequence: by the text (`fit`) where rounding is not allowed, else by measured bytes."""
-    decide = _by_bytes if "round" in contract.ways else _by_ranking
-    observing = contract.mode == "observe"
+    """What a ranking leads to; a stream that is only observed keeps everything, and says what it would do."""
+    options = {name: trained.options[name]["options"] for name in measures}
 
     def decision(ranking: Sequence[str]) -> Decision:
-        found = decide(contract, trained, measures, load, capacity_kbps, ranking)
-        if not observing or not found.scheme:
-            return found
+        found = decide(contract, options, load, capacity_kbps, ranking)
+        ways = tuple(
+            replace(way, predictor=trained.models[way.attribute].predictors[0].name)
+            if way.way == "shed"
+            else way
+            for way in found.ways
+        )
+        if contract.mode != "observe" or not found.scheme:
+            return replace(found, ways=ways)
         kept = tuple(
             Way(way.attribute, "keep", way.stage, "", f"observed only: would be {way.way}, {way.reason}")
             if way.way != "keep"
             else way
-            for way in found.ways
+            for way in ways
         )
         over = max(0.0, load.rate_kbps - capacity_kbps)
         return Decision(kept, load.rate_kbps, over, f"observed only: {found.reason}")
@@ -110,64 +129,46 @@ def _decider(
     return decision
 
 
+Options = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Per measure its ways as measured in training: way, wire_bytes_per_tuple, synopsis_bytes_per_tuple, mean_error_pct."""
+
+
+def decide(
+    contract: StreamContract, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
+) -> Decision:
+    """A ranking's consequence: by the text (`fit`) where rounding is not allowed, else by measured bytes."""
+    by = _by_bytes if "round" in contract.ways else _by_ranking
+    return by(contract, options, load, capacity_kbps, ranking)
+
+
 def _by_ranking(
-    contract: StreamContract,
-    trained: Trained,
-    measures: Sequence[str],
-    load: Load,
-    capacity_kbps: float,
-    ranking: Sequence[str],
+    contract: StreamContract, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
 ) -> Decision:
     found = fit(list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, contract.fit)
     ways = tuple(
-        Way(
-            name,
-            "shed" if name in found.shed else "keep",
-            1,
-            _predictor(trained, name) if name in found.shed else "",
-            found.reasons[name],
-        )
-        for name in measures
+        Way(name, "shed" if name in found.shed else "keep", reason=found.reasons[name]) for name in options
     )
-    return Decision(
-        ways,
-        found.planned_kbps,
-        found.shortfall_kbps,
-        _sentence(ways, load, capacity_kbps, found.planned_kbps, found.shortfall_kbps),
-    )
+    planned, shortfall = found.planned_kbps, found.shortfall_kbps
+    return Decision(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 
 
 def _by_bytes(
-    contract: StreamContract,
-    trained: Trained,
-    measures: Sequence[str],
-    load: Load,
-    capacity_kbps: float,
-    ranking: Sequence[str],
+    contract: StreamContract, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
 ) -> Decision:
     per_tuple = capacity_kbps * 1000.0 / 8.0 / load.tuples_per_second
-    fixed = sum(bits for name, bits in load.widths_bits.items() if name not in measures) / 8.0
-    options = {name: _measured_ways(trained, name, load.widths_bits[name] / 8.0) for name in measures}
-    chosen = choose_ways(options, list(ranking), per_tuple, fixed, contract.ways)
+    fixed = sum(bits for name, bits in load.widths_bits.items() if name not in options) / 8.0
+    measured = {name: _measured_ways(ways, load.widths_bits[name] / 8.0) for name, ways in options.items()}
+    chosen = choose_ways(measured, list(ranking), per_tuple, fixed, contract.ways)
     to_kbps = load.tuples_per_second * 8.0 / 1000.0
-    ways = tuple(
-        Way(
-            name,
-            chosen.ways[name],
-            1,
-            _predictor(trained, name) if chosen.ways[name] == "shed" else "",
-            chosen.reasons[name],
-        )
-        for name in measures
-    )
+    ways = tuple(Way(name, chosen.ways[name], reason=chosen.reasons[name]) for name in options)
     planned, shortfall = chosen.wire_bytes * to_kbps, chosen.shortfall_bytes * to_kbps
     return Decision(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 
 
-def _measured_ways(trained: Trained, name: str, width_bytes: float) -> list[MeasuredWay]:
+def _measured_ways(options: Sequence[Mapping[str, Any]], width_bytes: float) -> list[MeasuredWay]:
     """The trained options, scaled from the training set's width of the column to this batch's."""
-    options = {option["way"]: option for option in trained.options[name]["options"]}
-    kept = options["keep"]["wire_bytes_per_tuple"]
+    by_way = {option["way"]: option for option in options}
+    kept = by_way["keep"]["wire_bytes_per_tuple"]
     scale = width_bytes / kept if kept else 1.0
     return [
         MeasuredWay(
@@ -176,12 +177,8 @@ def _measured_ways(trained: Trained, name: str, width_bytes: float) -> list[Meas
             option["synopsis_bytes_per_tuple"] * scale,
             option["mean_error_pct"],
         )
-        for way, option in options.items()
+        for way, option in by_way.items()
     ]
-
-
-def _predictor(trained: Trained, name: str) -> str:
-    return trained.models[name].predictors[0].name
 
 
 def _sentence(ways: Sequence[Way], load: Load, capacity_kbps: float, planned: float, shortfall: float) -> str:

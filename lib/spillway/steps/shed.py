@@ -18,7 +18,6 @@ from spillway.attributes.plan import frame_tasks, synopsis, transmitted
 from spillway.attributes.planner import plan_batch
 from spillway.attributes.ride_plan import Frames, Framing
 from spillway.attributes.runs import Run, Runs
-from spillway.attributes.shares import proportional_capacities
 from spillway.contracts import Contracts, StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import (
@@ -38,9 +37,10 @@ from spillway.lake.intake import take_in
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, where
 from spillway.settings import Settings
+from spillway.steps.parts import channel_parts
 from spillway.steps.policy import OVERHEAD, Load, measure_load, policy_of
 from spillway.steps.rows import stream_files, synopsis_files
-from spillway.steps.schemes import load_runs, scheme_row, scheme_rows, state_before
+from spillway.steps.schemes import load_runs, scheme_row, state_before
 from spillway.steps.trained import Trained, load_trained
 
 Say = Callable[[str], None]
@@ -73,7 +73,8 @@ def shed_channel(
                 lake, [b.becomes(utc_now(), status=UNTRAINED) for b in one.batches if b.status != UNTRAINED]
             )
     ready = [one for one in work if one.trained is not None]
-    capacities = _capacities(lake.settings, contracts, channel, ready)
+    waiting = {one.contract.stream: one.batches for one in ready}
+    capacities = channel_parts(lake.settings, contracts, channel, waiting)
     done: list[Batch] = []
     for one in ready:
         done += _shed_stream(lake, one, capacities[one.contract.stream], say)
@@ -115,31 +116,6 @@ def _refuse_retired(stream: str, batches: Sequence[Batch]) -> None:
             f"{stream}: a backfill must not touch retired dates, got {', '.join(gone)}, whose raw tuples were deleted "
             "after they were validated; ask for other dates"
         )
-
-
-def _capacities(
-    settings: Settings, contracts: Contracts, channel: str, work: Sequence[_Work]
-) -> dict[str, float]:
-    """Each stream's part of the channel: the same drop rate for all, idle streams at their last known rate."""
-    rates: dict[str, float] = {}
-    for contract in contracts.streams_of(channel):
-        mine = next((one for one in work if one.contract.stream == contract.stream), None)
-        if mine is None:
-            rows = scheme_rows(settings, contract.stream)
-            rates[contract.stream] = float(rows[-1]["rate_kbps"]) if rows else 0.0
-            continue
-        loads = [
-            (measure_load(settings, contract, b), b.seconds_covered or 0.0) for b in mine.batches if b.rows
-        ]
-        seconds = sum(span for _, span in loads)
-        rates[contract.stream] = (
-            sum(load.rate_kbps * span for load, span in loads) / seconds if seconds else 0.0
-        )
-    parts = proportional_capacities(list(rates.values()), contracts.channels[channel].capacity_kbps)
-    total = sum(rates.values())
-    spare = contracts.channels[channel].capacity_kbps / total if total else 1.0
-    # where all fits, each stream's part is its rate and its share of what is free
-    return {stream: part * max(1.0, spare) for (stream, _), part in zip(rates.items(), parts, strict=True)}
 
 
 def _shed_stream(lake: Lake, work: _Work, capacity_kbps: float, say: Say) -> list[Batch]:
@@ -238,6 +214,7 @@ class _Shed:
                 self.contract,
                 self.trained[batch.models["attributes"]],
                 load,
+                batch.capacity_kbps or 0.0,
                 (batch.capacity_kbps or 0.0) * tightened[batch.batch],
                 hits=(batch.rows or 0) <= HITS_UP_TO_ROWS,
             )

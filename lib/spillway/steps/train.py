@@ -9,26 +9,29 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from spillway.attributes.categories import Category, Matcher
+from spillway.attributes.choice import Trained as TrainedAttribute
 from spillway.attributes.choice import train_attributes
-from spillway.attributes.columns import Column
+from spillway.attributes.columns import Column, Frame
 from spillway.attributes.cycle import Cycle, declared_cycle, find_cycle
 from spillway.attributes.frames import frame_of, key_codes
 from spillway.attributes.planner import rankable
 from spillway.attributes.ranking import rank
-from spillway.attributes.smoothing import Smoothing
 from spillway.attributes.thresholds import Threshold, curve, fixed_point, threshold
-from spillway.contracts import StreamContract
+from spillway.contracts import Contracts, StreamContract
 from spillway.errors import SpillwayError
-from spillway.lake.batches import RECORDED, RETIRED, load_batches, utc_now
+from spillway.lake.batches import RECORDED, RETIRED, Batch, load_batches, utc_now
 from spillway.lake.tables import Lake, where
+from spillway.steps.parts import channel_parts
+from spillway.steps.policy import Load, decide, measure_load, smoothing_of
 from spillway.steps.rows import edge_rows, stream_files
 from spillway.steps.trained import Trained, load_trained
 
@@ -46,6 +49,9 @@ def train_stream(
     files = stream_files(lake.settings, "raw", stream, held)
     again = before is not None
     rows = edge_rows(files, list(contract.names), contract.training.tuples, last=again)
+    if before is not None and not files:
+        say(f"{stream}: nothing to train on, all raw tuples were retired; version {before.version} stays")
+        return before
     if rows.num_rows < 2:
         raise SpillwayError(
             f"{stream}: training must have at least two tuples, got {rows.num_rows}; deliver more to "
@@ -59,14 +65,8 @@ def train_stream(
         a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
     ]
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
-    trained = train_attributes(
-        frame,
-        {name: thresholds[name].error_pct for name in measures},
-        regressors=numeric,
-        ways=contract.ways,
-        predictors=contract.predictors,
-        cycle_length=cycle.length,
-    )
+    errors = {name: thresholds[name].error_pct for name in measures}
+    trained = _models(lake, contracts, contract, frame, errors, numeric, cycle, held)
     version = before.version + 1 if before else 1
     span = (rows["seq"][0].as_py(), rows["seq"][-1].as_py())
     facts = [_fact("cycle", "", cycle.to_dict(), {"rows": rows.num_rows})]
@@ -120,6 +120,49 @@ def train_stream(
     found = load_trained(lake.settings, stream, version)
     assert found is not None, "what was just written is there"
     return found
+
+
+def _models(
+    lake: Lake,
+    contracts: Contracts,
+    contract: StreamContract,
+    frame: Frame,
+    error_pct: Mapping[str, float],
+    numeric: Sequence[str],
+    cycle: Cycle,
+    held: Sequence[Batch],
+) -> dict[str, TrainedAttribute]:
+    """Models in two rounds: first as if every other attribute were sent, then without what the channel makes go.
+
+    A model that leans on an attribute which the scheme sheds falls back row by row, within its bound but not as small
+    as one trained for it; the second round trains for the scheme that the first one leads to at today's rate.
+    """
+    train = partial(
+        train_attributes,
+        frame,
+        error_pct,
+        ways=contract.ways,
+        predictors=contract.predictors,
+        cycle_length=cycle.length,
+    )
+    first = train(regressors=numeric)
+    rated = [batch for batch in held if batch.rows and batch.seconds_covered]
+    if not rated:
+        return first
+    part = channel_parts(lake.settings, contracts, contract.channel, {contract.stream: rated})[
+        contract.stream
+    ]
+    load = measure_load(lake.settings, contract, rated[-1])
+    sent = [name for name in numeric if name not in _expected_shed(contract, first, load, part)]
+    return first if len(sent) == len(numeric) else train(regressors=sent)
+
+
+def _expected_shed(
+    contract: StreamContract, trained: Mapping[str, TrainedAttribute], load: Load, capacity_kbps: float
+) -> set[str]:
+    options = {name: [asdict(option) for option in one.options] for name, one in trained.items()}
+    decision = decide(contract, options, load, capacity_kbps, list(trained))
+    return {way.attribute for way in decision.ways if way.way == "shed"}
 
 
 def _cycle(contract: StreamContract, rows: pa.Table) -> Cycle:
@@ -188,14 +231,6 @@ def _last_ranking(contract: StreamContract, rows: pa.Table, measures: list[str])
     by = "relative" if contract.rank_by == "recoverability" else contract.rank_by
     ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)
     return {one.attribute: one.score for one in ranked}
-
-
-def smoothing_of(contract: StreamContract) -> Smoothing:
-    """The contract's smoothing as the kernel takes it."""
-    stated = contract.smoothing
-    return Smoothing(
-        stated.kind, stated.multiplier, stated.seed, stated.sma_tuples if stated.seed == "sma" else None
-    )
 
 
 def _fact(fact: str, subject: str, value: Mapping[str, Any], evidence: Mapping[str, Any]) -> dict[str, Any]:

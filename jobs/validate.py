@@ -1,0 +1,40 @@
+"""Recover what was shed since the last validation, certify it, run the expectation suites, retire, report.
+
+spark-submit jobs/validate.py                     # every stream, what changed
+spark-submit jobs/validate.py --stream weather --all
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from spillway.contracts import load_contracts
+from spillway.lake.session import open_lake
+from spillway.report import build_report
+from spillway.settings import Settings
+from spillway.steps.job import run_job, run_name, say
+from spillway.steps.validate import validate
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--stream", action="append", help="only this stream (may be repeated)")
+    parser.add_argument("--all", action="store_true", help="also what was validated before")
+    parser.add_argument("--run-id", default=run_name("validate"))
+    asked = parser.parse_args()
+
+    settings = Settings.from_environment()
+    contracts = load_contracts(settings.schemas)
+    try:
+        with open_lake("spillway validate", settings) as lake:
+            validate(lake, contracts, asked.run_id, say, asked.stream, asked.all)
+    finally:
+        report = build_report(settings, Path(settings.build, "report.html"))
+        say(f"report: {report}")
+
+
+if __name__ == "__main__":
+    run_job(main)
