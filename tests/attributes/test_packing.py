@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.attributes.synopsis_reference import columns
 
+from spillway.attributes.candidates import estimated_bytes
 from spillway.attributes.columns import Column, Frame
 from spillway.attributes.entry_coding import periods_of
 from spillway.attributes.model import AttributeModel, Predictor
-from spillway.attributes.packing import CODED, COLUMNS, LISTED, PackingError, coded_size, pack, unpack
+from spillway.attributes.packing import CODED, COLUMNS, LISTED, PackingError, pack, unpack
 from spillway.attributes.synopsis import Entries, shed
 from spillway.attributes.wholes import BITS, WholeForm, decimals_of
 
@@ -104,12 +105,18 @@ def test_keys_that_join_cut_the_span_into_segments():
     assert_same(unpack(pack(entries, Frame(np.arange(7000), key, {}))), entries)
 
 
-def test_the_quick_size_is_near_the_packed_one():
+@pytest.mark.parametrize("step_pct", [1.0, 3.0])
+def test_the_estimate_orders_candidates_as_packing_does(step_pct):
     frame = stream()
-    model = AttributeModel("a", "real", 3.0, predictors=(Predictor("previous"),), aim_pct=1.5, step_pct=3.0)
-    entries = shed(model, frame, np.ones(len(frame), bool)).entries
-    quick = coded_size(entries, periods_of(frame.key, frame.seq), int(frame.seq[0]))
-    assert abs(quick - len(pack(entries, frame))) < 32
+    sizes = []
+    for predictor in (Predictor("previous"), Predictor("any", persistence=0.0)):
+        model = AttributeModel("a", "real", 3.0, predictors=(predictor,), aim_pct=1.5, step_pct=step_pct)
+        result = shed(model, frame, np.ones(len(frame), bool))
+        sizes.append((estimated_bytes(frame, result), len(pack(result.entries, frame))))
+    (low, packed_low), (high, packed_high) = sizes
+    assert low < high
+    assert packed_low < packed_high
+    assert 0.6 * packed_low < low < 1.7 * packed_low
 
 
 def test_a_block_from_bytes_fixed_here_reads_as_it_always_did():
