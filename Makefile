@@ -12,7 +12,6 @@ export PATH := $(BIN):$(PATH)
 export SPILLWAY_HOME ?= $(CURDIR)
 export PYSPARK_PYTHON ?= $(BIN)/python
 export PYSPARK_DRIVER_PYTHON ?= $(BIN)/python
-export SPARK_LOCAL_IP ?= 127.0.0.1
 export PYTHONUNBUFFERED := 1
 with_java = JAVA_HOME="$$(cat $(VENV)/.java_home)"
 

@@ -48,7 +48,6 @@ def environment(
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(airflow / "logs"),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPILLWAY_HOME": settings.home,
         "SPILLWAY_LAKE": settings.lake,
         "SPILLWAY_DESTINATION": settings.destination,
