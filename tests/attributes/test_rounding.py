@@ -8,8 +8,9 @@ from tests.attributes.synopsis_reference import columns
 
 from spillway.attributes.certificate import relative_errors_pct
 from spillway.attributes.columns import Column, Frame
-from spillway.attributes.model import AttributeModel
-from spillway.attributes.rounding import column_bytes, levels_per_octave, round_rows
+from spillway.attributes.model import AttributeModel, Predictor, Term
+from spillway.attributes.rounding import as_sent, column_bytes, levels_per_octave, round_rows
+from spillway.attributes.synopsis import recover, shed
 
 BOUNDS = [1e-9, 1.0, 4.7, 13.5, 100.0, 250.0]
 
@@ -71,6 +72,34 @@ def test_no_bound_rounds_nothing(bound):
     frame = Frame(np.arange(2), np.zeros(2, int), {"a": Column.real([1.23, 4.56])})
     exact = AttributeModel("a", "real", 1.0, way="round", rounding_pct=bound)
     assert round_rows(exact, frame, np.ones(2, bool)).to_list() == [1.23, 4.56]
+
+
+def test_both_ends_agree_where_a_regressor_is_sent_then_rounded_then_shed():
+    rng = np.random.default_rng(8)
+    n = 900
+    x = np.round(50 + np.cumsum(rng.normal(0, 1, (n // 3, 3)), 0).ravel(), 2)
+    noisy = np.round(2 * x + rng.normal(0, 1, n), 2)
+    frame = Frame(np.arange(n), np.arange(n) % 3, {"x": Column.real(x), "a": Column.real(noisy)})
+    third = np.arange(n) // (n // 3)
+    level = Predictor("regression", (Term(2.0, ("x",)),))
+    models = {
+        "a": AttributeModel(
+            "a", "real", 4.0, predictors=(level, Predictor("previous")), aim_pct=2.0, step_pct=4.0
+        ),
+        "x": AttributeModel(
+            "x", "real", 4.0, predictors=(Predictor("previous"),), step_pct=8.0, rounding_pct=4.0
+        ),
+    }
+    masks = {"a": np.ones(n, bool), "x": third == 2}, {"x": third == 1}
+    received = as_sent(frame, models, *masks)
+    stored_by_third = np.zeros(3)
+    for name, model in models.items():
+        entries = shed(model, as_sent(frame, models, *masks, truth_of=name), masks[0][name]).entries
+        recovered = recover(model, received, masks[0][name], entries)
+        assert (relative_errors_pct(frame.columns[name], recovered.values) <= 4.0).all()
+        if name == "a":
+            stored_by_third = np.bincount(third[entries.seq], minlength=3)
+    assert stored_by_third[0] < stored_by_third[2]
 
 
 def test_an_empty_column_weighs_nothing():

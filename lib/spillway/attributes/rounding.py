@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +105,31 @@ def round_rows(model: AttributeModel, frame: Frame, is_rounded: np.ndarray) -> C
     levels, hold = float(levels_per_octave(bound)), model.rounding == "hold"
     values = kernel(frame.key, wanted, column.values, column.valid, bound, levels, hold)
     return Column(column.kind, values, column.valid)
+
+
+def as_sent(
+    frame: Frame,
+    models: Mapping[str, AttributeModel],
+    is_shed: Mapping[str, np.ndarray],
+    is_rounded: Mapping[str, np.ndarray],
+    truth_of: str | None = None,
+) -> Frame:
+    """The frame as the destination sees it: rounded where rounded, null where shed.
+
+    With `truth_of`, that attribute's shed values stay: the frame that `synopsis.shed` wants for it. Predictors
+    read the other columns, so both ends must make them by this rule.
+
+    >>> frame = Frame(np.arange(2), np.zeros(2, int), {"a": Column.real([101.0, 7.0])})
+    >>> model = AttributeModel("a", "real", error_pct=10, rounding_pct=10)
+    >>> masks = {"a": np.array([False, True])}, {"a": np.array([True, False])}
+    >>> as_sent(frame, {"a": model}, *masks).columns["a"].to_list()
+    [102.4, None]
+    >>> as_sent(frame, {"a": model}, *masks, truth_of="a").columns["a"].to_list()
+    [102.4, 7.0]
+    """
+    rounded = {name: round_rows(models[name], frame, rows) for name, rows in is_rounded.items()}
+    hidden = {name: rows for name, rows in is_shed.items() if name != truth_of}
+    return frame.with_columns(rounded).as_transmitted(hidden)
 
 
 def column_bytes(column: Column) -> int:
