@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -96,11 +97,12 @@ class Server:
 def small(tmp_path: Path) -> Settings:
     """One stream of a few hundred readings from two sites, landed and never seen."""
     settings = small_settings(tmp_path, {"river": "uplink"})
+    chance = random.Random(20260101)
     lines = []
     for hour in range(24 * 10):
         for site, base in (("north", 10.0), ("south", 20.0)):
             at = f"2026-01-{1 + hour // 24:02d}T{hour % 24:02d}:00:00Z"
-            level = base + (hour * 7919 % 13) / 10
+            level = round(base + chance.gauss(0, 1), 3)
             lines.append(json.dumps({"site": site, "at": at, "level": level}))
     for number in (0, 1):
         half = lines[number * 240 : (number + 1) * 240]
