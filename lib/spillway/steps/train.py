@@ -40,10 +40,10 @@ CYCLE_ROWS = 200_000
 
 
 def train_stream(
-    lake: Lake, contract: StreamContract, say: Callable[[str], None] = lambda _: None
+    lake: Lake, contracts: Contracts, stream: str, say: Callable[[str], None] = lambda _: None
 ) -> Trained:
     """Train one stream on what has been taken in; returns the facts it wrote."""
-    stream = contract.stream
+    contract = contracts.stream(stream)
     before = load_trained(lake.settings, stream)
     held = [b for b in load_batches(lake.settings, stream) if b.status not in (RECORDED, RETIRED) and b.rows]
     files = stream_files(lake.settings, "raw", stream, held)
