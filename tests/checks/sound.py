@@ -122,6 +122,11 @@ def sound_stream(stream: str) -> Rows:
             | {"worst_over_threshold": 0.75, "violations": 0, "column_bytes": 50, "wire_bytes": 0}
             | {"synopsis_bytes": 20, "created_at": NOW}
         ],
+        "sketches": [
+            at
+            | {"kind": "count_min", "name": "temp", "attributes": ["temp"], "parameters": "{}", "seed": 1}
+            | {"format_version": 1, "rows": ROWS, "digest": "d", "payload": b"packed"}
+        ],
         "validations": [
             {
                 "run_id": "r",

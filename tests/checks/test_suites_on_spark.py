@@ -95,7 +95,15 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("ledger", "nothing_is_negative"): put("ledger", bytes_kept=-1),
     ("ledger", "rounded_ones_are_kept"): put("ledger", 2, rounded=1),
     ("ledger", "stages_hand_over_everything"): put("ledger", 0, kept=5, rejected=1),
+    ("ledger", "stages_hand_over_every_value"): again(
+        "ledger", stage="transmitted", shed=0, recoverable=0, kept=6
+    ),
     ("ledger", "every_shed_value_is_certified"): put("certificates", shed_values=5),
+    ("sketches", "one_sketch_per_batch"): again("sketches"),
+    ("sketches", "parameters_are_json"): put("sketches", parameters="{not json"),
+    ("sketches", "payload_is_there"): put("sketches", payload=b""),
+    ("sketches", "named_after_its_attributes"): put("sketches", name="site"),
+    ("sketches", "covers_its_batch"): put("sketches", rows=5),
     ("validations", "every_outcome_has_a_sentence"): put("validations", sentence=" "),
     ("validations", "every_failure_has_a_figure"): put("validations", success=False, observed=None),
 }
@@ -105,7 +113,7 @@ REPORTED: dict[tuple[str, str], Spoil] = {
     ("schemes", "nothing_falls_short"): put(
         "schemes", planned_kbps=2.5, shortfall_kbps=0.5, reason="cannot fit"
     ),
-    ("transmitted", "observed_only"): put("ledger", 1, bytes_kept=300),
+    ("transmitted", "what_exceeds_is_on_record"): put("ledger", 1, bytes_kept=300),
     ("certificates", "the_way_pays"): put("certificates", wire_bytes=40),
     ("ledger", "nothing_is_lost_for_good"): put("ledger", 2, recoverable=5, lost=1),
 }
@@ -117,7 +125,7 @@ def stream_of(fault: tuple[str, str]) -> str:
 
 
 def contracts_of(faults: list[tuple[str, str]]) -> dict[str, Any]:
-    modes = {"transmitted_observed_only": "observe"}
+    modes = {"transmitted_what_exceeds_is_on_record": "observe"}
     names = ["sound", *map(stream_of, faults)]
     return {name: contract(name, mode=modes.get(name, "shed")) for name in names}
 

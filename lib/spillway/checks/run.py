@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,13 +139,14 @@ def _readable(
     for table, contract in contracts.items():
         if contract.scope == "stream":
             parts = [
-                summary(frame, streams[str(split_name(name)[1])], contract)
+                (frame, streams[str(split_name(name)[1])], contract)
                 for name, frame in usable.items()
                 if split_name(name)[0] == table
             ]
             # Several views join it: computed once, a few rows.
-            whole = reduce(lambda a, b: a.unionByName(b), parts).select(*dict(SUMMARY)) if parts else None
-            readable[table] = empty(spark, SUMMARY) if whole is None else settle(whole)[0]
+            readable[table] = (
+                settle(summary(parts).select(*dict(SUMMARY)))[0] if parts else empty(spark, SUMMARY)
+            )
         else:
             absent = [(column.name, column.type) for column in contract.columns]
             whole = usable.get(table)

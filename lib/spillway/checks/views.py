@@ -68,29 +68,41 @@ def column_problems(frame: DataFrame, contract: TableContract, sheddable: Sequen
     return problems
 
 
-def summary(frame: DataFrame, stream: StreamContract, contract: TableContract) -> DataFrame:
-    """One row per batch of a stream's table: see the module."""
+def summary(parts: Sequence[tuple[DataFrame, StreamContract, TableContract]]) -> DataFrame:
+    """One row per stream and batch of the streams' tables, all of them in one pass: see the module."""
     from pyspark.sql import functions as sql
 
-    keys = [sql.col(f"`{name}`") for name in stream.keys]
-    null_keys = reduce(lambda a, b: a + b, [key.isNull().cast("int") for key in keys], sql.lit(0))
-    required = [
-        column.name for column in contract.columns if not column.nullable and column.name in frame.columns
-    ]
-    null_columns = reduce(
-        lambda a, b: a + b, [sql.col(f"`{n}`").isNull().cast("int") for n in required], sql.lit(0)
-    )
-    has_scheme = "scheme" in frame.columns
-    schemes = sql.array_sort(sql.collect_set("scheme")) if has_scheme else sql.array().cast("array<bigint>")
-    return frame.groupBy("batch", "batch_date").agg(
-        sql.lit(stream.stream).alias("stream"),
+    rows = reduce(lambda a, b: a.unionByName(b), [_digest(*part) for part in parts])
+    return rows.groupBy("stream", "batch", "batch_date").agg(
         sql.count("*").alias("row_count"),
-        sql.sum(null_keys.cast("bigint")).alias("null_keys"),
-        sql.sum(null_columns.cast("bigint")).alias("null_columns"),
+        sql.sum("null_keys").alias("null_keys"),
+        sql.sum("null_columns").alias("null_columns"),
         sql.min("seq").alias("first_seq"),
         sql.max("seq").alias("last_seq"),
-        sql.bit_xor(sql.xxhash64("seq", *keys)).alias("checksum"),
-        schemes.alias("schemes"),
+        sql.bit_xor("digest").alias("checksum"),
+        sql.array_sort(sql.collect_set("scheme")).alias("schemes"),
+    )
+
+
+def _digest(frame: DataFrame, stream: StreamContract, contract: TableContract) -> DataFrame:
+    """What the summary needs of each row; streams differ in their keys, and from here on no more."""
+    from pyspark.sql import functions as sql
+
+    def nulls(names: Sequence[str]) -> Any:
+        return reduce(
+            lambda a, b: a + b, [sql.col(f"`{n}`").isNull().cast("bigint") for n in names], sql.lit(0)
+        )
+
+    required = [column.name for column in contract.columns if not column.nullable]
+    return frame.select(
+        sql.lit(stream.stream).alias("stream"),
+        "batch",
+        "batch_date",
+        "seq",
+        nulls(stream.keys).alias("null_keys"),
+        nulls(required).alias("null_columns"),
+        sql.xxhash64("seq", *(sql.col(f"`{name}`") for name in stream.keys)).alias("digest"),
+        sql.col("scheme") if "scheme" in frame.columns else sql.lit(None).cast("bigint").alias("scheme"),
     )
 
 
@@ -102,8 +114,8 @@ def settle(frame: DataFrame) -> tuple[DataFrame, list[dict[str, Any]]]:
 
 
 def stream_facts(spark: SparkSession, streams: Mapping[str, StreamContract]) -> dict[str, DataFrame]:
-    """What the contracts say, for the views to join: `streams` (mode) and `attributes` (role)."""
-    modes = [{"stream": s.stream, "mode": s.mode} for s in streams.values()]
+    """What the contracts say, for the views to join: `streams` (mode, width) and `attributes` (role)."""
+    modes = [{"stream": s.stream, "mode": s.mode, "width": s.width} for s in streams.values()]
     roles = [
         {"stream": s.stream, "attribute": a.name, "role": a.role}
         for s in streams.values()
@@ -112,7 +124,7 @@ def stream_facts(spark: SparkSession, streams: Mapping[str, StreamContract]) -> 
     text = pa.string()
     return {
         "streams": spark.createDataFrame(
-            pa.Table.from_pylist(modes, pa.schema({"stream": text, "mode": text}))
+            pa.Table.from_pylist(modes, pa.schema({"stream": text, "mode": text, "width": text}))
         ),
         "attributes": spark.createDataFrame(
             pa.Table.from_pylist(roles, pa.schema({"stream": text, "attribute": text, "role": text}))
