@@ -138,7 +138,7 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
     began = progress.elapsed()
     current = "airflow"
     lines: list[str] = []
-    log = (logs / f"{current}.log").open("w", encoding="utf-8")
+    log = (logs / f"{current}.log").open("w", encoding="utf-8", buffering=1)
     process = subprocess.Popen(
         [sys.executable, "-m", "spillway.demo.pipeline", *DAGS],
         env=dict(env),
@@ -155,7 +155,7 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
             if line.startswith(f"{STEP} start "):
                 log.close()
                 current, began, lines = line.split()[2], progress.elapsed(), []
-                log = (logs / f"{current}.log").open("w", encoding="utf-8")
+                log = (logs / f"{current}.log").open("w", encoding="utf-8", buffering=1)
                 progress.step(TITLES.get(current, current))
             elif line.startswith(f"{STEP} end "):
                 seconds[current.removeprefix("spillway_")] = progress.elapsed() - began
