@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from spillway.attributes.columns import Column, Frame
 from spillway.attributes.model import AttributeModel
 from spillway.attributes.packing import pack, unpack
-from spillway.attributes.rounding import round_rows
+from spillway.attributes.rounding import as_sent
 from spillway.attributes.runs import Runs
 from spillway.attributes.synopsis import Entries, Recovered, recover, shed
 
@@ -84,17 +84,12 @@ def needed_columns(models: Mapping[str, AttributeModel], attributes: Iterable[st
 
 
 def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel]) -> Frame:
-    """The frame as the destination sees it: rounded values rounded, shed ones hidden."""
-    hidden = {}
-    rounded = {}
-    for name in frame.columns:
-        rows = runs.mask(name, "round", frame.seq)
-        if bool(rows.any()):
-            rounded[name] = round_rows(models[name], frame, rows)
-        rows = runs.mask(name, "shed", frame.seq)
-        if bool(rows.any()):
-            hidden[name] = rows
-    return frame.with_columns(rounded).as_transmitted(hidden)
+    """The frame as the destination sees it under these runs: rounded values rounded, shed ones hidden."""
+    masks = {
+        way: {name: rows for name in frame.columns if (rows := runs.mask(name, way, frame.seq)).any()}
+        for way in ("shed", "round")
+    }
+    return as_sent(frame, models, masks["shed"], masks["round"])
 
 
 def shed_frame(

@@ -137,4 +137,22 @@ def _read_channels(value: object, report: Report) -> dict[str, Channel]:
         channel = Record(Channel).read(entry, f"channels.{name}", report)
         if channel is not BAD:
             channels[str(name)] = dataclasses.replace(channel, name=str(name))
+    for name, channel in channels.items():
+        _check_trunk(name, channel, channels, report)
     return channels
+
+
+def _check_trunk(name: str, channel: Channel, channels: Mapping[str, Channel], report: Report) -> None:
+    if channel.into is None:
+        return
+    where = f"channels.{name}.into"
+    if channel.into not in channels or channel.into == name:
+        others = [other for other in channels if other != name]
+        report.add(where, "be another channel", channel.into, suggest(channel.into, others))
+    elif channels[channel.into].into is not None:
+        report.add(
+            where,
+            "be a channel that goes into no other",
+            channel.into,
+            "two stages are planned, not three: let both go into the last one",
+        )

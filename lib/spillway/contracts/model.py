@@ -234,6 +234,8 @@ class StreamContract:
         yield from self._attribute_rules()
         names = [a.name for a in self.attributes if _is_text(a.name)]
         named = [("cycle.attributes", self.cycle.attributes), ("duplicates.on", self.duplicates.on)]
+        if self.training.parity_attribute is not None:
+            named.append(("training.parity_attribute", (self.training.parity_attribute,)))
         named += [(f"sketches[{i}].attributes", s.attributes) for i, s in enumerate(self.sketches)]
         for where, used in named:
             for i, name in enumerate(used or ()):
@@ -301,6 +303,9 @@ class Channel:
         "how several streams share it; proportional: the text",
         "proportional",
     )
+    into: str | None = rule(
+        Maybe(Text()), "the channel that this one is multiplexed into: shed a second time to fit there", None
+    )
     description: str = rule(Text(blank=True), "what it is, in a sentence", "")
     name: str = ""
 
@@ -324,5 +329,11 @@ class Contracts:
         return self.streams[name]
 
     def streams_of(self, channel: str) -> tuple[StreamContract, ...]:
-        """The streams that share a channel, by name."""
-        return tuple(s for _, s in sorted(self.streams.items()) if s.channel == channel)
+        """The streams that share a channel, by name; those of channels multiplexed into it are among them."""
+        return tuple(
+            s for _, s in sorted(self.streams.items()) if channel in (s.channel, self.channels[s.channel].into)
+        )
+
+    def planned_with(self, channel: str) -> str:
+        """The channel whose streams are planned together with this one's: the one it goes into, or itself."""
+        return self.channels[channel].into or channel

@@ -184,6 +184,22 @@ class Training:
     parity: str = rule(
         Choice(("none", "secded")), "secded: tuples carry an extended Hamming code (Appendix A)", "none"
     )
+    parity_attribute: str | None = rule(
+        Maybe(Text()), "secded: the text attribute that holds the parity of the others, in hexadecimal", None
+    )
+    candidates: int = rule(
+        Number(least=1, whole=True), "training sets tried, one after the other, before training is given up", 8
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        if self.parity == "secded" and self.parity_attribute is None:
+            yield (
+                "parity_attribute",
+                "name an attribute when parity is secded",
+                None,
+                "add the attribute that carries it, role: protected, type: string",
+            )
+
 
 
 @dataclass(frozen=True, kw_only=True)

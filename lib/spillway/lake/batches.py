@@ -63,6 +63,13 @@ class Batch:
     capacity_kbps: float | None = None
     frame_origin: int | None = None
     frame_tuples: int | None = None
+    trunk_kbps: float | None = None
+
+    @property
+    def allowed_kbps(self) -> float:
+        """The narrower of its part of its channel and of the channel that goes into."""
+        own = self.capacity_kbps or 0.0
+        return own if self.trunk_kbps is None else min(own, self.trunk_kbps)
 
     @property
     def taken(self) -> tuple[LandingFile, ...]:

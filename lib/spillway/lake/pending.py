@@ -81,11 +81,14 @@ def is_pending(contract: StreamContract, settings: Settings) -> bool:
 def pending_channels(settings: Settings) -> list[str]:
     """The channels with a stream that has something to do, by name; empty when a run would find nothing."""
     contracts = load_contracts(settings.schemas)
-    return sorted({c.channel for c in contracts.streams.values() if is_pending(c, settings)})
+    waiting = {c.channel for c in contracts.streams.values() if is_pending(c, settings)}
+    return sorted({contracts.planned_with(channel) for channel in waiting})
 
 
 def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> list[str]:
     """The channels with a batch of one of the dates, both ends included: what a backfill recomputes."""
     contracts = load_contracts(settings.schemas)
     streams = {b.stream for b in load_batches(settings) if from_date <= b.batch_date <= to_date}
-    return sorted({c.channel for c in contracts.streams.values() if c.stream in streams})
+    return sorted(
+        {contracts.planned_with(c.channel) for c in contracts.streams.values() if c.stream in streams}
+    )

@@ -37,6 +37,23 @@ class Load:
         return sum(self.widths_bits.values()) * self.tuples_per_second / 1000.0
 
 
+@dataclass(frozen=True)
+class Part:
+    """Kbps a stream may send into its own channel, and into the one that goes into (None: it goes into none)."""
+
+    own_kbps: float
+    trunk_kbps: float | None = None
+
+    @property
+    def narrower_kbps(self) -> float:
+        """What the stream may send in the end."""
+        return self.own_kbps if self.trunk_kbps is None else min(self.own_kbps, self.trunk_kbps)
+
+    def times(self, factor: float) -> Part:
+        """A share of both."""
+        return Part(self.own_kbps * factor, None if self.trunk_kbps is None else self.trunk_kbps * factor)
+
+
 def measure_load(settings: Settings, contract: StreamContract, batch: Batch) -> Load:
     """Width and rate of one batch: compressed bytes as written (or declared bits), tuples over its seconds."""
     rows = max(1, batch.rows or 0)
@@ -55,14 +72,9 @@ def measure_load(settings: Settings, contract: StreamContract, batch: Batch) -> 
 
 
 def policy_of(
-    contract: StreamContract,
-    trained: Trained,
-    load: Load,
-    capacity_kbps: float,
-    target_kbps: float,
-    hits: bool,
+    contract: StreamContract, trained: Trained, load: Load, part: Part, aim: float = 1.0, hits: bool = True
 ) -> Policy:
-    """The planner's policy for one batch; it aims at `target_kbps` of the `capacity_kbps` it has."""
+    """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
     measures = tuple(name for name in contract.sheddable if name in trained.models)
     stated = contract.reevaluate
     return Policy(
@@ -83,8 +95,8 @@ def policy_of(
         trained_ranking=tuple((name, trained.ranking.get(name, 0.0)) for name in _ranked(trained, measures)),
         widths_bits={name: load.widths_bits[name] for name in measures},
         rate_kbps=load.rate_kbps,
-        capacity_kbps=capacity_kbps,
-        decide=_decider(contract, trained, measures, load, target_kbps),
+        capacity_kbps=part.narrower_kbps,
+        decide=_decider(contract, trained, measures, load, part.times(aim)),
         measure_hits=hits,
     )
 
@@ -102,13 +114,13 @@ def smoothing_of(contract: StreamContract) -> Smoothing:
 
 
 def _decider(
-    contract: StreamContract, trained: Trained, measures: Sequence[str], load: Load, capacity_kbps: float
+    contract: StreamContract, trained: Trained, measures: Sequence[str], load: Load, part: Part
 ) -> Callable[[Sequence[str]], Decision]:
     """What a ranking leads to; a stream that is only observed keeps everything, and says what it would do."""
     options = {name: trained.options[name]["options"] for name in measures}
 
     def decision(ranking: Sequence[str]) -> Decision:
-        found = decide(contract, options, load, capacity_kbps, ranking)
+        found = decide_stages(contract, options, load, part, ranking)
         ways = tuple(
             replace(way, predictor=trained.models[way.attribute].predictors[0].name)
             if way.way == "shed"
@@ -123,7 +135,7 @@ def _decider(
             else way
             for way in ways
         )
-        over = max(0.0, load.rate_kbps - capacity_kbps)
+        over = max(0.0, load.rate_kbps - part.narrower_kbps)
         return Decision(kept, load.rate_kbps, over, f"observed only: {found.reason}")
 
     return decision
@@ -139,6 +151,40 @@ def decide(
     """A ranking's consequence: by the text (`fit`) where rounding is not allowed, else by measured bytes."""
     by = _by_bytes if "round" in contract.ways else _by_ranking
     return by(contract, options, load, capacity_kbps, ranking)
+
+
+def decide_stages(
+    contract: StreamContract, options: Options, load: Load, part: Part, ranking: Sequence[str]
+) -> Decision:
+    """Both stages planned before either is shed (3.3): what the own channel makes go, then what the trunk does.
+
+    What goes at the first stage stays gone at the second, and each stage has a synopsis of its own.
+    """
+    first = decide(contract, options, load, part.own_kbps, ranking)
+    if part.trunk_kbps is None or first.planned_kbps <= part.trunk_kbps:
+        return first
+    fixed = {way.attribute: way.way for way in first.ways if way.way != "keep"}
+    left = {
+        name: [option for option in ways if option["way"] == fixed.get(name, option["way"])]
+        for name, ways in options.items()
+    }
+    gone = {
+        name: 0.0 if way == "shed" else _rounded_bits(options[name], load.widths_bits[name])
+        for name, way in fixed.items()
+    }
+    free = [name for name in ranking if name not in fixed]
+    rest = Load({**load.widths_bits, **gone}, load.tuples_per_second)
+    second = decide(contract, {name: left[name] for name in free}, rest, part.trunk_kbps, free)
+    later = {way.attribute: replace(way, stage=2) if way.way != "keep" else way for way in second.ways}
+    ways = tuple(later.get(way.attribute, way) for way in first.ways)
+    return Decision(
+        ways, second.planned_kbps, second.shortfall_kbps, f"{first.reason}; trunk: {second.reason}"
+    )
+
+
+def _rounded_bits(options: Sequence[Mapping[str, Any]], width_bits: float) -> float:
+    ways = {way.way: way for way in _measured_ways(options, width_bits / 8.0)}
+    return ways["round"].wire_bytes * 8.0
 
 
 def _by_ranking(

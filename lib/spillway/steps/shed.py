@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, where
 from spillway.settings import Settings
 from spillway.steps.parts import channel_parts
-from spillway.steps.policy import OVERHEAD, Load, measure_load, policy_of
+from spillway.steps.policy import OVERHEAD, Load, Part, measure_load, policy_of
 from spillway.steps.rows import stream_files, synopsis_files
 from spillway.steps.schemes import load_runs, scheme_row, state_before
 from spillway.steps.trained import Trained, load_trained
@@ -74,10 +74,10 @@ def shed_channel(
             )
     ready = [one for one in work if one.trained is not None]
     waiting = {one.contract.stream: one.batches for one in ready}
-    capacities = channel_parts(lake.settings, contracts, channel, waiting)
+    parts = channel_parts(lake.settings, contracts, channel, waiting)
     done: list[Batch] = []
     for one in ready:
-        done += _shed_stream(lake, one, capacities[one.contract.stream], say)
+        done += _shed_stream(lake, one, parts[one.contract.stream], say)
     return done
 
 
@@ -118,11 +118,11 @@ def _refuse_retired(stream: str, batches: Sequence[Batch]) -> None:
         )
 
 
-def _shed_stream(lake: Lake, work: _Work, capacity_kbps: float, say: Say) -> list[Batch]:
+def _shed_stream(lake: Lake, work: _Work, part: Part, say: Say) -> list[Batch]:
     """Pin, plan, shed and account one stream's batches."""
     contract, settings = work.contract, lake.settings
     stream = contract.stream
-    batches = _pinned(lake, work, capacity_kbps)
+    batches = _pinned(lake, work, part)
     with_rows = [batch for batch in batches if batch.rows]
     if not with_rows:
         done = [batch.becomes(utc_now(), status=DONE) for batch in batches]
@@ -135,7 +135,11 @@ def _shed_stream(lake: Lake, work: _Work, capacity_kbps: float, say: Say) -> lis
         shed = _Shed(lake, contract, with_rows, loads, tightened, started)
         shed.write(say)
         over = shed.over_capacity()
-        if not over or attempt == MOST_ATTEMPTS:
+        if not over:
+            break
+        if attempt == MOST_ATTEMPTS:
+            shed.record_shortfall(over)
+            say(f"{stream}: {len(over)} batches stay above the channel's part; the shortfall is in schemes")
             break
         for number, factor in over.items():
             tightened[number] *= factor
@@ -145,7 +149,7 @@ def _shed_stream(lake: Lake, work: _Work, capacity_kbps: float, say: Say) -> lis
     return done
 
 
-def _pinned(lake: Lake, work: _Work, capacity_kbps: float) -> list[Batch]:
+def _pinned(lake: Lake, work: _Work, part: Part) -> list[Batch]:
     """The batches with models, capacity and frames fixed: a rerun uses what the first run used."""
     assert work.trained is not None, "only trained streams are pinned"
     length = work.contract.frame.tuples
@@ -165,7 +169,8 @@ def _pinned(lake: Lake, work: _Work, capacity_kbps: float) -> list[Batch]:
                 utc_now(),
                 status=PLANNED,
                 models={"attributes": version},
-                capacity_kbps=capacity_kbps,
+                capacity_kbps=part.own_kbps,
+                trunk_kbps=part.trunk_kbps,
                 frame_origin=origin,
                 frame_tuples=length,
             )
@@ -214,8 +219,8 @@ class _Shed:
                 self.contract,
                 self.trained[batch.models["attributes"]],
                 load,
-                batch.capacity_kbps or 0.0,
-                (batch.capacity_kbps or 0.0) * tightened[batch.batch],
+                Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
+                tightened[batch.batch],
                 hits=(batch.rows or 0) <= HITS_UP_TO_ROWS,
             )
             files = stream_files(self.settings, "raw", self.stream, [batch])
@@ -261,12 +266,7 @@ class _Shed:
                     batch=[b.batch for b in batches],
                 ),
             )
-        rows = [
-            scheme_row(batch, number, run, self.states[batch.batch])
-            for batch in self.batches
-            for number, run in enumerate(self.runs[batch.batch])
-        ]
-        lake.replace_rows("schemes", rows, self.mine)
+        self._write_schemes()
         write_ledger(lake, stream, self.numbers, "attributes", list(self._values_ledger()))
         for version, trained in self.trained.items():
             batches = [batch for batch in self.batches if batch.models["attributes"] == version]
@@ -294,7 +294,7 @@ class _Shed:
             say(
                 f"{stream}: batch {batch.batch} of {batch.batch_date}: {batch.rows:,} tuples, "
                 f"{self.loads[batch.batch].rate_kbps:.4g} -> {self.sent_kbps(batch):.4g} kbps of "
-                f"{batch.capacity_kbps:.4g}; {what}"
+                f"{batch.allowed_kbps:.4g}; {what}"
             )
 
     def _all_runs(self, batches: Sequence[Batch]) -> Runs:
@@ -324,11 +324,32 @@ class _Shed:
             return {}
         found = {}
         for batch in self.batches:
-            sent, capacity = self.sent_kbps(batch), batch.capacity_kbps or 0.0
+            sent, capacity = self.sent_kbps(batch), batch.allowed_kbps
             can_do_more = any(run.shortfall_kbps == 0 for run in self.runs[batch.batch])
             if sent > capacity and can_do_more:
                 found[batch.batch] = 0.98 * capacity / sent
         return found
+
+    def record_shortfall(self, over: Iterable[int]) -> None:
+        """Say in `schemes` what is still too much: never silent."""
+        for batch in self.batches:
+            if batch.batch in over:
+                excess = self.sent_kbps(batch) - batch.allowed_kbps
+                self.runs[batch.batch] = [
+                    replace(
+                        run, shortfall_kbps=excess, reason=f"{run.reason}; {excess:.4g} kbps more came out"
+                    )
+                    for run in self.runs[batch.batch]
+                ]
+        self._write_schemes()
+
+    def _write_schemes(self) -> None:
+        rows = [
+            scheme_row(batch, number, run, self.states[batch.batch])
+            for batch in self.batches
+            for number, run in enumerate(self.runs[batch.batch])
+        ]
+        self.lake.replace_rows("schemes", rows, self.mine)
 
     def _values_ledger(self) -> Iterable[LedgerRow]:
         """Per batch and measure: values offered, kept, rounded and shed, and the synopsis' bytes as written."""

@@ -29,9 +29,11 @@ from spillway.attributes.thresholds import Threshold, curve, fixed_point, thresh
 from spillway.contracts import Contracts, StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import RECORDED, RETIRED, Batch, load_batches, utc_now
+from spillway.lake.files import DataFile
 from spillway.lake.tables import Lake, where
+from spillway.steps.parity import sound_training_set
 from spillway.steps.parts import channel_parts
-from spillway.steps.policy import Load, decide, measure_load, smoothing_of
+from spillway.steps.policy import Load, Part, decide_stages, measure_load, smoothing_of
 from spillway.steps.rows import edge_rows, stream_files
 from spillway.steps.trained import Trained, load_trained
 
@@ -48,7 +50,7 @@ def train_stream(
     held = [b for b in load_batches(lake.settings, stream) if b.status not in (RECORDED, RETIRED) and b.rows]
     files = stream_files(lake.settings, "raw", stream, held)
     again = before is not None
-    rows = edge_rows(files, list(contract.names), contract.training.tuples, last=again)
+    rows, parity = _training_set(contract, files, again)
     if before is not None and not files:
         say(f"{stream}: nothing to train on, all raw tuples were retired; version {before.version} stays")
         return before
@@ -69,7 +71,7 @@ def train_stream(
     trained = _models(lake, contracts, contract, frame, errors, numeric, cycle, held)
     version = before.version + 1 if before else 1
     span = (rows["seq"][0].as_py(), rows["seq"][-1].as_py())
-    facts = [_fact("cycle", "", cycle.to_dict(), {"rows": rows.num_rows})]
+    facts = [_fact("cycle", "", cycle.to_dict(), {"rows": rows.num_rows, **parity})]
     facts.append(
         _fact(
             "category",
@@ -122,6 +124,19 @@ def train_stream(
     return found
 
 
+def _training_set(
+    contract: StreamContract, files: Sequence[DataFile], again: bool
+) -> tuple[pa.Table, dict[str, Any]]:
+    """The first tuples of a stream never trained, the last of one trained before; sound ones where parity tells."""
+    count = contract.training.tuples
+    if contract.training.parity == "none":
+        return edge_rows(files, list(contract.names), count, last=again), {"parity": "none"}
+    tries = contract.training.candidates
+    offered = edge_rows(files, list(contract.names), count * tries, last=again)
+    sets = [offered.slice(start, count) for start in range(0, offered.num_rows, count)]
+    return sound_training_set(contract, reversed(sets) if again else sets)
+
+
 def _models(
     lake: Lake,
     contracts: Contracts,
@@ -158,10 +173,10 @@ def _models(
 
 
 def _expected_shed(
-    contract: StreamContract, trained: Mapping[str, TrainedAttribute], load: Load, capacity_kbps: float
+    contract: StreamContract, trained: Mapping[str, TrainedAttribute], load: Load, part: Part
 ) -> set[str]:
     options = {name: [asdict(option) for option in one.options] for name, one in trained.items()}
-    decision = decide(contract, options, load, capacity_kbps, list(trained))
+    decision = decide_stages(contract, options, load, part, list(trained))
     return {way.attribute for way in decision.ways if way.way == "shed"}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -186,7 +185,11 @@ def _judge(
     of_work = " OR ".join(f"({where(stream=stream, batch=found)})" for stream, found in numbers.items())
     for table in ("batches", "schemes", "synopsis", "certificates", "ledger"):
         tables[table] = lake.read(table, predicate=of_work)
-    tables["models"] = lake.read("models", predicate=where(stream=list(work)))
+    for table in ("models", "sketches"):
+        if lake.exists(table):
+            tables[table] = lake.read(table, predicate=where(stream=list(work)))
+    if lake.exists("validations"):
+        tables["validations"] = lake.read("validations")
     for stream, batches in work.items():
         mine = where(batch_date={str(batch.batch_date) for batch in batches}, batch=numbers[stream])
         for table in ("raw", "transmitted", "recovered"):
