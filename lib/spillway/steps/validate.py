@@ -197,10 +197,7 @@ def _judge(
     started = time.monotonic()
     outcomes = run_suites(tables, {stream: contracts.streams[stream] for stream in work}, lake.settings)
     now = utc_now()
-    rows = [
-        {**asdict(outcome), "run_id": run_id, "where_": outcome.where, "validated_at": now}
-        for outcome in outcomes
-    ]
+    rows = [outcome.row(run_id, now) for outcome in outcomes]
     lake.replace_rows("validations", rows, where(table={row["table"] for row in rows}, run_id=run_id))
     failed = failures(outcomes)
     rules, judged = {(o.table, o.expectation) for o in outcomes}, {o.table for o in outcomes}
