@@ -132,5 +132,5 @@ def test_arrays_of_another_shape_than_the_parameters_are_refused(kind: str) -> N
 def test_sketches_of_different_attributes_do_not_merge_though_their_hashes_agree() -> None:
     one, two = (CountMin(CountMinParameters(32, 3, 11)) for _ in range(2))
     one.context, two.context = {"attributes": ["origin"]}, {"attributes": ["dest"]}
-    with pytest.raises(SketchError, match="'origin'.*'dest'"):
+    with pytest.raises(SketchError, match=r"'origin'.*'dest'"):
         one.merge(two)

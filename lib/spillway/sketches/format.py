@@ -86,6 +86,15 @@ def pack(
     return body + hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
 
 
+def digest(payload: bytes) -> str:
+    """Names a payload: its own digest, as hexadecimal.
+
+    >>> digest(pack("bloom", {}, {}, {})) == digest(pack("bloom", {}, {}, {}))
+    True
+    """
+    return payload[-_DIGEST_BYTES:].hex()
+
+
 def _bad(rule: str, got: object) -> Exception:
     return refuse("payload", rule, got, "rebuild the sketch of this batch from its rows")
 

@@ -20,7 +20,6 @@ depend on order, so two of them do not merge.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import NoReturn
@@ -290,7 +289,7 @@ class StableBloom(binary.Stored):
 
     def digest(self) -> str:
         """Names this state, so that a batch can record which one it started from."""
-        return hashlib.blake2b(self.to_bytes(), digest_size=8).hexdigest()
+        return binary.digest(self.to_bytes())
 
     def to_bytes(self) -> bytes:
         return binary.pack(

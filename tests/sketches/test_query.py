@@ -1,0 +1,162 @@
+"""Questions to stored sketches: ranges of days, keys by value, refusals that say what can answer."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spillway.sketches import plan, sql
+from spillway.sketches.answers import SketchError
+from spillway.sketches.hashing import fingerprint
+from spillway.sketches.heavy_hitters import HeavyHitters
+from spillway.sketches.query import Loaded, coerced, load, merged, ordinal
+from spillway.sketches.specification import SketchSpec
+
+DAY = datetime.date(2013, 1, 1)
+ORIGIN = SketchSpec("count_min", ("origin",), ("string",))
+CARRIER = SketchSpec("count_min", ("carrier",), ("string",))
+TEMP = SketchSpec("quantiles", ("temp",), ("double",))
+PAIRS = SketchSpec("pair_count", ("a", "b", "c"), ("string",) * 3)
+NAMES = ("JFK", "LGA", None)
+
+
+def row(spec: SketchSpec, batch: int, values: list[Any]) -> dict[str, Any]:
+    sketch: Any = spec.empty()
+    if spec.kind == "count_min":
+        keys = np.array([fingerprint([v], spec.types, spec.seed) for v in values], dtype=np.uint64)
+        sketch.update(keys)
+        if isinstance(sketch, HeavyHitters):
+            sketch.label(keys, [[value] for value in values])
+    elif spec.kind == "pair_count":
+        keys = [[fingerprint([v], ["string"], spec.seed) for v in record] for record in values]
+        sketch.update(np.array(keys, dtype=np.uint64), np.arange(len(values)) + 1000 * batch)
+    else:
+        sketch.update(values)
+    date = DAY + datetime.timedelta(days=batch - 1)
+    return plan.table_row("weather", spec, batch, date, len(values), sketch.to_bytes())
+
+
+DAYS = [list(np.random.default_rng(day).choice(NAMES, 300, p=[0.5, 0.3, 0.2])) for day in (1, 2, 3)]
+ROWS = [row(ORIGIN, day, values) for day, values in enumerate(DAYS, 1)]
+ROWS += [row(TEMP, day, list(np.arange(100.0) + 100 * day)) for day in (1, 2)]
+ROWS += [row(PAIRS, 1, [["x", "y", "z"], ["x", "y", "w"], ["q", "r", None], ["q", "r", None]])]
+
+
+def test_days_merge_into_any_range_and_the_answer_says_which() -> None:
+    for first, last in ((1, 1), (2, 3), (1, 3)):
+        dates = [DAY + datetime.timedelta(days=day - 1) for day in (first, last)]
+        loaded = load(ROWS, "weather", "origin", from_date=dates[0], to_date=dates[1])
+        truth = Counter(value for day in DAYS[first - 1 : last] for value in day)
+        for name in NAMES:
+            answer = loaded.frequency(name)
+            assert answer.low <= truth[name] <= answer.high
+            assert answer.estimate == truth[name]
+            assert (answer.covers.from_date, answer.covers.to_date) == (str(dates[0]), str(dates[1]))
+            assert answer.covers.rows == 300 * (last - first + 1)
+    assert load(ROWS, "weather", "origin", batches=[2]).covers.batches == 1
+
+
+def test_the_top_keys_come_with_their_values_and_null_is_one_of_them() -> None:
+    top = load(ROWS, "weather", "origin").top(3)
+    truth = Counter(value for day in DAYS for value in day).most_common()
+    assert [heavy.key for heavy in top] == [(name,) for name, _ in truth]
+    assert [heavy.answer.estimate for heavy in top] == [count for _, count in truth]
+    assert "complete above 0.1 %" in str(top[0].answer)
+
+
+def test_joins_skew_distinct_quantiles_and_pairs_are_answered() -> None:
+    loaded = load(ROWS, "weather", "origin")
+    counts = Counter(value for day in DAYS for value in day)
+    squares = sum(count**2 for count in counts.values())
+    assert loaded.self_join_size().estimate == pytest.approx(squares, rel=0.01)
+    assert loaded.skew().estimate == pytest.approx(900**2 / squares, rel=0.01)
+    assert loaded.distinct().estimate == pytest.approx(3, abs=0.01)
+    other = Loaded(load([row(CARRIER, 1, ["JFK", "JFK", "UA"])], "weather", "carrier").sketch)
+    answer = loaded.join_size(other)
+    assert answer.low <= 2 * counts["JFK"] <= answer.high
+    assert "weather/origin x" in answer.note
+    temps = load(ROWS, "weather", "temp", "quantiles")
+    median, middle = temps.quantile(0.5), temps.between(150.0, 249.0)
+    assert median.low <= 199.0 <= median.high
+    assert middle.low <= 100 <= middle.high
+    pairs = load(ROWS, "weather", "a+b+c", "pair_count")
+    found, share = pairs.near_duplicate_pairs(), pairs.near_duplicate_share()
+    assert found.low <= 2 <= found.high
+    assert share.low <= 2 / 6 <= share.high
+
+
+def test_questions_a_sketch_cannot_answer_name_the_kind_that_can() -> None:
+    origin, temps = load(ROWS, "weather", "origin"), load(ROWS, "weather", "temp", "quantiles")
+    plain = Loaded(origin.sketch.counts)  # type: ignore[union-attr]
+    for question, kind in (
+        (lambda: temps.frequency("JFK"), "count_min"),
+        (lambda: temps.top(3), "heavy_pct"),
+        (lambda: plain.top(3), "heavy_pct"),
+        (lambda: origin.quantile(0.5), "quantiles"),
+        (lambda: origin.near_duplicate_pairs(), "pair_count"),
+    ):
+        with pytest.raises(SketchError, match=kind):
+            question()
+    seeded = Loaded(SketchSpec("count_min", ("origin",), ("string",), seed=2).empty())
+    with pytest.raises(SketchError, match="hashed alike"):
+        origin.join_size(seeded)
+    with pytest.raises(SketchError, match="have 1 values"):
+        origin.frequency("JFK", "LGA")
+    with pytest.raises(SketchError, match="be a string"):
+        origin.frequency(7)
+
+
+def test_missing_sketches_and_dates_are_refused_with_what_there_is() -> None:
+    with pytest.raises(SketchError, match="'count_min origin'"):
+        load(ROWS, "weather", "dest")
+    with pytest.raises(SketchError, match="touch 2013-01-01 to 2013-01-03"):
+        load(ROWS, "weather", "origin", from_date=datetime.date(2014, 1, 1))
+    with pytest.raises(SketchError, match="at least one"):
+        merged([])
+    with pytest.raises(SketchError, match="one for all that is merged"):
+        merged([ORIGIN.empty(), TEMP.empty()])
+
+
+def test_values_from_sql_and_command_lines_take_the_attributes_type() -> None:
+    assert coerced("7", "integer") == 7
+    assert coerced("7.5", "double") == 7.5
+    assert coerced(7, "double") == 7.0
+    assert coerced(Decimal(7), "integer") == 7
+    assert coerced("2013-01-01", "date") == DAY
+    assert coerced("2013-01-01T00:00:00", "timestamp") == datetime.datetime(2013, 1, 1)
+    assert coerced("true", "boolean") is True
+    assert coerced("seven", "integer") == "seven"
+    assert coerced(None, "integer") is None
+    assert ordinal(DAY) == 15706.0
+    assert ordinal(datetime.datetime(1970, 1, 1, 0, 0, 1)) == 1e6
+
+
+def test_sql_functions_answer_from_payloads_and_pass_nulls_through() -> None:
+    payloads = [r["payload"] for r in ROWS if r["name"] == "origin"]
+    whole = sql.merge_payloads([*payloads, None])
+    counts = Counter(value for day in DAYS for value in day)
+    assert sql.frequency(whole, "JFK")[0] == counts["JFK"]  # type: ignore[index]
+    assert sql.top(whole, 1)[0][0] == '["JFK"]'  # type: ignore[index]
+    assert sql.merge_payloads([]) is None
+    assert sql.join_size(None, whole) is None
+    for function, extra in (
+        (sql.frequency, ("JFK",)),
+        (sql.top, (1,)),
+        (sql.quantile, (0.5,)),
+        (sql.between, (0, 1)),
+        (sql.self_join_size, ()),
+        (sql.distinct, ()),
+        (sql.skew, ()),
+        (sql.near_duplicate_pairs, (2,)),
+    ):
+        assert function(None, *extra) is None  # type: ignore[operator]
+    temps = next(r["payload"] for r in ROWS if r["name"] == "temp")
+    found = sql.between(temps, Decimal("100"), Decimal("149.0"))
+    assert found is not None
+    # 100 values in about 100 counters a level: a few more or less
+    assert found[0] == pytest.approx(50, abs=5)

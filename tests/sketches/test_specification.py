@@ -1,0 +1,79 @@
+"""What a contract asks for becomes a sketch that fits its memory, or is refused with what it would take."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from spillway.contracts.sections import Sketch
+from spillway.sketches.answers import SketchError
+from spillway.sketches.bloom import Bloom, BloomParameters
+from spillway.sketches.count_min import CountMin
+from spillway.sketches.dyadic import Dyadic
+from spillway.sketches.heavy_hitters import HeavyHitters
+from spillway.sketches.pair_count import PairCount
+from spillway.sketches.specification import SketchSpec, read_sketch
+from spillway.sketches.stable_bloom import StableBloom
+
+TYPES = {"origin": "string", "time_hour": "timestamp", "temp": "double", "humid": "double"}
+
+
+def spec(kind: str, *names: str, **rest: object) -> SketchSpec:
+    return SketchSpec(kind, names, tuple(TYPES[name] for name in names), **rest)  # type: ignore[arg-type]
+
+
+def test_a_contracts_entry_becomes_a_sketch_of_its_kind() -> None:
+    entry = Sketch(kind="count_min", attributes=("origin",), memory_kib=40)
+    found = SketchSpec.from_contract(entry, TYPES)
+    assert (found.kind, found.name, found.types) == ("count_min", "origin", ("string",))
+    assert isinstance(found.empty(), HeavyHitters)
+    with pytest.raises(SketchError, match="be among"):
+        SketchSpec.from_contract(SimpleNamespace(kind="count_min", attributes=["gate"]), TYPES)
+
+
+def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> None:
+    kinds = {
+        spec("count_min", "origin", heavy_pct=None): CountMin,
+        spec("count_min", "origin", "temp"): HeavyHitters,
+        spec("quantiles", "temp"): Dyadic,
+        spec("pair_count", "origin", "temp", "humid"): PairCount,
+        spec("stable_bloom", "origin", "time_hour", false_positive_pct=1.0): StableBloom,
+    }
+    for asked, kind in kinds.items():
+        sketch = asked.empty()
+        assert isinstance(sketch, kind)
+        back = read_sketch(sketch.to_bytes())
+        assert type(back) is kind
+        assert dict(back.context) == asked.context
+        assert asked.parameters["seed"] == 1
+    counts = spec("count_min", "origin", heavy_pct=None).empty()
+    assert counts.parameters.memory_bytes <= 64 * 1024  # type: ignore[union-attr]
+    assert spec("quantiles", "temp").empty().parameters.memory_bytes <= 64 * 1024  # type: ignore[union-attr]
+    assert spec("stable_bloom", "origin").empty().parameters.memory_bits <= 8 * 64 * 1024  # type: ignore[union-attr]
+    pairs = spec("pair_count", "origin", "temp", "humid").empty().parameters
+    assert pairs.width * pairs.depth * 8 * 2 <= 64 * 1024  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "rest", "message"),
+    [
+        ("hyperloglog", ("origin",), {}, "be one of count_min"),
+        ("count_min", (), {}, "be named"),
+        ("quantiles", ("origin",), {}, "one ordered attribute"),
+        ("quantiles", ("temp", "humid"), {}, "one ordered attribute"),
+        ("quantiles", ("temp",), {"memory_kib": 1}, "at least 11 for quantiles"),
+        ("pair_count", ("temp", "humid"), {"memory_kib": 1}, "be at least 2"),
+        ("pair_count", ("temp", "humid"), {"at_least": 3}, "from 1 to 2"),
+        ("count_min", ("temp",), {"depth": 64, "memory_kib": 0}, "at least 1024 bytes"),
+        ("stable_bloom", ("temp",), {"memory_kib": 1, "shards": 1024}, "be at least 65536 bits"),
+    ],
+)
+def test_what_cannot_be_is_refused(kind: str, names: tuple[str, ...], rest: dict, message: str) -> None:
+    with pytest.raises(SketchError, match=message):
+        spec(kind, *names, **rest)
+
+
+def test_bytes_of_a_kind_no_contract_names_are_refused() -> None:
+    with pytest.raises(SketchError, match="be one of count_min"):
+        read_sketch(Bloom(BloomParameters(64, 1)).to_bytes())
