@@ -1,0 +1,5 @@
+"""`python -m spillway.evidence`."""
+
+from spillway.evidence.run import main
+
+raise SystemExit(main())

@@ -1,0 +1,57 @@
+"""The attribute lever's evidence (Ahuja 2006, chapters 3 and 4): tables and figures, ours beside the text's.
+
+`figures` runs everything in a few minutes on two cores; fewer `seeds` give a quick look.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spillway.contracts import load_contracts
+from spillway.errors import SpillwayError
+from spillway.evidence.attributes_cycles import cycles
+from spillway.evidence.attributes_golden import golden
+from spillway.evidence.attributes_hits import hits
+from spillway.evidence.attributes_lab import Lab
+from spillway.evidence.attributes_nine import nine
+from spillway.evidence.attributes_predictors import frontier, predictors
+from spillway.evidence.attributes_rankings import rankings
+from spillway.evidence.attributes_shedding import capacities_kbps, shed_planned
+from spillway.evidence.attributes_single_ways import single_ways
+from spillway.evidence.attributes_streams import demo_streams
+from spillway.evidence.attributes_summary import summary
+from spillway.evidence.attributes_thresholds import fixed_points, shares_by_accuracy
+from spillway.evidence.attributes_trained import train
+from spillway.evidence.book import Book
+from spillway.settings import Settings
+
+NOISY_GENERATED = 10
+
+
+def figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float]:
+    """Every figure of the attribute lever, flat, names with units; tables and drawings go into the book."""
+    directory = Path(settings.home, "tests", "golden")
+    if not directory.is_dir():
+        raise SpillwayError(
+            f"`tests/golden` must lie under SPILLWAY_HOME, got {settings.home}; run from a checkout of the repository"
+        )
+    contracts = load_contracts(settings.schemas)
+    streams = demo_streams(contracts)
+    capacities = capacities_kbps(contracts, streams)
+    facts = {name: train(stream, capacities[name]) for name, stream in streams.items()}
+    done = {name: shed_planned(stream, facts[name], capacities[name]) for name, stream in streams.items()}
+    labs = {name: Lab(stream, facts[name]) for name, stream in streams.items()}
+    found = golden(book, directory)
+    found |= cycles(
+        book, streams, {name: one.cycle for name, one in facts.items()}, Path(settings.schemas), seeds
+    )
+    found |= hits(book, streams, facts, capacities, done, directory)
+    found |= summary(book, labs, done, capacities, directory)
+    found |= predictors(book, labs, done)
+    found |= frontier(book, labs, done)
+    found |= single_ways(book, labs, capacities, done)
+    found |= rankings(book, labs)
+    found |= fixed_points(book, labs, directory)
+    found |= shares_by_accuracy(book, labs, directory)
+    found |= nine(book, directory, min(seeds, NOISY_GENERATED))
+    return found
