@@ -84,7 +84,12 @@ def test_defects_are_kept_by_name_and_the_rest_goes_on(
     lake: Lake, contract: StreamContract, settings: Settings
 ) -> None:
     good = lines(0, 4)
-    bad = [b'{"router": "r1", "at": 4, "delay_ms": "fast"}', b'{"at": 5}', b"\xff\xfe", b'{"router": "r1", "at"']
+    bad = [
+        b'{"router": "r1", "at": 4, "delay_ms": "fast"}',
+        b'{"at": 5}',
+        b"\xff\xfe",
+        b'{"router": "r1", "at"',
+    ]
     deliver(settings, "2026-01-01/a.json", good + b"\n".join(bad))
     deliver(settings, "2026-01-01/again.json", good + b"\n".join(bad))
     deliver(settings, "2026-01-01/empty.json", b"")
@@ -119,7 +124,9 @@ def test_a_batch_that_was_only_recorded_is_written_again_row_for_row(
 def test_too_many_bad_records_stop_the_batch_by_name(lake: Lake, settings: Settings) -> None:
     strict = read_stream({**CONTRACT, "bad_records": {"action": "fail"}})
     deliver(settings, "2026-01-01/a.json", lines(0, 3) + b"nonsense\n")
-    with pytest.raises(SpillwayError, match=r"batch 1 must have at most 0 % bad records.*got 25\.00 % \(1 of 4\)"):
+    with pytest.raises(
+        SpillwayError, match=r"batch 1 must have at most 0 % bad records.*got 25\.00 % \(1 of 4\)"
+    ):
         take_in(lake, strict, "run")
     assert load_batches(settings, "delays")[0].status == RECORDED
 

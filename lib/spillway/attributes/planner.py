@@ -158,6 +158,10 @@ def plan_batch(
 ) -> tuple[list[Run], dict[str, Any]]:
     """The runs of one batch, and the state the next batch goes on from (`before` of which is this one's start)."""
     state, window = _opening(policy, before)
+    if not policy.attributes:
+        # nothing may be shed: one scheme, nothing to rank
+        whole = _run(policy, first_seq, policy.decide(()), state)
+        return [replace(whole, to_seq=last_seq)], {"window": window, "reevaluation": state.to_dict()}
     decision = policy.decide(state.ranking)
     choose = _chooser(policy)
     runs = [_run(policy, first_seq, decision, state)]

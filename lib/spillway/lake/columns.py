@@ -67,6 +67,11 @@ class TableContract:
         return TableContract(**{**self.__dict__, "columns": (*self.columns, *extra)})
 
     @property
+    def description(self) -> str:
+        """What the table says of itself, with the version of its format."""
+        return f"{self.meaning} Format version {self.version}."
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 

@@ -46,7 +46,7 @@ def delta_table(path: str) -> Any:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return DeltaTable(_uri(path))
+        return DeltaTable(delta_uri(path))
     except TableNotFoundError:
         return None
 
@@ -89,7 +89,7 @@ def data_files(path: str, version: int | None = None) -> list[DataFile]:
 
 def open_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
     """The Arrow file system of a path or URI, and the path in it."""
-    return pafs.FileSystem.from_uri(_uri(path)) if "://" in path else (pafs.LocalFileSystem(), path)
+    return pafs.FileSystem.from_uri(delta_uri(path)) if "://" in path else (pafs.LocalFileSystem(), path)
 
 
 def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str, int]:
@@ -163,6 +163,7 @@ def as_date(value: Any) -> date | None:
     return value if isinstance(value, date) or value is None else date.fromisoformat(str(value)[:10])
 
 
-def _uri(path: str) -> str:
+def delta_uri(path: str) -> str:
+    """The path as Arrow and delta-rs spell it."""
     scheme, found, rest = path.partition("://")
     return f"{HADOOP_SCHEMES.get(scheme, scheme)}://{rest}" if found else path

@@ -23,7 +23,8 @@ from spillway.errors import SpillwayError
 from spillway.lake.batches import RECORDED, TAKEN_IN, Batch, LandingFile, load_batches, save_batches, utc_now
 from spillway.lake.files import column_bytes, data_files, open_filesystem
 from spillway.lake.ledger import LedgerRow, write_ledger
-from spillway.lake.tables import ConcurrentRun, Lake, where
+from spillway.lake.small import ConcurrentRun
+from spillway.lake.tables import Lake, where
 from spillway.records import count_records, parse_records
 
 if TYPE_CHECKING:

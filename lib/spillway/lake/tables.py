@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillway.errors import SpillwayError
 from spillway.lake.columns import TableContract, table_contracts
+from spillway.lake.small import ConcurrentRun, replace_small
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,10 +24,6 @@ PROPERTIES = {
     "delta.columnMapping.mode": "none",
     "delta.dataSkippingNumIndexedCols": "8",
 }
-
-
-class ConcurrentRun(SpillwayError):
-    """Another run wrote the same batch at the same time; nothing was doubled, try again."""
 
 
 def literal(value: object) -> str:
@@ -86,17 +83,10 @@ class Lake:
         frame = self.spark.read.format("delta").load(self.path(table, stream))
         return frame.where(predicate) if predicate else frame
 
-    def rows(self, table: str, contract: TableContract, rows: Iterable[dict[str, Any]]) -> DataFrame:
-        """A small DataFrame of `rows` with exactly the contract's columns and types."""
-        from pyspark.sql.types import StructType
-
-        schema = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in contract.columns))
-        names = contract.names
-        return self.spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], schema)
-
     def replace_rows(self, table: str, rows: Iterable[dict[str, Any]], predicate: str) -> None:
-        """`replace` for a handful of rows made by the driver."""
-        self.replace(self.rows(table, self.contract(table), rows), table, predicate)
+        """`replace` for a handful of rows made by the driver, without Spark (see `small`)."""
+        contract = self.contract(table)
+        replace_small(self.path(table), contract, rows, predicate, PROPERTIES)
 
     def replace(
         self,
@@ -159,8 +149,8 @@ class Lake:
             ]
         )
         builder = DeltaTable.createIfNotExists(self.spark).location(path).addColumns(schema)
-        builder = builder.partitionedBy(*contract.partitioned_by).comment(contract.meaning)
-        for key, value in {**PROPERTIES, "spillway.version": str(contract.version)}.items():
+        builder = builder.partitionedBy(*contract.partitioned_by).comment(contract.description)
+        for key, value in PROPERTIES.items():
             builder = builder.property(key, value)
         builder.execute()
 

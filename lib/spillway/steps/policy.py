@@ -149,6 +149,9 @@ def decide(
     contract: StreamContract, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
 ) -> Decision:
     """A ranking's consequence: by the text (`fit`) where rounding is not allowed, else by measured bytes."""
+    if not options:
+        over = max(0.0, load.rate_kbps - capacity_kbps)
+        return Decision((), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over))
     by = _by_bytes if "round" in contract.ways else _by_ranking
     return by(contract, options, load, capacity_kbps, ranking)
 

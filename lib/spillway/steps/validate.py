@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from spillway.attributes.plan import FrameTask, certificates
@@ -30,7 +30,10 @@ Say = Callable[[str], None]
 
 
 def changed_batches(settings: Settings, stream: str, every: bool = False) -> list[Batch]:
-    """Shed batches whose certificates are older than they are, or missing; with `every`, all that can be checked."""
+    """Shed batches without a certificate as new as they are that every expectation held for; or all, with `every`.
+
+    A run that failed, or died before it judged, leaves certificates: what it left is looked at again.
+    """
     done = [batch for batch in load_batches(settings, stream) if batch.status == DONE and batch.rows]
     if every:
         return done
@@ -39,7 +42,23 @@ def changed_batches(settings: Settings, stream: str, every: bool = False) -> lis
     certified: dict[int, Any] = {}
     for row in table.to_pylist() if table is not None else []:
         certified[row["batch"]] = max(row["created_at"], certified.get(row["batch"], row["created_at"]))
-    return [b for b in done if b.batch not in certified or certified[b.batch] < b.updated_at]
+    judged = _judged(settings, stream, min(certified.values())) if certified else []
+    return [b for b in done if not (b.batch in certified and _holds(b, certified[b.batch], judged))]
+
+
+def _judged(settings: Settings, stream: str, since: datetime) -> list[dict[str, Any]]:
+    path = table_path(settings, table_contracts(settings.schemas)["validations"])
+    columns = ["stream", "batch_date", "success", "validated_at"]
+    table = read_table(path, columns, [("validated_at", ">=", since)])
+    rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
+    return [row for row in rows if row["stream"] == stream or not row["stream"]]
+
+
+def _holds(batch: Batch, certified_at: datetime, judged: Sequence[dict[str, Any]]) -> bool:
+    """Whether the batch's certificate is of what it is now, and all that was judged since holds for its date."""
+    since = [row for row in judged if row["validated_at"] >= certified_at]
+    mine = [row["success"] for row in since if row["batch_date"] in (None, batch.batch_date)]
+    return certified_at >= batch.updated_at and bool(mine) and all(mine)
 
 
 def validate(
@@ -222,33 +241,44 @@ def retire(lake: Lake, contract: StreamContract, say: Say) -> list[Batch]:
         if all(b.status == RETIRED for b in dated):
             continue
         ready = all(b.status in (DONE, RETIRED) and b.batch not in waiting for b in dated)
-        if ready and all(b.batch in good or not b.rows for b in dated):
+        if ready and all(b.batch in good or b.status == RETIRED or not b.rows for b in dated):
             gone += [batch for batch in dated if batch.status == DONE]
+    freed = {batch.batch: _raw_bytes(lake.settings, batch) for batch in gone}
+    if gone:
+        ledger = [
+            LedgerRow(
+                batch.stream,
+                batch.batch,
+                batch.batch_date,
+                "retire",
+                "raw was deleted after validation",
+                batch.rows or 0,
+                shed=batch.rows or 0,
+                recoverable=batch.rows or 0,
+                bytes_offered=freed[batch.batch],
+            )
+            for batch in gone
+        ]
+        write_ledger(lake, contract.stream, [batch.batch for batch in gone], "retire", ledger)
+        now = utc_now()
+        # known as retired before they are: a backfill of tuples that are gone would send nothing in their place
+        save_batches(lake, [batch.becomes(now, status=RETIRED) for batch in gone])
+    _delete_retired(lake, contract.stream)
     if not gone:
         return []
     days = {str(batch.batch_date) for batch in gone}
-    freed = {batch.batch: _raw_bytes(lake.settings, batch) for batch in gone}
-    lake.delete("raw", where(batch_date=days), contract.stream)
-    lake.vacuum("raw", contract.stream)
-    ledger = [
-        LedgerRow(
-            batch.stream,
-            batch.batch,
-            batch.batch_date,
-            "retire",
-            "raw was deleted after validation",
-            batch.rows or 0,
-            shed=batch.rows or 0,
-            recoverable=batch.rows or 0,
-            bytes_offered=freed[batch.batch],
-        )
-        for batch in gone
-    ]
-    write_ledger(lake, contract.stream, [batch.batch for batch in gone], "retire", ledger)
-    now = utc_now()
-    save_batches(lake, [batch.becomes(now, status=RETIRED) for batch in gone])
     say(f"{contract.stream}: retired raw of {', '.join(sorted(days))}: {sum(freed.values()):,} bytes")
     return gone
+
+
+def _delete_retired(lake: Lake, stream: str) -> None:
+    """Delete raw tuples of retired batches, those of a run that died before it could included."""
+    retired = [batch for batch in load_batches(lake.settings, stream) if batch.status == RETIRED]
+    left = [batch for batch in retired if stream_files(lake.settings, "raw", stream, [batch])]
+    if left:
+        days = {str(batch.batch_date) for batch in left}
+        lake.delete("raw", where(batch_date=days, batch=[batch.batch for batch in left]), stream)
+        lake.vacuum("raw", stream)
 
 
 def _raw_bytes(settings: Settings, batch: Batch) -> int:
