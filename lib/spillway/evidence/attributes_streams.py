@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from spillway.contracts import Contracts, StreamContract
 from spillway.demo.data import STREAMS
+from spillway.errors import SpillwayError
 from spillway.records import count_records, parse_records
 
 
@@ -96,6 +97,10 @@ def seconds_of(contract: StreamContract, rows: pa.Table) -> float:
     if contract.rate.from_ == "declared":
         return rows.num_rows / float(contract.rate.tuples_per_second or 1.0)
     moments = np.unique(np.asarray(rows[contract.order]).astype("datetime64[us]").astype(np.int64) / 1e6)
+    if len(moments) < 2:
+        raise SpillwayError(
+            f"{contract.stream}: a delivery must span two moments, got {len(moments)}; declare its rate"
+        )
     return float((moments[-1] - moments[0]) * len(moments) / (len(moments) - 1))
 
 
