@@ -13,7 +13,7 @@ from spillway.errors import SpillwayError
 from spillway.lake.intake import take_in
 from spillway.lake.session import open_lake
 from spillway.settings import Settings
-from spillway.steps.job import run_job, run_name, say
+from spillway.steps.job import run_job, run_name, say, side_by_side
 from spillway.steps.train import train_stream
 from spillway.steps.trained import load_trained
 
@@ -29,16 +29,18 @@ def main() -> None:
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
     with open_lake("spillway train", settings) as lake:
-        failed = []
-        for name in asked.stream or contracts.streams:
-            contract = contracts.stream(name)
+
+        def train(name: str) -> str | None:
             try:
                 if load_trained(settings, name) is None:
-                    take_in(lake, contract, asked.run_id, say)
+                    take_in(lake, contracts.stream(name), asked.run_id, say)
                 train_stream(lake, contracts, name, say)
             except SpillwayError as problem:
                 say(f"{name}: not trained: {problem}")
-                failed.append(f"{name}: {problem}")
+                return f"{name}: {problem}"
+            return None
+
+        failed = [found for found in side_by_side(train, asked.stream or list(contracts.streams)) if found]
         if failed:
             raise SpillwayError("\n".join(failed))
 

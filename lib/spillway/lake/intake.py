@@ -16,19 +16,20 @@ from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import RECORDED, TAKEN_IN, Batch, LandingFile, load_batches, save_batches, utc_now
-from spillway.lake.files import column_bytes, data_files, open_filesystem
+from spillway.lake.files import as_date, column_bytes, data_files, open_filesystem, read_rows, read_table
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.small import ConcurrentRun
 from spillway.lake.tables import Lake, where
 from spillway.records import count_records, parse_records
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
@@ -189,7 +190,6 @@ def _arrival_seconds(files: Sequence[_Seen], arrived: datetime | None) -> float 
 
 def _digests(lake: Lake, contract: StreamContract, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Digest and number of records of every file, each read once, in parallel."""
-    import pyarrow as pa
 
     def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -237,9 +237,15 @@ def _write(
     if any(count[f"rejected_{number}"] for number in numbers):
         mine = where(stream=stream, batch=numbers)
         lake.replace(bad, "rejected", mine)
-        for row in lake.read("rejected", predicate=mine).groupBy("batch", "field", "rule").count().collect():
+        found = read_table(
+            lake.path("rejected"),
+            ["batch", "field", "rule"],
+            [("stream", "=", stream), ("batch", "in", numbers)],
+        )
+        for row in found.to_pylist() if found is not None else []:
             reason = f"{row['field'] or 'record'} must {row['rule']}"
-            reasons.setdefault(row["batch"], {})[reason] = row["count"]
+            counts_of = reasons.setdefault(row["batch"], {})
+            counts_of[reason] = counts_of.get(reason, 0) + 1
     elif lake.exists("rejected"):
         lake.delete("rejected", where(stream=stream, batch=numbers))
     now = utc_now()
@@ -301,9 +307,6 @@ def _parsed(lake: Lake, contract: StreamContract, batches: Sequence[Batch]) -> D
 
 def _numbered(parsed: Any, batch: Batch, file: LandingFile, target: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The parsed records of a file in the columns of `_parsed`."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for part in (parsed.table, parsed.rejected):
         if not part.num_rows:
             continue
@@ -330,8 +333,6 @@ def _numbered(parsed: Any, batch: Batch, file: LandingFile, target: pa.Schema) -
 
 
 def _arrow_schema(contract: StreamContract) -> pa.Schema:
-    import pyarrow as pa
-
     numbered = [("seq", pa.int64()), ("batch", pa.int64()), ("batch_date", pa.date32())]
     kinds = {"line": pa.int64(), "original": pa.binary()}
     defect = [(name, kinds.get(name, pa.string())) for name in PARTS_OF_A_DEFECT]
@@ -380,20 +381,23 @@ def _seconds_covered(lake: Lake, contract: StreamContract, batch: Batch, rows: i
         return rows / float(contract.rate.tuples_per_second or 1.0)
     if contract.rate.from_ == "arrival":
         return batch.seconds_covered
-    from pyspark.sql import functions as sql
-
-    order = sql.col(contract.order)
-    timed = contract.attribute(contract.order).type in ("timestamp", "date")
-    moment = order.cast("timestamp").cast("double") if timed else order.cast("double")
-    row = (
-        lake.read("raw", batch.stream, where(batch_date=str(batch.batch_date), batch=batch.batch))
-        .agg(sql.min(moment), sql.max(moment), sql.count_distinct(moment))
-        .first()
-    )
-    if row is None or row[0] is None or row[2] < 2:
+    lows, highs, moments = [], [], 0
+    for file in data_files(lake.path("raw", contract.stream)):
+        if as_date(file.value("batch_date")) == batch.batch_date and file.low("batch") == batch.batch:
+            order = read_rows([file], [contract.order], batch.first_seq, batch.last_seq)[contract.order]
+            kind = contract.attribute(contract.order).type
+            order = order.cast(pa.timestamp("us")) if kind == "date" else order
+            order = order.cast(pa.int64())
+            edges = pc.min_max(order).as_py()
+            lows.append(edges["min"])
+            highs.append(edges["max"])
+            # a moment that two files share counts twice: one in thousands
+            moments += int(pc.count_distinct(order).as_py())
+    if moments < 2 or min(lows) == max(highs):
         return None
+    unit = 1.0 if contract.attribute(contract.order).type == "integer" else 1e-6
     # n moments span n - 1 steps; the last step's tuples take one step more
-    return float(row[1] - row[0]) * row[2] / (row[2] - 1)
+    return (max(highs) - min(lows)) * unit * moments / (moments - 1)
 
 
 def _raw_bytes(lake: Lake, contract: StreamContract, numbers: Sequence[int]) -> dict[int, int]:

@@ -37,6 +37,7 @@ from spillway.lake.intake import take_in
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, where
 from spillway.settings import Settings
+from spillway.steps.job import side_by_side
 from spillway.steps.parts import channel_parts
 from spillway.steps.policy import OVERHEAD, Load, Part, measure_load, policy_of
 from spillway.steps.rows import stream_files, synopsis_files
@@ -64,8 +65,7 @@ def shed_channel(
         )
     streams = contracts.streams_of(channel)
     if dates is None:
-        for contract in streams:
-            take_in(lake, contract, run_id, say)
+        side_by_side(lambda contract: take_in(lake, contract, run_id, say), streams)
     work = [one for contract in streams if (one := _work(lake.settings, contract, dates, say)) is not None]
     for one in work:
         if one.trained is None:
@@ -75,10 +75,8 @@ def shed_channel(
     ready = [one for one in work if one.trained is not None]
     waiting = {one.contract.stream: one.batches for one in ready}
     parts = channel_parts(lake.settings, contracts, channel, waiting)
-    done: list[Batch] = []
-    for one in ready:
-        done += _shed_stream(lake, one, parts[one.contract.stream], say)
-    return done
+    done = side_by_side(lambda one: _shed_stream(lake, one, parts[one.contract.stream], say), ready)
+    return [batch for batches in done for batch in batches]
 
 
 @dataclass(frozen=True)

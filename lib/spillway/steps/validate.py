@@ -22,6 +22,7 @@ from spillway.lake.files import column_bytes, read_table
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, table_path, where
 from spillway.settings import Settings
+from spillway.steps.job import side_by_side
 from spillway.steps.recover import Plan, recover_batches, recovery_plan
 from spillway.steps.rows import stream_files
 from spillway.steps.shed import synopsis_bytes
@@ -77,11 +78,14 @@ def validate(
         say("nothing was shed since the last validation")
         outcomes: list[Outcome] = []
     else:
-        for stream, batches in work.items():
+
+        def recover_and_certify(stream: str) -> None:
             started = time.monotonic()
-            recover_batches(lake, contracts.streams[stream], batches)
-            say(f"{stream}: recovered {len(batches)} batches in {time.monotonic() - started:.1f} s")
-            _certify(lake, contracts.streams[stream], batches, say)
+            recover_batches(lake, contracts.streams[stream], work[stream])
+            say(f"{stream}: recovered {len(work[stream])} batches in {time.monotonic() - started:.1f} s")
+            _certify(lake, contracts.streams[stream], work[stream], say)
+
+        side_by_side(recover_and_certify, list(work))
         outcomes = _judge(lake, contracts, work, run_id, say)
     for contract in chosen:
         retire(lake, contract, say)
