@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from spillway.attributes.scheme import Reevaluation
 from spillway.evidence.attributes_generated import Source, generated
-from spillway.evidence.attributes_hits import by_ranking, followed, window_scores
+from spillway.evidence.attributes_hits import by_ranking, followed, hits, window_scores
 from spillway.evidence.attributes_lab import Lab, with_error
+from spillway.evidence.attributes_precision import Point, best_accuracy, least_bytes, precision
+from spillway.evidence.attributes_predictors import predictors
 from spillway.evidence.attributes_rankings import at_bytes
 from spillway.evidence.attributes_shedding import Shed, shed_fixed, shed_planned
-from spillway.evidence.attributes_single_ways import contestants
+from spillway.evidence.attributes_single_ways import contestants, single_ways
+from spillway.evidence.attributes_summary import summary
+from spillway.evidence.attributes_targets import targets
 from spillway.evidence.attributes_thresholds import share_at
 from spillway.evidence.attributes_trained import load_of, paper_models, train
+from spillway.evidence.book import Book
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")
 
 
@@ -110,3 +117,43 @@ def test_shares_between_measured_accuracies_are_interpolated_and_never_extrapola
     assert share_at(points, 98.0) == 30.0
     assert share_at(points, 90.0) == 20.0
     assert share_at(points, 99.9) == 40.0
+
+
+def test_the_figures_have_the_names_that_others_look_for(lab: Lab, plan: Shed, capacity: float) -> None:
+    book = Book(lambda _: None)
+    labs, done, capacities = {"net": lab}, {"net": plan}, {"net": capacity}
+    found = summary(book, labs, done, capacities, GOLDEN)
+    found |= hits(book, {"net": lab.stream}, {"net": lab.facts}, capacities, done, GOLDEN)
+    found |= predictors(book, labs, done)
+    found |= precision(book, labs, done)
+    found |= single_ways(book, labs, capacities, done)
+    found |= targets(book, found, ["net"])
+    for name in ("hits_pct", "evaluations_over_windows_pct", "recovery_accuracy_pct", "stored_share_pct"):
+        assert 0.0 <= found[f"attributes.{name}.net"] <= 100.0
+    for attribute in plan.certificates:
+        assert 0.0 < found[f"attributes.stored_bytes_over_last_value.net.{attribute}"] <= 1.1
+        assert 0.0 < found[f"attributes.synopsis_over_column_bytes.net.{attribute}"] < 1.0
+    assert found["attributes.net_bytes_over_best_single_way.net"] <= 1.02
+    assert found["attributes.violations"] == 0
+    assert "Figure 4.4: net" in book.page(found)
+
+
+def test_a_missed_target_is_said_with_its_reason() -> None:
+    book = Book(lambda _: None)
+    figures = {
+        "attributes.recovery_accuracy_pct_mean": 98.0,
+        "attributes.best_accuracy_pct_at_0.7_of_last_value": 98.51,
+        "attributes.violations": 0.0,
+    }
+    assert targets(book, figures, []) == {"attributes.targets": 2, "attributes.targets_met": 1}
+    assert "98.51 % is the most" in book.page(figures)
+
+
+def test_the_best_accuracy_never_spends_more_than_allowed() -> None:
+    offers = {"a": [Point(0.2, 90.0), Point(1.0, 99.0), Point(3.0, 99.9)], "b": [Point(0.4, 99.0)]}
+    weights = {"a": 0.5, "b": 0.5}
+    # every choice by hand: a at 0.2 or 1.0 (3.0 is above the last value's bytes), b as it is
+    assert best_accuracy(offers, weights, None) == (99.0, pytest.approx(0.7))
+    assert best_accuracy(offers, weights, 0.65) == (94.5, pytest.approx(0.3))
+    assert least_bytes(offers, weights, 98.0) == pytest.approx(0.7)
+    assert least_bytes(offers, weights, 99.5) is None

@@ -14,12 +14,14 @@ from spillway.evidence.attributes_golden import golden
 from spillway.evidence.attributes_hits import hits
 from spillway.evidence.attributes_lab import Lab
 from spillway.evidence.attributes_nine import nine
-from spillway.evidence.attributes_predictors import frontier, predictors
+from spillway.evidence.attributes_precision import precision
+from spillway.evidence.attributes_predictors import predictors
 from spillway.evidence.attributes_rankings import rankings
 from spillway.evidence.attributes_shedding import capacities_kbps, shed_planned
 from spillway.evidence.attributes_single_ways import single_ways
 from spillway.evidence.attributes_streams import demo_streams
 from spillway.evidence.attributes_summary import summary
+from spillway.evidence.attributes_targets import targets
 from spillway.evidence.attributes_thresholds import fixed_points, shares_by_accuracy
 from spillway.evidence.attributes_trained import train
 from spillway.evidence.book import Book
@@ -48,10 +50,11 @@ def figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float
     found |= hits(book, streams, facts, capacities, done, directory)
     found |= summary(book, labs, done, capacities, directory)
     found |= predictors(book, labs, done)
-    found |= frontier(book, labs, done)
+    found |= precision(book, labs, done)
     found |= single_ways(book, labs, capacities, done)
     found |= rankings(book, labs)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
     found |= nine(book, directory, min(seeds, NOISY_GENERATED))
+    found |= targets(book, found, list(streams))
     return found

@@ -8,8 +8,7 @@ nothing; it is given the other attributes as they are, which no scheme here tran
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from spillway.attributes.baselines import BASELINES, baseline
 from spillway.attributes.certificate import relative_errors_pct
 from spillway.attributes.choice import describe
 from spillway.attributes.columns import Column
-from spillway.attributes.model import AttributeModel, Predictor
 from spillway.attributes.neighbours import recover_nearest
 from spillway.evidence.attributes_lab import Lab
 from spillway.evidence.attributes_shedding import Shed
@@ -27,7 +25,6 @@ from spillway.evidence.book import Book
 
 NEIGHBOUR_REFERENCE, NEIGHBOUR_ROWS = 1000, 4000
 PIECEWISE = tuple(name for name in BASELINES if name != "last")
-PRECISIONS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13, 0.09, 0.06)
 
 
 def rivals(lab: Lab, attribute: str, error_pct: float) -> dict[str, tuple[int, float, int]]:
@@ -132,67 +129,5 @@ def predictors(book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed]) ->
     return figures
 
 
-def frontier(book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed]) -> dict[str, float]:
-    """What accuracy costs: for every shed attribute the fewest bytes at each precision of its corrections."""
-    rows: list[tuple[Any, ...]] = []
-    figures: dict[str, float] = {}
-    for name, lab in labs.items():
-        paper = paper_models(lab.facts)
-        kept = {n for n in lab.measures if n not in done[name].synopsis_bytes}
-        least: list[float] = []
-        most: list[float] = []
-        for attribute in done[name].synopsis_bytes:
-            last = lab.shed(paper[attribute])
-            points = precisions(lab, lab.facts.models[attribute].for_scheme(kept))
-            cheap = [p for p in points if p[0] <= last.packed_bytes] or [(last.packed_bytes, _accuracy(last))]
-            best = max(cheap, key=lambda p: p[1])
-            fine = min((p for p in points if p[1] >= 99.0), default=None, key=lambda p: p[0])
-            rows.append(
-                (name, attribute, lab.facts.error_pct[attribute], last.packed_bytes, _accuracy(last), best[1],
-                 fine[0] / last.packed_bytes if fine else None)
-            )  # fmt: skip
-            least.append(best[1])
-            if fine:
-                most.append(fine[0] / last.packed_bytes)
-        figures[f"attributes.best_accuracy_within_last_value_bytes_pct.{name}"] = _mean(least)
-        if most:
-            figures[f"attributes.bytes_over_last_value_at_99_pct_accuracy.{name}"] = _mean(most)
-    book.table(
-        "What accuracy costs: precisions of corrections under the plan's predictors",
-        ("stream", "attribute", "E %", "last value, bytes", "its accuracy %",
-         "most accuracy within the bytes of last %", "bytes at 99 % accuracy over last"),
-        rows,
-        [
-            "Where the right-most figure is above 1, an accuracy of 99 % and a synopsis not larger than that of the "
-            "last value exclude each other at this threshold under these predictors.",
-        ],
-    )  # fmt: skip
-    return figures
-
-
-def precisions(lab: Lab, model: AttributeModel) -> list[tuple[int, float]]:
-    """Bytes and accuracy of the model at several precisions of its corrections, and of the paper's form."""
-    paper = AttributeModel(model.attribute, model.kind, model.error_pct, cycle_length=model.cycle_length)
-    tried = {model, paper}
-    if model.kind != "text" and model.error_pct:
-        base = model.predictors
-        if model.paper_form:
-            base = (Predictor("previous"),)
-        for share in PRECISIONS:
-            aim = model.error_pct * share
-            for width in (1.0, 2.0):
-                tried.add(replace(model, predictors=base, aim_pct=aim, step_pct=aim * width, unit=0.0))
-    found = [lab.shed(one) for one in sorted(tried, key=lambda one: (one.aim_pct or 0.0, one.step_pct))]
-    return [(one.packed_bytes, _accuracy(one)) for one in found if not one.errors.violations]
-
-
-def _accuracy(stored: Any) -> float:
-    return 100.0 - float(stored.errors.mean_error_pct)
-
-
 def _floats(column: Column) -> np.ndarray:
     return np.where(column.valid, column.values.astype(np.float64), np.nan)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
