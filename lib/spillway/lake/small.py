@@ -85,14 +85,19 @@ def replace_small(
 
     data = _arrow_rows(contract, list(rows))
     if delta_table(path) is None:
-        DeltaTable.create(
-            delta_uri(path),
-            data.schema,
-            mode="ignore",
-            partition_by=list(contract.partitioned_by),
-            description=contract.description,
-            configuration=dict(properties),
-        )
+        try:
+            DeltaTable.create(
+                delta_uri(path),
+                data.schema,
+                mode="ignore",
+                partition_by=list(contract.partitioned_by),
+                description=contract.description,
+                configuration=dict(properties),
+            )
+        except DeltaError:
+            # two streams may begin a table at the same time; whoever came first made it as this one would
+            if delta_table(path) is None:
+                raise
     try:
         write_deltalake(delta_uri(path), data, mode="overwrite", predicate=predicate)
     except (CommitFailedError, DeltaError) as problem:

@@ -152,7 +152,12 @@ class Lake:
         builder = builder.partitionedBy(*contract.partitioned_by).comment(contract.description)
         for key, value in PROPERTIES.items():
             builder = builder.property(key, value)
-        builder.execute()
+        try:
+            builder.execute()
+        except Exception:
+            # two streams may begin a table at the same time; whoever came first made it as this one would
+            if not DeltaTable.isDeltaTable(self.spark, path):
+                raise
 
     def _grow(self, contract: TableContract, path: str) -> None:
         """Add the attributes that the contract has gained since the table was made."""
