@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 PARTIAL = "spec int, batch bigint, batch_date date, rows bigint, payload binary"
 _SPARK_TYPES = {"integer": "bigint"}
+_GATHERED_MAX = 1000
 _PARTIAL_ARROW = pa.schema(
     [
         ("spec", pa.int32()),
@@ -112,9 +113,21 @@ def _feed(sketch: Sketch, spec: SketchSpec, place: int, batch: pa.RecordBatch) -
         sketch.update(np.column_stack(columns), batch.column("seq").to_numpy(zero_copy_only=False))
 
 
-def _by_batch(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, datetime.date, pa.RecordBatch]]:
-    """Record batches cut where the stream's batch changes; nearly always they are of one already."""
+Batch = tuple[int, datetime.date]
+
+
+def _batch_columns(batch: Batch | None) -> list[str]:
+    return [] if batch else ["batch", "batch_date"]
+
+
+def _by_batch(
+    batches: Iterator[pa.RecordBatch], only: Batch | None
+) -> Iterator[tuple[int, datetime.date, pa.RecordBatch]]:
+    """Record batches cut where the stream's batch changes, unless all rows are of one, which need not be shipped."""
     for record in batches:
+        if only is not None:
+            yield *only, record
+            continue
         numbers = record.column("batch").to_numpy(zero_copy_only=False)
         if numbers.size == 0:
             continue
@@ -124,13 +137,16 @@ def _by_batch(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, datetime
             yield int(number), part.column("batch_date")[0].as_py(), part
 
 
-def partial_sketches(frame: DataFrame, specs: Sequence[SketchSpec]) -> DataFrame:
-    """One payload a partition, batch and sketch. `frame` has seq, batch, batch_date and the attributes."""
+def partial_sketches(frame: DataFrame, specs: Sequence[SketchSpec], batch: Batch | None = None) -> DataFrame:
+    """One payload a partition, batch and sketch. `frame` has the attributes, seq (for pair_count), and batch and
+    batch_date unless all its rows are of the stated `batch`: every column shipped costs.
+    """
     specs = tuple(specs)
+    ordinals = ["seq"] if any(spec.kind == "pair_count" for spec in specs) else []
 
     def accumulate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: dict[tuple[int, int, datetime.date], tuple[Sketch, int]] = {}
-        for number, date, part in _by_batch(batches):
+        for number, date, part in _by_batch(batches, batch):
             for place, spec in enumerate(specs):
                 sketch, rows = held.get((place, number, date)) or (spec.counting(), 0)
                 _feed(sketch, spec, place, part)
@@ -138,7 +154,7 @@ def partial_sketches(frame: DataFrame, specs: Sequence[SketchSpec]) -> DataFrame
         for (place, number, date), (sketch, rows) in held.items():
             yield _partial([(place, number, date, rows, sketch.to_bytes())])
 
-    return frame.select("seq", "batch", "batch_date", *_inputs(specs)).mapInArrow(accumulate, PARTIAL)
+    return frame.select(*ordinals, *_batch_columns(batch), *_inputs(specs)).mapInArrow(accumulate, PARTIAL)
 
 
 def _partial(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -159,7 +175,10 @@ def merged_sketches(partials: DataFrame) -> DataFrame:
 
 
 def heavy_keys(
-    frame: DataFrame, specs: Sequence[SketchSpec], tables: Mapping[tuple[int, int], bytes]
+    frame: DataFrame,
+    specs: Sequence[SketchSpec],
+    tables: Mapping[tuple[int, int], bytes],
+    batch: Batch | None = None,
 ) -> DataFrame:
     """The keys whose counters' minimum reaches the share, with their values as JSON, for each (spec, batch)."""
     from pyspark.sql import functions as sf
@@ -175,7 +194,7 @@ def heavy_keys(
     def screen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         opened = {at: CountMin.from_bytes(payload) for at, payload in tables.items()}
         seen: set[tuple[int, int, int]] = set()
-        for number, _, part in _by_batch(batches):
+        for number, _, part in _by_batch(batches, batch):
             found: list[tuple[int, int, int, str]] = []
             for place in wanted:
                 spec, counts = specs[place], opened[(place, number)]
@@ -199,17 +218,22 @@ def heavy_keys(
 
     kinds = {name: kind for spec in specs for name, kind in zip(spec.attributes, spec.types, strict=True)}
     values = [_column(name, kinds[name]).alias(f"v{at}") for at, name in enumerate(names)]
-    narrow = frame.select("batch", "batch_date", *keys, *values)
+    narrow = frame.select(*_batch_columns(batch), *keys, *values)
     found = narrow.mapInArrow(screen, "spec long, batch bigint, key bigint, label string")
     return found.groupBy("spec", "batch", "key").agg(sf.min("label").alias("label"))
 
 
-def build(frame: DataFrame, stream: str, specs: Sequence[SketchSpec]) -> list[dict[str, Any]]:
+def build(
+    frame: DataFrame, stream: str, specs: Sequence[SketchSpec], batch: Batch | None = None
+) -> list[dict[str, Any]]:
     """Rows of the `sketches` table for every batch in `frame` and every sketch that merges (not stable_bloom)."""
     specs = tuple(spec for spec in specs if spec.kind != "stable_bloom")
     if not specs:
         return []
-    found = merged_sketches(partial_sketches(frame, specs)).collect()
+    partials = partial_sketches(frame, specs, batch)
+    if partials.rdd.getNumPartitions() * len(specs) > _GATHERED_MAX:
+        partials = merged_sketches(partials)
+    found = _gathered(partials.collect())
     tables = {
         (row.spec, row.batch): bytes(row.payload)
         for row in found
@@ -217,7 +241,7 @@ def build(frame: DataFrame, stream: str, specs: Sequence[SketchSpec]) -> list[di
     }
     heavy: dict[tuple[int, int], list[Any]] = {}
     if tables:
-        for row in heavy_keys(frame, specs, tables).collect():
+        for row in heavy_keys(frame, specs, tables, batch).collect():
             heavy.setdefault((row.spec, row.batch), []).append(row)
     rows = []
     for row in found:
@@ -226,6 +250,25 @@ def build(frame: DataFrame, stream: str, specs: Sequence[SketchSpec]) -> list[di
             payload = _with_heavy(spec, payload, heavy.get((row.spec, row.batch), []))
         rows.append(table_row(stream, spec, row.batch, row.batch_date, row.rows, payload))
     return sorted(rows, key=lambda row: (row["batch"], row["kind"], row["name"]))
+
+
+def _gathered(partials: Sequence[Any]) -> list[Any]:
+    """Partial payloads added up here: few and small, another stage of Python workers would cost more."""
+    from pyspark.sql import Row
+
+    groups: dict[tuple[int, int, datetime.date], list[Any]] = {}
+    for row in partials:
+        groups.setdefault((row.spec, row.batch, row.batch_date), []).append(row)
+    return [
+        Row(
+            spec=spec,
+            batch=number,
+            batch_date=date,
+            rows=sum(part.rows for part in parts),
+            payload=merged([read_sketch(bytes(part.payload)) for part in parts]).to_bytes(),
+        )
+        for (spec, number, date), parts in groups.items()
+    ]
 
 
 def _with_heavy(spec: SketchSpec, payload: bytes, keys: Sequence[Any]) -> bytes:
