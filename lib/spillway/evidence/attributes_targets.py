@@ -57,8 +57,9 @@ PER_STREAM = (
         "attributes.evaluations_over_fixed_interval_for_95.{}",
         1.0,
         False,
-        "smoothed over evaluations the ranking hardly moves, so even intervals chosen in hindsight need few; at as "
-        "many evaluations they hit {attributes.fixed_interval_hits_pct.STREAM:.1f} %, ours "
+        "smoothed over evaluations the ranking hardly moves, so even intervals chosen in hindsight need few, and "
+        "`reach` looks early (see its table); at as many evaluations even intervals hit "
+        "{attributes.fixed_interval_hits_pct.STREAM:.1f} %, ours "
         "{attributes.hits_pct.STREAM:.1f} %",
     ),
     Target("attributes.evaluations_over_text_fixed_interval_for_95.{}", 1.0, False),

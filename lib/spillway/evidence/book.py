@@ -25,7 +25,9 @@ _STYLE = """
 table { border-collapse: collapse; font: 13.5px/1.45 system-ui, sans-serif; margin: 6px 0 4px; }
 th, td { padding: 3px 12px 3px 0; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-th { color: var(--soft); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; white-space: normal; max-width: 14ch; vertical-align: bottom; }
+td:last-child { white-space: normal; max-width: 60ch; padding-right: 0; }
+.card.wide { margin-bottom: 16px; } .card.wide svg.w720 { max-width: 820px; }
 .scroll { overflow-x: auto; } pre { font-size: 12.5px; overflow-x: auto; }
 """
 
