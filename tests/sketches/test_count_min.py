@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.sketches import reference
 
 from spillway.sketches.answers import SketchError
 from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.hashing import row_seeds
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "004_cmm.json").read_text())
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=40)
@@ -249,3 +251,31 @@ def test_bytes_round_trip_and_another_shape_is_refused() -> None:
     assert back.parameters == sketch.parameters
     with pytest.raises(SketchError, match="have shape"):
         CountMin.restored({"width": 16, "depth": 3}, sketch.scalars(), sketch.table)
+
+
+def test_sparks_bytes_are_read_only_when_shape_version_and_hashes_are_ours() -> None:
+    parameters = CountMinParameters(8, 2, 5, hashing="spark")
+    kernel = CountMin(parameters).update(np.arange(100, dtype=np.uint64))
+    payload = struct.pack(">iqii", 1, 100, 2, 8) + kernel.seeds.astype(">i8").tobytes()
+    payload += kernel.table.astype(">i8").tobytes()
+    assert CountMin.from_spark(payload, parameters).to_bytes() == kernel.to_bytes()
+    other = CountMinParameters(8, 2, 6, hashing="spark")
+    with pytest.raises(SketchError, match="hash as this Spillway does"):
+        CountMin.from_spark(payload, other)
+    for wrong in (struct.pack(">i", 2) + payload[4:], payload + b"x"):
+        with pytest.raises(SketchError, match="version 1 sketch"):
+            CountMin.from_spark(wrong, parameters)
+    with pytest.raises(SketchError, match="below 2\\^31"):
+        CountMinParameters(8, 2, 1 << 31, hashing="spark")
+    with pytest.raises(SketchError, match="mix64 or spark"):
+        CountMinParameters(8, 2, 1, hashing="md5")
+
+
+def test_sparks_hashing_spreads_hashed_keys_as_evenly_as_ours() -> None:
+    keys = row_seeds(1, 200_000)
+    for hashing in ("mix64", "spark"):
+        sketch = CountMin(CountMinParameters(1000, 5, 3, hashing=hashing)).update(keys)
+        # 200 a counter, deviation 14: chi-squared of 5 x 999 degrees within 5 of its own deviations
+        spread = ((sketch.table - 200.0) ** 2 / 200.0).sum()
+        assert abs(spread - 4995) < 5 * np.sqrt(2 * 4995)
+        assert abs(np.corrcoef(sketch.table)[np.triu_indices(5, 1)]).max() < 5 / np.sqrt(1000)

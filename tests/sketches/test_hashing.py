@@ -15,6 +15,7 @@ from spillway.sketches.hashing import (
     key_header,
     mix64,
     row_seeds,
+    spark_factors,
     xxhash64_bytes,
     xxhash64_int,
     xxhash64_key,
@@ -107,3 +108,8 @@ def test_signed_hashes_keep_their_bits_and_nothing_is_nothing() -> None:
 def test_the_compiled_xxhash64_is_the_plain_one() -> None:
     for key in (0, 1, 2**63, 2**64 - 1, 987654321):
         assert int(xxhash64_key(np.uint64(key))) == xxhash64_long(key)
+
+
+def test_spark_factors_are_javas_random_numbers() -> None:
+    # new java.util.Random(42).nextInt() begins -1170105035, 234785527; nextInt(2^31 - 1) is the upper 31 bits
+    assert spark_factors(42, 2).tolist() == [(2**32 - 1170105035) >> 1, 234785527 >> 1]

@@ -10,8 +10,9 @@ with very few, most counters hold no heavy key and CM is nearly exact. The text 
 it and stops; `estimator_by_skew` is that rule. F2 cannot tell how many counters no heavy key touches, though, so
 `CountMin.point` asks the counters (`noise`) instead; the evidence shows what either choice loses to the better.
 
->>> parameters_for_error(0.001, 0.99)
-CountMinParameters(width=2719, depth=5, seed=1, conservative=False)
+>>> shape = parameters_for_error(0.001, 0.99)
+>>> shape.width, shape.depth
+(2719, 5)
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def parameters_for_memory(
 def parameters_for_self_join(relative_error: float, confidence: float, seed: int = 1) -> CountMinParameters:
     """The table whose CMM self-join size is within `relative_error` with `confidence` (Theorem 6).
 
-    >>> parameters_for_self_join(0.1, 0.99)
-    CountMinParameters(width=1601, depth=7, seed=1, conservative=False)
+    >>> shape = parameters_for_self_join(0.1, 0.99)
+    >>> shape.width, shape.depth
+    (1601, 7)
     """
     width = 1 + math.ceil(round(16.0 / _check_error(relative_error) ** 2, 6))
     return CountMinParameters(width, rows_for_confidence(confidence, 1.0 / 8.0), seed)

@@ -26,6 +26,7 @@ deletion, merging and mean correction, which it makes unsound.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -44,7 +45,14 @@ from spillway.sketches.answers import (
     refuse,
     require_same,
 )
-from spillway.sketches.hashing import as_keys, bucket, check_seed, row_seeds
+from spillway.sketches.hashing import (
+    as_keys,
+    bucket,
+    check_seed,
+    row_seeds,
+    spark_bucket,
+    spark_factors,
+)
 from spillway.sketches.intervals import check_confidence, median_deviation, normal_quantile
 from spillway.sketches.noise import Noise
 
@@ -55,19 +63,26 @@ _WEIGHT_MAX = 1 << 62
 
 @dataclass(frozen=True)
 class CountMinParameters:
-    """The shape of a table: `width` (w), `depth` (d), the hash seed, and whether updates are conservative."""
+    """The shape of a table: `width` (w), `depth` (d), the hash seed, and whether updates are conservative.
+
+    `hashing` is `mix64`, or `spark` for a table that Spark's native `count_min_sketch` counted (seed below 2^31).
+    """
 
     width: int
     depth: int
     seed: int = 1
     conservative: bool = False
+    hashing: str = "mix64"
 
     def __post_init__(self) -> None:
         if not 2 <= self.width < 1 << 31:
             raise refuse("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
         if not 1 <= self.depth <= 64:
             raise refuse("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
-        check_seed(self.seed)
+        if self.hashing not in ("mix64", "spark"):
+            raise refuse("hashing", "be mix64 or spark", self.hashing, "use mix64")
+        if check_seed(self.seed) >> 31 and self.hashing == "spark":
+            raise refuse("seed", "be below 2^31 for Spark's hashing", self.seed, "state a smaller seed")
 
     @property
     def memory_bytes(self) -> int:
@@ -75,7 +90,13 @@ class CountMinParameters:
 
 
 @njit(cache=True)
-def _add(table: Integers, seeds: Keys, keys: Keys, weights: Integers) -> None:
+def column(key: np.uint64, seed: np.uint64, width: np.uint64, spark: bool) -> np.uint64:
+    """The column of `key` in the row of `seed`."""
+    return spark_bucket(key, seed, width) if spark else bucket(key, seed, width)
+
+
+@njit(cache=True)
+def _add(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
     width = np.uint64(table.shape[1])
     weighted = weights.size > 0
     # blocks keep keys and one row of counters in the nearest cache; the sums do not depend on the order
@@ -86,14 +107,17 @@ def _add(table: Integers, seeds: Keys, keys: Keys, weights: Integers) -> None:
             seed = seeds[row]
             if weighted:
                 for index in range(start, stop):
-                    counters[bucket(keys[index], seed, width)] += weights[index]
+                    counters[column(keys[index], seed, width, spark)] += weights[index]
+            elif spark:
+                for index in range(start, stop):
+                    counters[spark_bucket(keys[index], seed, width)] += 1
             else:
                 for index in range(start, stop):
                     counters[bucket(keys[index], seed, width)] += 1
 
 
 @njit(cache=True)
-def _add_conservatively(table: Integers, seeds: Keys, keys: Keys, weights: Integers) -> None:
+def _add_conservatively(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
     depth = table.shape[0]
     width = np.uint64(table.shape[1])
     columns = np.empty(depth, dtype=np.uint64)
@@ -101,19 +125,19 @@ def _add_conservatively(table: Integers, seeds: Keys, keys: Keys, weights: Integ
         weight = weights[index] if weights.size > 0 else 1
         least = np.int64(9223372036854775807)
         for row in range(depth):
-            columns[row] = bucket(keys[index], seeds[row], width)
+            columns[row] = column(keys[index], seeds[row], width, spark)
             least = min(least, table[row, columns[row]])
         for row in range(depth):
             table[row, columns[row]] = max(table[row, columns[row]], least + weight)
 
 
 @njit(cache=True)
-def _counters(table: Integers, seeds: Keys, keys: Keys) -> Integers:
+def _counters(table: Integers, seeds: Keys, keys: Keys, spark: bool) -> Integers:
     found = np.empty((table.shape[0], keys.size), dtype=np.int64)
     width = np.uint64(table.shape[1])
     for row in range(table.shape[0]):
         for index in range(keys.size):
-            found[row, index] = table[row, bucket(keys[index], seeds[row], width)]
+            found[row, index] = table[row, column(keys[index], seeds[row], width, spark)]
     return found
 
 
@@ -122,7 +146,9 @@ class CountMin(binary.Stored):
 
     def __init__(self, parameters: CountMinParameters) -> None:
         self.parameters = parameters
-        self.seeds = row_seeds(parameters.seed, parameters.depth)
+        self.spark = parameters.hashing == "spark"
+        seeds = spark_factors if self.spark else row_seeds
+        self.seeds = seeds(parameters.seed, parameters.depth)
         self.table: Integers = np.zeros((parameters.depth, parameters.width), dtype=np.int64)
         self.total = 0
         self.updates = 0
@@ -134,7 +160,7 @@ class CountMin(binary.Stored):
         hashed = as_keys(keys)
         amounts, total, absolute = self.check_weights(hashed, weights)
         add = _add_conservatively if self.parameters.conservative else _add
-        add(self.table, self.seeds, hashed, amounts)
+        add(self.table, self.seeds, hashed, amounts, self.spark)
         self.total += total
         self.absolute += absolute
         self.updates += hashed.size
@@ -186,7 +212,7 @@ class CountMin(binary.Stored):
         if estimator == "auto":
             estimator = "cm" if self.parameters.conservative else "cmm_order"
         self._check_sound(estimator)
-        counters = _counters(self.table, self.seeds, as_keys(keys))
+        counters = _counters(self.table, self.seeds, as_keys(keys), self.spark)
         minimum = counters.min(axis=0).astype(np.float64)
         noise = self._noise_of(estimator)
         if estimator == "cm":
@@ -319,6 +345,22 @@ class CountMin(binary.Stored):
         sketch = cls.restored(packed.parameters, packed.scalars, packed.arrays["table"])
         sketch.context = packed.context
         return sketch
+
+    @classmethod
+    def from_spark(cls, payload: bytes, parameters: CountMinParameters) -> CountMin:
+        """The table that Spark's `count_min_sketch` counted over bigint keys, from its version 1 bytes."""
+        version, total, depth, width = struct.unpack_from(">iqii", payload)
+        shape = (parameters.depth, parameters.width)
+        if version != 1 or (depth, width) != shape or len(payload) != 20 + 8 * depth * (1 + width):
+            raise refuse(
+                "payload", f"be Spark's version 1 sketch of {shape}", (version, depth, width), "rebuild it"
+            )
+        numbers = np.frombuffer(payload, ">i8", offset=20).astype(np.int64)
+        sketch = cls(parameters)
+        if numbers[:depth].tolist() != sketch.seeds.tolist():
+            raise refuse("payload", "hash as this Spillway does", numbers[:depth].tolist(), "rebuild it")
+        scalars = {"total": total, "updates": total, "absolute": total}
+        return cls.restored(asdict(parameters), scalars, numbers[depth:].reshape(shape))
 
     @classmethod
     def restored(cls, parameters: Mapping[str, Any], scalars: Mapping[str, int], table: Integers) -> CountMin:

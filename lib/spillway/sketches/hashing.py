@@ -1,6 +1,6 @@
 """Hashing: one 64-bit key per row, made in Spark; every sketch row mixes it again with a seed of its own.
 
-A key is `xxhash64(header, nulls, value, value, ...)`, chained as Spark chains its columns: `header` is a hash
+A key is `xxhash64(header ^ nulls, value, value, ...)`, chained as Spark chains its columns: `header` is a hash
 of the seed and of the attributes' types, `nulls` a bit mask of the attributes that are null. So 1, '1' and 1.0
 differ, a null is a key of its own, null in one attribute differs from null in another, and two seeds give two
 unrelated keys, which Spark's `xxhash64` alone does not do: it skips nulls, ignores types of equal bytes and has
@@ -47,6 +47,27 @@ def mix64(key: np.uint64, seed: np.uint64) -> np.uint64:
 def bucket(key: np.uint64, seed: np.uint64, width: np.uint64) -> np.uint64:
     """The bucket of `key` among `width` (w, below 2^32)."""
     return ((mix64(key, seed) >> np.uint64(32)) * width) >> np.uint64(32)
+
+
+@njit(cache=True)
+def spark_bucket(key: np.uint64, factor: np.uint64, width: np.uint64) -> np.uint64:
+    """The bucket that Spark's own `count_min_sketch` gives a bigint, `factor` being its hashA of the row."""
+    product = np.int64(key * factor)
+    product += product >> np.int64(32)
+    return np.uint64(product & np.int64(0x7FFFFFFF)) % width
+
+
+def spark_factors(seed: int, count: int) -> Keys:
+    """hashA of each row: java.util.Random(seed).nextInt(2^31 - 1), drawn as Java draws it."""
+    state = (seed ^ 0x5DEECE66D) & ((1 << 48) - 1)
+    factors: list[int] = []
+    while len(factors) < count:
+        state = (state * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
+        drawn = state >> 17
+        # nextInt draws again when it would favour small numbers; of 2^31 draws that is one
+        if drawn != (1 << 31) - 1:
+            factors.append(drawn)
+    return np.array(factors, dtype=np.uint64)
 
 
 @njit(cache=True)
@@ -206,7 +227,7 @@ def fingerprint(values: Sequence[object], types: Sequence[str], seed: int) -> in
     if len(values) != len(types):
         raise refuse("key", f"have {len(types)} values", list(values), "give one value per attribute")
     nulls = sum(1 << position for position, value in enumerate(values) if value is None)
-    state = xxhash64_long(nulls, xxhash64_long(key_header(types, seed)))
+    state = xxhash64_long(key_header(types, seed) ^ nulls)
     for position, (value, kind) in enumerate(zip(values, types, strict=True)):
         if value is not None:
             state = _hash_value(value, kind, state, position)

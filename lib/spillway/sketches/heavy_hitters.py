@@ -25,8 +25,8 @@ from numba import njit
 
 from spillway.sketches import format as binary
 from spillway.sketches.answers import Estimates, Integers, Keys, refuse, require_same
-from spillway.sketches.count_min import CountMin, CountMinParameters
-from spillway.sketches.hashing import as_keys, bucket, mix64
+from spillway.sketches.count_min import CountMin, CountMinParameters, column
+from spillway.sketches.hashing import as_keys, mix64
 
 KIND = "heavy_hitters"
 
@@ -50,18 +50,18 @@ def _find(slots: Keys, used: Integers, key: np.uint64) -> np.int64:
 
 
 @njit(cache=True)
-def _minimum(table: Integers, seeds: Keys, key: np.uint64) -> np.int64:
+def _minimum(table: Integers, seeds: Keys, key: np.uint64, spark: bool) -> np.int64:
     width = np.uint64(table.shape[1])
     least = np.int64(9223372036854775807)
     for row in range(table.shape[0]):
-        least = min(least, table[row, bucket(key, seeds[row], width)])
+        least = min(least, table[row, column(key, seeds[row], width, spark)])
     return least
 
 
 @njit(cache=True)
 def _track(
     table: Integers, seeds: Keys, keys: Keys, weights: Integers, conservative: bool, total: int, share: float,
-    candidates: Keys,
+    candidates: Keys, spark: bool,
 ) -> tuple[Keys, int]:  # fmt: skip
     """Algorithm as above, one element at a time; returns the candidates and the new total."""
     width = np.uint64(table.shape[1])
@@ -82,7 +82,7 @@ def _track(
         weight = int(weights[index]) if weights.size > 0 else 1
         least = np.int64(9223372036854775807)
         for row in range(depth):
-            columns[row] = bucket(key, seeds[row], width)
+            columns[row] = column(key, seeds[row], width, spark)
             least = min(least, table[row, columns[row]])
         for row in range(depth):
             count = table[row, columns[row]]
@@ -102,7 +102,10 @@ def _track(
             survivors = np.empty(held, dtype=np.uint64)
             kept = 0
             for position in range(capacity):
-                if old_used[position] != 0 and _minimum(table, seeds, old_slots[position]) >= share * total:
+                if (
+                    old_used[position] != 0
+                    and _minimum(table, seeds, old_slots[position], spark) >= share * total
+                ):
                     survivors[kept] = old_slots[position]
                     kept += 1
             while 4 * kept > capacity:
@@ -117,7 +120,7 @@ def _track(
     final = np.empty(held, dtype=np.uint64)
     kept = 0
     for position in range(capacity):
-        if used[position] != 0 and _minimum(table, seeds, slots[position]) >= share * total:
+        if used[position] != 0 and _minimum(table, seeds, slots[position], spark) >= share * total:
             final[kept] = slots[position]
             kept += 1
     return np.sort(final[:kept]), total
@@ -145,7 +148,7 @@ class HeavyHitters(binary.Stored):
             raise refuse("weights", "not be negative", int(amounts.min()), "use a plain count_min sketch")
         self.candidates, total = _track(
             counts.table, counts.seeds, hashed, amounts, counts.parameters.conservative, counts.total,
-            self.share, self.candidates,
+            self.share, self.candidates, counts.spark,
         )  # fmt: skip
         counts.absolute += absolute
         counts.total = int(total)

@@ -1,9 +1,10 @@
-"""Sketches in Spark: keys hashed natively, partial sketches by Arrow kernels, one row a batch and sketch.
+"""Sketches in Spark: keys hashed natively, tables counted natively, Arrow kernels where Spark has none.
 
-`partial_sketches` ships one 64-bit key a row and sketch to the kernel and gets one small payload a partition back;
-`merged_sketches` adds them up; both are lazy. `build` runs them and returns rows of the `sketches` table, in which the
-number of partitions shows nowhere: counters are sums, and heavy keys are found by a second pass with the finished
-table, because which light keys look heavy in a part of the data depends on the parts.
+`build` returns rows of the `sketches` table, one a batch and sketch, in which the number of partitions shows nowhere.
+Frequencies (`count_min`) are counted by Spark's own `count_min_sketch` over our keys, whose table is a count-min
+table like any other: every estimator here reads it, and no row leaves the JVM. Heavy keys are counted exactly, after
+all keys in light buckets (key mod 65,536) are gone. Quantiles and pairs go through Arrow kernels, one number or one key
+an attribute and row, and one small payload a partition comes back.
 
 `suspects` passes a batch through a stable Bloom filter in stream order, shard by shard. A filter may be wrong, so it
 only names rows; `confirmed` says which of them truly came before.
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 PARTIAL = "spec int, batch bigint, batch_date date, rows bigint, payload binary"
 _SPARK_TYPES = {"integer": "bigint"}
 _GATHERED_MAX = 1000
+_BUCKETS = 1 << 16
 _PARTIAL_ARROW = pa.schema(
     [
         ("spec", pa.int32()),
@@ -65,8 +67,8 @@ def key_column(attributes: Sequence[str], types: Sequence[str], seed: int) -> Co
         sf.when(value.isNull(), sf.lit(1 << place)).otherwise(sf.lit(0)).cast("bigint")
         for place, value in enumerate(values)
     ]
-    nulls = reduce(lambda one, other: one.bitwiseOR(other), flags)
-    return sf.xxhash64(sf.lit(key_header(types, seed)).cast("bigint"), nulls, *values)
+    header = sf.lit(key_header(types, seed)).cast("bigint")
+    return sf.xxhash64(reduce(lambda one, other: one.bitwiseXOR(other), flags, header), *values)
 
 
 def _order_column(name: str, kind: str) -> Column:
@@ -86,9 +88,7 @@ def _inputs(specs: Sequence[SketchSpec]) -> list[Column]:
     """Only what the kernels need: a key, an order value, or a key for each attribute."""
     columns = []
     for place, spec in enumerate(specs):
-        if spec.kind == "count_min":
-            columns.append(key_column(spec.attributes, spec.types, spec.seed).alias(f"k{place}"))
-        elif spec.kind == "quantiles":
+        if spec.kind == "quantiles":
             columns.append(_order_column(spec.attributes[0], spec.types[0]).alias(f"k{place}"))
         elif spec.kind == "pair_count":
             columns += [
@@ -103,9 +103,7 @@ def _keys(batch: pa.RecordBatch, name: str) -> Keys:
 
 
 def _feed(sketch: Sketch, spec: SketchSpec, place: int, batch: pa.RecordBatch) -> None:
-    if isinstance(sketch, CountMin):
-        sketch.update(_keys(batch, f"k{place}"))
-    elif isinstance(sketch, Dyadic):
+    if isinstance(sketch, Dyadic):
         # Arrow gives nulls as NaN, which have no order either
         sketch.update(batch.column(f"k{place}").to_numpy(zero_copy_only=False))
     elif isinstance(sketch, PairCount):
@@ -138,8 +136,10 @@ def _by_batch(
 
 
 def partial_sketches(frame: DataFrame, specs: Sequence[SketchSpec], batch: Batch | None = None) -> DataFrame:
-    """One payload a partition, batch and sketch. `frame` has the attributes, seq (for pair_count), and batch and
-    batch_date unless all its rows are of the stated `batch`: every column shipped costs.
+    """One payload a partition, batch and sketch, of the kinds that have kernels.
+
+    `frame` has the attributes, seq (for pair_count), and batch and batch_date unless all its rows are of the stated
+    `batch`: every column shipped costs.
     """
     specs = tuple(specs)
     ordinals = ["seq"] if any(spec.kind == "pair_count" for spec in specs) else []
@@ -148,7 +148,7 @@ def partial_sketches(frame: DataFrame, specs: Sequence[SketchSpec], batch: Batch
         held: dict[tuple[int, int, datetime.date], tuple[Sketch, int]] = {}
         for number, date, part in _by_batch(batches, batch):
             for place, spec in enumerate(specs):
-                sketch, rows = held.get((place, number, date)) or (spec.counting(), 0)
+                sketch, rows = held.get((place, number, date)) or (spec.empty(), 0)
                 _feed(sketch, spec, place, part)
                 held[(place, number, date)] = (sketch, rows + part.num_rows)
         for (place, number, date), (sketch, rows) in held.items():
@@ -174,82 +174,94 @@ def merged_sketches(partials: DataFrame) -> DataFrame:
     return partials.groupBy("spec", "batch", "batch_date").applyInArrow(add_up, PARTIAL)
 
 
-def heavy_keys(
-    frame: DataFrame,
-    specs: Sequence[SketchSpec],
-    tables: Mapping[tuple[int, int], bytes],
-    batch: Batch | None = None,
-) -> DataFrame:
-    """The keys whose counters' minimum reaches the share, with their values as JSON, for each (spec, batch)."""
+def counted_tables(frame: DataFrame, specs: Sequence[SketchSpec], batch: Batch | None = None) -> DataFrame:
+    """One row a batch: how many rows it has, and Spark's count-min table of every sketch (t0, t1, ...)."""
     from pyspark.sql import functions as sf
 
-    specs = tuple(specs)
-    wanted = sorted({place for place, _ in tables})
-    names = list(dict.fromkeys(name for place in wanted for name in specs[place].attributes))
-    keys = [
-        key_column(specs[place].attributes, specs[place].types, specs[place].seed).alias(f"k{place}")
-        for place in wanted
-    ]
+    tables = []
+    for place, spec in enumerate(specs):
+        p = _counts(spec).parameters
+        # Spark takes w = ceil(2 / eps), d = ceil(-log2(1 - confidence)): halves keep rounding away from both
+        error, confidence = 2.0 / (p.width - 0.5), 1.0 - 2.0 ** (0.5 - p.depth)
+        key = key_column(spec.attributes, spec.types, spec.seed)
+        table = sf.count_min_sketch(key, sf.lit(error), sf.lit(confidence), sf.lit(p.seed))
+        tables.append(table.alias(f"t{place}"))
+    return frame.groupBy(*_batch_columns(batch)).agg(sf.count("*").alias("rows"), *tables)
 
-    def screen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        opened = {at: CountMin.from_bytes(payload) for at, payload in tables.items()}
-        seen: set[tuple[int, int, int]] = set()
-        for number, _, part in _by_batch(batches, batch):
-            found: list[tuple[int, int, int, str]] = []
-            for place in wanted:
-                spec, counts = specs[place], opened[(place, number)]
-                unique, first = np.unique(_keys(part, f"k{place}"), return_index=True)
-                least = counts.point(unique, "cm").estimate
-                heavy = least >= float(spec.heavy_pct or 0.0) / 100 * counts.total
-                for key, row in zip(unique[heavy].tolist(), first[heavy].tolist(), strict=True):
-                    if (place, number, key) not in seen:
-                        seen.add((place, number, key))
-                        values = [
-                            part.column(f"v{names.index(name)}")[row].as_py() for name in spec.attributes
-                        ]
-                        found.append(
-                            (place, number, key - (key >> 63 << 64), json.dumps(values, default=str))
-                        )
-            if found:
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(column) for column in zip(*found, strict=True)],
-                    ["spec", "batch", "key", "label"],
-                )
 
-    kinds = {name: kind for spec in specs for name, kind in zip(spec.attributes, spec.types, strict=True)}
-    values = [_column(name, kinds[name]).alias(f"v{at}") for at, name in enumerate(names)]
-    narrow = frame.select(*_batch_columns(batch), *keys, *values)
-    found = narrow.mapInArrow(screen, "spec long, batch bigint, key bigint, label string")
-    return found.groupBy("spec", "batch", "key").agg(sf.min("label").alias("label"))
+def _counts(spec: SketchSpec) -> CountMin:
+    sketch = spec.empty()
+    if isinstance(sketch, HeavyHitters):
+        return sketch.counts
+    assert isinstance(sketch, CountMin)
+    return sketch
+
+
+def heavy_keys(
+    frame: DataFrame, spec: SketchSpec, rows: Mapping[int, int], batch: Batch | None = None
+) -> DataFrame:
+    """Every key of at least `heavy_pct` of its batch's `rows`, counted exactly, with its values as JSON."""
+    from pyspark.sql import functions as sf
+
+    least = {number: float(spec.heavy_pct or 0.0) / 100 * count for number, count in rows.items()}
+    limit = reduce(
+        lambda rest, item: sf.when(sf.col("batch") == item[0], sf.lit(item[1])).otherwise(rest),
+        least.items(),
+        sf.lit(None).cast("double"),
+    )
+    number = sf.lit(batch[0]).cast("bigint") if batch else sf.col("batch")
+    values = [_column(name, kind).alias(name) for name, kind in zip(spec.attributes, spec.types, strict=True)]
+    key = key_column(spec.attributes, spec.types, spec.seed)
+    narrow = frame.select(number.alias("batch"), key.alias("key"), *values)
+    narrow = narrow.withColumn("bucket", sf.pmod("key", sf.lit(_BUCKETS)))
+    heavy = narrow.groupBy("batch", "bucket").count().where(sf.col("count") >= limit).drop("count")
+    left = narrow.join(sf.broadcast(heavy), ["batch", "bucket"], "left_semi")
+    found = left.groupBy("batch", "key", *[f"`{name}`" for name in spec.attributes]).count()
+    texts = [sf.to_json(sf.struct(f"`{name}`"), {"ignoreNullFields": "false"}) for name in spec.attributes]
+    return found.where(sf.col("count") >= limit).select("batch", "key", sf.array(*texts).alias("labels"))
 
 
 def build(
     frame: DataFrame, stream: str, specs: Sequence[SketchSpec], batch: Batch | None = None
 ) -> list[dict[str, Any]]:
-    """Rows of the `sketches` table for every batch in `frame` and every sketch that merges (not stable_bloom)."""
-    specs = tuple(spec for spec in specs if spec.kind != "stable_bloom")
+    """Rows of the `sketches` table for every batch in `frame` and every sketch that merges (not stable_bloom).
+
+    `frame` has the attributes, seq (for pair_count), and batch and batch_date unless all of it is `batch`.
+    """
+    rows = _built_natively(frame, stream, [spec for spec in specs if spec.kind == "count_min"], batch)
+    kernels = [spec for spec in specs if spec.kind in ("quantiles", "pair_count")]
+    if kernels:
+        partials = partial_sketches(frame, kernels, batch)
+        if partials.rdd.getNumPartitions() * len(kernels) > _GATHERED_MAX:
+            partials = merged_sketches(partials)
+        for row in _gathered(partials.collect()):
+            rows.append(
+                table_row(stream, kernels[row.spec], row.batch, row.batch_date, row.rows, bytes(row.payload))
+            )
+    return sorted(rows, key=lambda row: (row["batch"], row["kind"], row["name"]))
+
+
+def _built_natively(
+    frame: DataFrame, stream: str, specs: Sequence[SketchSpec], batch: Batch | None
+) -> list[dict[str, Any]]:
     if not specs:
         return []
-    partials = partial_sketches(frame, specs, batch)
-    if partials.rdd.getNumPartitions() * len(specs) > _GATHERED_MAX:
-        partials = merged_sketches(partials)
-    found = _gathered(partials.collect())
-    tables = {
-        (row.spec, row.batch): bytes(row.payload)
-        for row in found
-        if isinstance(specs[row.spec].empty(), HeavyHitters)
-    }
-    heavy: dict[tuple[int, int], list[Any]] = {}
-    if tables:
-        for row in heavy_keys(frame, specs, tables, batch).collect():
-            heavy.setdefault((row.spec, row.batch), []).append(row)
+    found = [row.asDict() for row in counted_tables(frame, specs, batch).collect() if row.rows]
+    if batch:
+        found = [{**row, "batch": batch[0], "batch_date": batch[1]} for row in found]
     rows = []
-    for row in found:
-        spec, payload = specs[row.spec], bytes(row.payload)
-        if (row.spec, row.batch) in tables:
-            payload = _with_heavy(spec, payload, heavy.get((row.spec, row.batch), []))
-        rows.append(table_row(stream, spec, row.batch, row.batch_date, row.rows, payload))
-    return sorted(rows, key=lambda row: (row["batch"], row["kind"], row["name"]))
+    for place, spec in enumerate(specs):
+        sketch = spec.empty()
+        heavy: dict[int, list[Any]] = {}
+        if isinstance(sketch, HeavyHitters) and found:
+            sizes = {row["batch"]: row["rows"] for row in found}
+            for key in heavy_keys(frame, spec, sizes, batch).collect():
+                heavy.setdefault(key.batch, []).append(key)
+        for row in found:
+            counts = CountMin.from_spark(bytes(row[f"t{place}"]), _counts(spec).parameters)
+            payload = _with_heavy(spec, counts, heavy.get(row["batch"], [])).to_bytes()
+            rows.append(table_row(stream, spec, row["batch"], row["batch_date"], row["rows"], payload))
+    return rows
 
 
 def _gathered(partials: Sequence[Any]) -> list[Any]:
@@ -271,14 +283,20 @@ def _gathered(partials: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _with_heavy(spec: SketchSpec, payload: bytes, keys: Sequence[Any]) -> bytes:
+def _with_heavy(spec: SketchSpec, counts: CountMin, keys: Sequence[Any]) -> Sketch:
     sketch = spec.empty()
-    assert isinstance(sketch, HeavyHitters)
-    sketch.counts = CountMin.from_bytes(payload)
-    labels = {row.key % (1 << 64): json.loads(row.label) for row in keys}
+    counts.context = spec.context
+    if not isinstance(sketch, HeavyHitters):
+        return counts
+    sketch.counts = counts
+    # each value comes as {"name": value}, so that JSON carries its type and null
+    labels = {
+        row.key % (1 << 64): [value for text in row.labels for value in json.loads(text).values()]
+        for row in keys
+    }
     sketch.candidates = np.array(sorted(labels), dtype=np.uint64)
     sketch.labels = dict(sorted(labels.items()))
-    return sketch.to_bytes()
+    return sketch
 
 
 def table_row(
