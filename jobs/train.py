@@ -7,6 +7,7 @@ spark-submit jobs/train.py --stream weather
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from spillway.contracts import load_contracts
 from spillway.errors import SpillwayError
@@ -29,20 +30,30 @@ def main() -> None:
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
     with open_lake("spillway train", settings) as lake:
-
-        def train(name: str) -> str | None:
-            try:
-                if load_trained(settings, name) is None:
-                    take_in(lake, contracts.stream(name), asked.run_id, say)
-                train_stream(lake, contracts, name, say)
-            except SpillwayError as problem:
-                say(f"{name}: not trained: {problem}")
-                return f"{name}: {problem}"
-            return None
-
-        failed = [found for found in side_by_side(train, asked.stream or list(contracts.streams)) if found]
+        names = asked.stream or list(contracts.streams)
+        new = [name for name in names if load_trained(settings, name) is None]
+        # every stream is taken in before any is trained: a channel's parts follow from all of its streams
+        failed = side_by_side(
+            tried(lambda name: take_in(lake, contracts.stream(name), asked.run_id, say)), new
+        )
+        failed += side_by_side(tried(lambda name: train_stream(lake, contracts, name, say)), names)
+        failed = [problem for problem in failed if problem]
         if failed:
             raise SpillwayError("\n".join(failed))
+
+
+def tried(step: Callable[[str], object]) -> Callable[[str], str | None]:
+    """The step, with an error of one stream as its result: the others go on."""
+
+    def attempt(name: str) -> str | None:
+        try:
+            step(name)
+        except SpillwayError as problem:
+            say(f"{name}: not trained: {problem}")
+            return f"{name}: {problem}"
+        return None
+
+    return attempt
 
 
 if __name__ == "__main__":

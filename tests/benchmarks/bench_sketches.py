@@ -8,6 +8,7 @@ counts.
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 import tempfile
 import time
@@ -111,8 +112,10 @@ def figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, float]:
 
 def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
     """Milliseconds of a question to a loaded sketch, and of the exact count of one key."""
-    counts = Loaded(SketchSpec("count_min", ("k",), ("integer",), memory_kib=1024).empty())
-    counts.sketch.update(keys)  # type: ignore[union-attr, call-arg]
+    tracked = HeavyHitters(CountMinParameters(26_214, DEPTH), 0.001)
+    tracked.context = {"attributes": ["k"], "types": ["integer"], "seed": 1}
+    counts = Loaded(tracked)
+    tracked.update(keys)
     ordered = Loaded(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
     ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.float64)[:500_000])  # type: ignore[union-attr, call-arg]
     seconds = best_seconds(
@@ -150,10 +153,11 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         # Spark's width is ceil(2 / eps), its depth ceil(-log2(1 - confidence)): the same table of 2048 x 5
         spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
         loaded = Loaded(spec.empty())
+        one = (1, datetime.date(2013, 1, 1))
         seconds = best_seconds(
             {
-                "cmm_build": lambda: plan.build(frame, "keys", [spec]),
-                "heavy_build": lambda: plan.build(frame, "keys", [heavy]),
+                "cmm_build": lambda: plan.build(frame, "keys", [spec], one),
+                "heavy_build": lambda: plan.build(frame, "keys", [heavy], one),
                 "spark_cms": lambda: frame.agg(
                     sf.count_min_sketch("k", sf.lit(spark_table[0]), sf.lit(spark_table[1]), sf.lit(1))
                 ).collect(),

@@ -73,10 +73,26 @@ def frame_of(rows: pa.Table, key: Sequence[str], columns: Iterable[str]) -> Fram
     )
 
 
+def with_regressors(models: Mapping[str, AttributeModel], attributes: Iterable[str]) -> tuple[str, ...]:
+    """The attributes and all that their predictions rest on, in the order of recovery (the *cascade*).
+
+    An attribute that is shed is a regressor of those of higher rank all the same: both ends have it as recovered. What
+    rests on it must be recovered with it, so a look-up of one attribute gives back a few.
+    """
+    found: set[str] = set()
+    waiting = list(attributes)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name in models:
+            found.add(name)
+            waiting += [other for p in models[name].predictors for other in p.regressors if other in models]
+    return tuple(sorted(found, key=lambda name: (models[name].rank, name)))
+
+
 def needed_columns(models: Mapping[str, AttributeModel], attributes: Iterable[str]) -> tuple[str, ...]:
-    """The attributes and whatever their predictors read."""
+    """The attributes and whatever their predictors read, directly or through what is recovered first."""
     found: dict[str, None] = {}
-    for name in attributes:
+    for name in with_regressors(models, attributes):
         found[name] = None
         for predictor in models[name].predictors:
             found.update(dict.fromkeys(sorted(predictor.regressors)))
@@ -96,17 +112,20 @@ def shed_frame(
     rows: pa.Table, key: Sequence[str], runs: Runs, models: Mapping[str, AttributeModel], first_new_seq: int
 ) -> list[Block]:
     """The blocks of what is shed from `first_new_seq` on; earlier rows of the frame only give the state."""
-    attributes = runs.attributes("shed")
+    attributes = [
+        name for name in with_regressors(models, runs.attributes("shed")) if name in runs.attributes("shed")
+    ]
     truth = frame_of(rows, key, needed_columns(models, attributes))
     sent = as_transmitted(truth, runs, models)
     first_new_row = int(np.searchsorted(truth.seq, first_new_seq))
     blocks = []
     for name in attributes:
         is_shed = runs.mask(name, "shed", truth.seq)
-        if not bool(is_shed[first_new_row:].any()):
+        if not bool(is_shed.any()):
             continue
         mixed = _truth_where(is_shed, truth.columns[name], sent.columns[name])
         result = shed(models[name], sent.with_columns({name: mixed}), is_shed, first_new_row)
+        sent = sent.with_columns({name: result.reconstructed})
         for stage in sorted({way.stage for run in runs for way in run.ways if way.way == "shed"}):
             here = runs.mask(name, "shed", truth.seq, stage)
             here[:first_new_row] = False
@@ -123,21 +142,29 @@ def recover_frame(
     payloads: Mapping[str, Sequence[bytes]],
     attributes: Sequence[str] | None = None,
 ) -> dict[str, Recovered]:
-    """Every shed attribute of a whole frame given back, from the rows as transmitted and the frame's payloads."""
-    wanted = [name for name in runs.attributes("shed") if attributes is None or name in attributes]
+    """Every shed attribute of a whole frame given back, from the rows as transmitted and the frame's payloads.
+
+    `attributes` names those that are wanted; whatever they rest on is recovered too, so `payloads` must have it
+    (`with_regressors`).
+    """
+    gone = runs.attributes("shed")
+    wanted = [name for name in gone if attributes is None or name in attributes]
     sent = frame_of(rows, key, needed_columns(models, wanted))
     found = {}
-    for name in wanted:
+    for name in with_regressors(models, wanted):
+        if name not in gone:
+            continue
         is_shed = runs.mask(name, "shed", sent.seq)
-        if bool(is_shed.any()):
-            column = sent.columns[name]
-            if column.kind != models[name].kind:  # nothing but nulls has no kind of its own
-                sent = sent.with_columns({name: Column.nulls(models[name].kind, len(sent))})
-            entries = joined(payloads.get(name, ()), models[name].kind)
-            # a block goes to the end of its batch, the rows asked for may not
-            entries = entries.take(entries.seq <= sent.seq[-1])
-            found[name] = recover(models[name], sent, is_shed, entries)
-    return found
+        if not bool(is_shed.any()):
+            continue
+        if sent.columns[name].kind != models[name].kind:  # nothing but nulls has no kind of its own
+            sent = sent.with_columns({name: Column.nulls(models[name].kind, len(sent))})
+        entries = joined(payloads.get(name, ()), models[name].kind)
+        # a block goes to the end of its batch, the rows asked for may not
+        entries = entries.take(entries.seq <= sent.seq[-1])
+        found[name] = recover(models[name], sent, is_shed, entries)
+        sent = sent.with_columns({name: found[name].values})
+    return {name: one for name, one in found.items() if name in wanted}
 
 
 def joined(payloads: Sequence[bytes], kind: str) -> Entries:

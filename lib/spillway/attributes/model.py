@@ -122,7 +122,8 @@ class AttributeModel:
     fine corrections are (0 = exact values); both are None for "as E" and "exact" until chosen. `decimals`:
     recovered values are rounded to so many, when the attribute has no more. `unit` > 0 makes steps even,
     `unit` wide, instead of relative. `rounding` and `rounding_pct` say how the way `round` spends its error
-    (None: not at all). `cycle_length` is what training saw, for the reader.
+    (None: not at all). `cycle_length` is what training saw, for the reader. `rank` is the attribute's place in
+    the order of recovery: where attributes of lower rank are shed, predictors read them as recovered.
     """
 
     attribute: str
@@ -137,6 +138,7 @@ class AttributeModel:
     cycle_length: int = 0
     rounding: str = "grid"
     rounding_pct: float | None = None
+    rank: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in ("real", "integer", "text"):
@@ -206,6 +208,7 @@ class AttributeModel:
             "cycle_length": self.cycle_length,
             "rounding": self.rounding,
             "rounding_pct": self.rounding_pct,
+            "rank": self.rank,
         }
 
     @staticmethod
@@ -224,4 +227,5 @@ class AttributeModel:
             int(facts["cycle_length"]),
             str(facts["rounding"]),
             None if facts["rounding_pct"] is None else float(facts["rounding_pct"]),
+            int(facts.get("rank", 0)),
         )

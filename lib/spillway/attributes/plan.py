@@ -17,7 +17,14 @@ import pyarrow as pa
 
 from spillway.attributes.certificate import certify
 from spillway.attributes.columns import Column
-from spillway.attributes.frames import frame_of, frame_start, needed_columns, recover_frame, shed_frame
+from spillway.attributes.frames import (
+    frame_of,
+    frame_start,
+    needed_columns,
+    recover_frame,
+    shed_frame,
+    with_regressors,
+)
 from spillway.attributes.model import AttributeModel
 from spillway.attributes.ride_plan import Frames, Framing, ride_along
 from spillway.attributes.rounding import round_rows
@@ -210,11 +217,12 @@ class Recovery:
         wanted = [name for name in self.attributes if name in runs.attributes("shed")]
         if not wanted:
             return {}, 0
+        models = self.models[framing.model_version]
         dated = [
             file for file in self.synopsis_files if as_date(file.value("batch_date")) == framing.batch_date
         ]
-        payloads, read = read_payloads(dated, frame, wanted, last)
-        return recover_frame(rows, self.key, runs, self.models[framing.model_version], payloads, wanted), read
+        payloads, read = read_payloads(dated, frame, with_regressors(models, wanted), last)
+        return recover_frame(rows, self.key, runs, models, payloads, wanted), read
 
 
 def read_payloads(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Runs:
         ordered = tuple(sorted(self.runs, key=lambda run: run.from_seq))
         object.__setattr__(self, "runs", ordered)
         object.__setattr__(self, "_from", np.array([run.from_seq for run in ordered], np.int64))
-        for before, after in zip(ordered, ordered[1:], strict=False):
+        for before, after in pairwise(ordered):
             if after.from_seq <= before.to_seq:
                 raise ValueError(
                     f"`runs` must not overlap, got {before.from_seq}..{before.to_seq} and {after.from_seq}..; "

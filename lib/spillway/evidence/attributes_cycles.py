@@ -63,7 +63,7 @@ def cycles(
 
 
 def _columns(stream: MemoryStream) -> dict[str, Any]:
-    return {name: step._plain(stream.rows[name]) for name in stream.contract.names}
+    return {name: step.plain_values(stream.rows[name]) for name in stream.contract.names}
 
 
 def _stated(facts: dict[str, Any]) -> dict[str, str]:

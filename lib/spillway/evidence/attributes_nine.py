@@ -82,7 +82,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
 
 
 def _cycle_found(stream: MemoryStream, cycle: int, seeds: int) -> tuple[float, float]:
-    columns = {name: step._plain(stream.rows[name]) for name in stream.contract.names}
+    columns = {name: step.plain_values(stream.rows[name]) for name in stream.contract.names}
     found = hit_rate(
         columns,
         {a.name: a.declared_bits for a in stream.contract.attributes},

@@ -11,13 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from spillway.attributes.choice import Trained as TrainedAttribute
-from spillway.attributes.choice import train_attributes
 from spillway.attributes.columns import Frame
 from spillway.attributes.cycle import Cycle
 from spillway.attributes.frames import frame_of
@@ -58,24 +56,16 @@ def train(stream: MemoryStream, capacity_kbps: float | None = None) -> Facts:
     """
     contract = stream.contract
     rows = stream.rows.slice(0, contract.training.tuples)
-    cycle = step._cycle(contract, stream.rows.slice(0, step.CYCLE_ROWS))
-    category = step._category(contract)
+    cycle = step.cycle_of(contract, stream.rows.slice(0, step.CYCLE_ROWS))
+    category = step.category_of(contract)
     measures = [name for name in contract.sheddable if name not in cycle.attributes]
-    thresholds = step._thresholds(contract, rows, cycle, category, measures)
+    thresholds = step.thresholds_of(contract, rows, cycle, category, measures)
     numeric = regressors_of(stream)
-    learn = partial(
-        train_attributes,
-        frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric])),
-        {name: thresholds[name].error_pct for name in measures},
-        ways=contract.ways,
-        predictors=contract.predictors,
-        cycle_length=cycle.length,
-    )
-    found = learn(regressors=numeric)
-    if capacity_kbps is not None:
-        load = load_of(stream, stream.deliveries[-1])
-        gone = step._expected_shed(contract, found, load, Part(capacity_kbps))
-        found = learn(regressors=[name for name in numeric if name not in gone]) if gone else found
+    frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
+    errors = {name: thresholds[name].error_pct for name in measures}
+    part = None if capacity_kbps is None else Part(capacity_kbps)
+    load = None if part is None else load_of(stream, stream.deliveries[-1])
+    found = step.train_models(contract, frame, errors, numeric, cycle, load, part)
     trained = Trained(
         contract.stream,
         1,
@@ -83,7 +73,7 @@ def train(stream: MemoryStream, capacity_kbps: float | None = None) -> Facts:
         {name: one.model for name, one in found.items()},
         {name: _evidence(one) for name, one in found.items()},
         {"domain": category.domain, "criticality": category.criticality},
-        step._last_ranking(contract, rows, measures),
+        step.first_ranking(contract, rows, measures),
         int(rows["seq"][0].as_py()),
         int(rows["seq"][-1].as_py()),
     )
@@ -93,7 +83,7 @@ def train(stream: MemoryStream, capacity_kbps: float | None = None) -> Facts:
 def _evidence(one: TrainedAttribute) -> dict[str, Any]:
     """An attribute's evidence as `models` holds it."""
     evidence = {**one.evidence, "options": [asdict(option) for option in one.options]}
-    held: dict[str, Any] = json.loads(json.dumps(evidence, default=step._json))
+    held: dict[str, Any] = json.loads(json.dumps(evidence, default=step.json_value))
     return held
 
 

@@ -386,7 +386,7 @@ def _seconds_covered(lake: Lake, contract: StreamContract, batch: Batch, rows: i
         if as_date(file.value("batch_date")) == batch.batch_date and file.low("batch") == batch.batch:
             order = read_rows([file], [contract.order], batch.first_seq, batch.last_seq)[contract.order]
             kind = contract.attribute(contract.order).type
-            order = order.cast(pa.timestamp("us")) if kind == "date" else order
+            order = order if kind == "integer" else order.cast(pa.timestamp("us"))
             order = order.cast(pa.int64())
             edges = pc.min_max(order).as_py()
             lows.append(edges["min"])

@@ -190,6 +190,8 @@ def _moment(value: Any) -> Any:
 def _matching(
     rows: pa.Table, contract: StreamContract, key: Mapping[str, str] | None, time: tuple[Any, Any] | None
 ) -> pa.Table:
+    if not rows.num_rows:  # whose columns have no types to compare with
+        return rows
     for name, value in (key or {}).items():
         kind = rows.schema.field(name).type
         rows = rows.filter(pc.equal(rows[name], pa.scalar(value).cast(kind)))

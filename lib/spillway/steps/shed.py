@@ -153,25 +153,29 @@ def _pinned(lake: Lake, work: _Work, part: Part) -> list[Batch]:
     length = work.contract.frame.tuples
     version = work.trained.version
     every = load_batches(lake.settings, work.contract.stream)
-    # frames never leave a batch date, a model version or what was retired; within them they go on
-    origins = {
-        (b.batch_date, b.models["attributes"], b.frame_tuples): b.frame_origin
-        for b in reversed(every)
-        if b.frame_origin is not None and b.status != RETIRED
-    }
+    latest = {b.batch_date: b for b in every if b.frame_origin is not None and b.status != RETIRED}
     pinned: list[Batch] = []
     for batch in work.batches:
         if batch.models.get("attributes") is None:
-            origin = origins.setdefault((batch.batch_date, version, length), batch.first_seq)
+            # frames never leave a batch date, a model version or what was retired; within them they go on
+            before = latest.get(batch.batch_date)
+            goes_on = before is not None and (before.models["attributes"], before.frame_tuples) == (
+                version,
+                length,
+            )
             batch = batch.becomes(
                 utc_now(),
                 status=PLANNED,
                 models={"attributes": version},
                 capacity_kbps=part.own_kbps,
                 trunk_kbps=part.trunk_kbps,
-                frame_origin=origin,
+                frame_origin=before.frame_origin if before is not None and goes_on else batch.first_seq,
                 frame_tuples=length,
             )
+            latest[batch.batch_date] = batch
+        elif batch.status != PLANNED:
+            # a backfill that dies is pending, so that the next run finishes what is half rewritten
+            batch = batch.becomes(utc_now(), status=PLANNED)
         pinned.append(batch)
     changed = [batch for batch, before in zip(pinned, work.batches, strict=True) if batch != before]
     save_batches(lake, changed)
@@ -396,7 +400,7 @@ class _Shed:
         return sum(int(read_rows(files, [], low, high).num_rows) for low, high in stretches)
 
     def _rows_ledger(self) -> Iterable[LedgerRow]:
-        """Per batch: its rows all go, in fewer bytes."""
+        """Per batch: its rows all go, in fewer bytes; of its values what the attributes' stage kept."""
         for batch in self.batches:
             rows = batch.rows or 0
             columns = [*OVERHEAD, *self.contract.names]
@@ -407,12 +411,13 @@ class _Shed:
                 "sent", rows, kept=rows, bytes_offered=sum(before.values()), bytes_kept=sum(after.values())
             )
             for name in self.contract.names:
+                left = rows - self.gone.get((batch.batch, name), 0)
                 yield line(
                     "sent",
-                    rows,
+                    left,
                     "values",
                     name,
-                    kept=rows,
+                    kept=left,
                     bytes_offered=before[name],
                     bytes_kept=after[name],
                 )

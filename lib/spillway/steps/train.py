@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spillway.attributes.categories import Category, Matcher
 from spillway.attributes.choice import Trained as TrainedAttribute
-from spillway.attributes.choice import train_attributes
+from spillway.attributes.choice import recovery_order, train_attributes, train_cascade
 from spillway.attributes.columns import Column, Frame
 from spillway.attributes.cycle import Cycle, declared_cycle, find_cycle
 from spillway.attributes.frames import frame_of, key_codes
@@ -59,16 +59,17 @@ def train_stream(
             f"{stream}: training must have at least two tuples, got {rows.num_rows}; deliver more to "
             f"{contract.path} and let spillway_shed take them in"
         )
-    cycle = _cycle(contract, edge_rows(files, list(contract.names), CYCLE_ROWS, last=again))
-    category = _category(contract)
+    cycle = cycle_of(contract, edge_rows(files, list(contract.names), CYCLE_ROWS, last=again))
+    category = category_of(contract)
     measures = [name for name in contract.sheddable if name not in cycle.attributes]
-    thresholds = _thresholds(contract, rows, cycle, category, measures)
+    thresholds = thresholds_of(contract, rows, cycle, category, measures)
     numeric = [
         a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
     ]
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
     errors = {name: thresholds[name].error_pct for name in measures}
-    trained = _models(lake, contracts, contract, frame, errors, numeric, cycle, held)
+    load, part = _today(lake, contracts, contract, held)
+    trained = train_models(contract, frame, errors, numeric, cycle, load, part)
     version = before.version + 1 if before else 1
     span = (rows["seq"][0].as_py(), rows["seq"][-1].as_py())
     facts = [_fact("cycle", "", cycle.to_dict(), {"rows": rows.num_rows, **parity})]
@@ -80,7 +81,7 @@ def train_stream(
             {"rate_pct": _finite(category.rate_pct), "words": list(category.words)},
         )
     )
-    scores = _last_ranking(contract, rows, measures)
+    scores = first_ranking(contract, rows, measures)
     facts.append(_fact("ranking", "", scores, {"rank_by": contract.rank_by}))
     for name in measures:
         one = trained[name]
@@ -137,53 +138,70 @@ def _training_set(
     return sound_training_set(contract, reversed(sets) if again else sets)
 
 
-def _models(
-    lake: Lake,
-    contracts: Contracts,
+def train_models(
     contract: StreamContract,
     frame: Frame,
     error_pct: Mapping[str, float],
     numeric: Sequence[str],
     cycle: Cycle,
-    held: Sequence[Batch],
+    load: Load | None,
+    part: Part | None,
 ) -> dict[str, TrainedAttribute]:
-    """Models in two rounds: first as if every other attribute were sent, then without what the channel makes go.
+    """Models in two rounds: first as if every other attribute were sent, then for what the channel makes go.
 
-    A model that leans on an attribute which the scheme sheds falls back row by row, within its bound but not as small
-    as one trained for it; the second round trains for the scheme that the first one leads to at today's rate.
+    The first round's options say which attributes the scheme will shed at today's rate. These are trained again in the
+    order of their recovery, each leaning on what is sent and on those before it as recovered.
     """
-    train = partial(
-        train_attributes,
-        frame,
-        error_pct,
-        ways=contract.ways,
-        predictors=contract.predictors,
-        cycle_length=cycle.length,
+    learn = partial(
+        train_attributes, ways=contract.ways, predictors=contract.predictors, cycle_length=cycle.length
     )
-    first = train(regressors=numeric)
+    first = learn(frame, error_pct, regressors=numeric)
+    if load is None or part is None:
+        return first
+    gone = expected_shed(contract, first, load, part)
+    order = recovery_order(first, [name for name in error_pct if name in gone])
+    sent = [name for name in numeric if name not in gone]
+    again = train_cascade(frame, error_pct, order, sent, learn)
+    # whatever is kept for now comes last: should it be shed one day, it may lean on all of these
+    rest = {
+        name: replace(one, model=replace(one.model, rank=len(order) + place))
+        for place, (name, one) in enumerate(first.items())
+        if name not in again
+    }
+    return {name: (again | rest)[name] for name in error_pct}
+
+
+def _today(
+    lake: Lake, contracts: Contracts, contract: StreamContract, held: Sequence[Batch]
+) -> tuple[Load | None, Part | None]:
+    """The load of the stream's last batch, and its part of the channel beside what the others have taken in."""
     rated = [batch for batch in held if batch.rows and batch.seconds_covered]
     if not rated:
-        return first
-    part = channel_parts(lake.settings, contracts, contract.channel, {contract.stream: rated})[
-        contract.stream
-    ]
-    load = measure_load(lake.settings, contract, rated[-1])
-    sent = [name for name in numeric if name not in _expected_shed(contract, first, load, part)]
-    return first if len(sent) == len(numeric) else train(regressors=sent)
+        return None, None
+    root = contracts.planned_with(contract.channel)
+    waiting = {
+        other.stream: [
+            b for b in load_batches(lake.settings, other.stream) if b.status not in (RECORDED, RETIRED)
+        ]
+        for other in contracts.streams_of(root)
+    }
+    part = channel_parts(lake.settings, contracts, root, waiting)[contract.stream]
+    return measure_load(lake.settings, contract, rated[-1]), part
 
 
-def _expected_shed(
+def expected_shed(
     contract: StreamContract, trained: Mapping[str, TrainedAttribute], load: Load, part: Part
 ) -> set[str]:
+    """The attributes that the plan would shed at this load."""
     options = {name: [asdict(option) for option in one.options] for name, one in trained.items()}
     decision = decide_stages(contract, options, load, part, list(trained))
     return {way.attribute for way in decision.ways if way.way == "shed"}
 
 
-def _cycle(contract: StreamContract, rows: pa.Table) -> Cycle:
-    arrays = {name: _plain(rows[name]) for name in contract.names if name != contract.order}
+def cycle_of(contract: StreamContract, rows: pa.Table) -> Cycle:
+    arrays = {name: plain_values(rows[name]) for name in contract.names if name != contract.order}
     seq = np.asarray(rows["seq"])
-    arrays[contract.order] = _plain(rows[contract.order])
+    arrays[contract.order] = plain_values(rows[contract.order])
     by_hand = contract.cycle.attributes
     if by_hand:
         return declared_cycle(arrays, seq, by_hand, order=contract.order)
@@ -191,7 +209,7 @@ def _cycle(contract: StreamContract, rows: pa.Table) -> Cycle:
     return find_cycle(arrays, seq, bits, order=contract.order)
 
 
-def _plain(values: pa.ChunkedArray) -> np.ndarray:
+def plain_values(values: pa.ChunkedArray) -> np.ndarray:
     """Objects for text and for whatever has nulls that are not floats; numbers as they are."""
     column = Column.from_arrow(values)
     if column.kind == "real":
@@ -201,7 +219,7 @@ def _plain(values: pa.ChunkedArray) -> np.ndarray:
     return np.array(column.to_list(), dtype=object)
 
 
-def _category(contract: StreamContract) -> Category:
+def category_of(contract: StreamContract) -> Category:
     matcher = Matcher.standard()
     if contract.criticality:
         rate = matcher.rates_pct[contract.criticality]
@@ -209,7 +227,7 @@ def _category(contract: StreamContract) -> Category:
     return matcher.classify(list(contract.names))
 
 
-def _thresholds(
+def thresholds_of(
     contract: StreamContract, rows: pa.Table, cycle: Cycle, category: Category, measures: list[str]
 ) -> dict[str, Threshold]:
     """E of every measure: the lower of fixed point and category, unless the contract overrules (3.2.4.3)."""
@@ -238,7 +256,7 @@ def _curve_evidence(rows: pa.Table, cycle: Cycle, name: str) -> dict[str, Any]:
     }
 
 
-def _last_ranking(contract: StreamContract, rows: pa.Table, measures: list[str]) -> dict[str, float]:
+def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str]) -> dict[str, float]:
     """The ranking to begin with: that of the training set as one window."""
     if not measures:
         return {}
@@ -252,8 +270,8 @@ def _fact(fact: str, subject: str, value: Mapping[str, Any], evidence: Mapping[s
     return {
         "fact": fact,
         "subject": subject,
-        "value": json.dumps(value, default=_json),
-        "evidence": json.dumps(evidence, default=_json),
+        "value": json.dumps(value, default=json_value),
+        "evidence": json.dumps(evidence, default=json_value),
     }
 
 
@@ -261,5 +279,5 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _json(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,0 +1,88 @@
+"""What the README tells a newcomer to type works, on a lake made from the demo's own data."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spillway.contracts import load_contracts
+from spillway.demo.data import write_demo
+from spillway.lake.intake import take_in
+from spillway.lake.tables import Lake
+from spillway.settings import Settings
+from spillway.steps.shed import shed_channel
+from spillway.steps.train import train_stream
+from spillway.steps.validate import validate
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^( *)```{language}\n(.*?)^\1```", README, re.S | re.M)
+
+
+@pytest.fixture(scope="module")
+def home(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like the checkout after `make run`, with the two streams the README's examples read."""
+    folder = tmp_path_factory.mktemp("readme")
+    for name in ("schemas", "expectations"):
+        (folder / name).symlink_to(ROOT / name)
+    write_demo(folder / "landing", ["stocks", "weather"])
+    settings = Settings.from_environment({"SPILLWAY_HOME": str(folder)})
+    contracts, lake = load_contracts(settings.schemas), Lake(spark, settings)
+    for stream in ("stocks", "weather"):
+        take_in(lake, contracts.stream(stream), "readme")
+        train_stream(lake, contracts, stream)
+    for channel in ("market", "uplink"):
+        shed_channel(lake, contracts, channel, "readme")
+    validate(lake, contracts, "readme", streams=["stocks", "weather"])
+    return folder
+
+
+def run(home: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "lib"), "SPILLWAY_HOME": str(home)}
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_three_ways_to_read_the_tables_run_as_printed(home: Path) -> None:
+    printed = [code for _, code in blocks("python")]
+    assert len(printed) == 3
+    done = run(home, [sys.executable, "-c", "\n".join(printed)])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    sorted(set(re.findall(r"(?:\.venv/bin/|`)(spillway [a-z][^\n`|>]*)", README))),
+)
+def test_every_command_the_readme_shows_runs(home: Path, command: str) -> None:
+    words = shlex.split(command)
+    if "sample.csv" in words:
+        (home / "sample.csv").write_text(
+            "turbine,at,watts\na,2026-01-01T00:00:00Z,12.5\nb,2026-01-01T00:00:00Z,11\n"
+        )
+        words[words.index("my_link")] = "uplink"
+    done = run(home, [sys.executable, "-m", "spillway.cli", *words[1:]])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+
+
+def test_every_make_target_the_readme_names_exists() -> None:
+    targets = set(re.findall(r"`?make ([a-z]+)", README))
+    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert targets
+    assert targets <= known
+
+
+def test_every_file_the_readme_points_to_exists() -> None:
+    for name in re.findall(r"`((?:schemas|infra)/[A-Za-z_./]*[A-Za-z_])`", README):
+        if "turbines" not in name:
+            assert (ROOT / name).exists(), name
