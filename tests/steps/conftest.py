@@ -8,7 +8,7 @@ import pytest
 from tests.steps.streams import World, brought_through
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Taken in, trained, shed in two runs, validated; to be read, or copied and changed."""
     return brought_through(spark, lambda: tmp_path_factory.mktemp("world"))
