@@ -163,7 +163,7 @@ class Reevaluate:
     reach: float | None = rule(
         Maybe(Number(above=0)),
         "look again before ranks can cross, at this share of the time; null: the text",
-        0.2,
+        1.0,
     )
 
 

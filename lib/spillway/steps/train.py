@@ -37,6 +37,10 @@ from spillway.steps.policy import Load, Part, decide_stages, measure_load, smoot
 from spillway.steps.rows import edge_rows, stream_files
 from spillway.steps.trained import Trained, load_trained
 
+MEAN_ERROR_PCT = 0.6
+"""What recovery aims at on average, where that costs no more bytes than the paper's method at the threshold."""
+MEAN_ERROR_PCT = 0.6
+"""What recovery aims at on average, where that costs no more bytes than the paper's method at the threshold."""
 CYCLE_ROWS = 200_000
 """The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""
 
@@ -153,7 +157,11 @@ def train_models(
     order of their recovery, each leaning on what is sent and on those before it as recovered.
     """
     learn = partial(
-        train_attributes, ways=contract.ways, predictors=contract.predictors, cycle_length=cycle.length
+        train_attributes,
+        ways=contract.ways,
+        predictors=contract.predictors,
+        mean_error_pct=MEAN_ERROR_PCT,
+        cycle_length=cycle.length,
     )
     first = learn(frame, error_pct, regressors=numeric)
     if load is None or part is None:
