@@ -1,0 +1,89 @@
+"""A shed run that kills itself, JVM and all, where it is told to. Run by test_kill.py, in a process group of its own.
+
+python tests/jobs/killed.py before TABLE N    before its n-th write to a table
+python tests/jobs/killed.py within raw        from a Python worker that parses a landing file
+python tests/jobs/killed.py within synopsis   from a Python worker that sheds a frame
+python tests/jobs/killed.py within TABLE      once the first new file of a table is on the disk, uncommitted
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from spillway.attributes import plan
+from spillway.contracts import load_contracts
+from spillway.lake import intake
+from spillway.lake.session import spark_session
+from spillway.lake.tables import Lake
+from spillway.settings import Settings
+from spillway.steps.shed import shed_channel
+
+GROUP = os.getpgid(0)
+
+
+def die(*_: Any, **__: Any) -> Any:
+    """The driver, its JVM and whoever else is of the group, at once; workers have groups of their own."""
+    os.killpg(GROUP, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(table: str, count: int) -> None:
+    """Die before the n-th write to the table."""
+    seen = 0
+
+    def instead(whole: Callable[..., None], at: int) -> Callable[..., None]:
+        def write(self: Lake, *args: Any, **more: Any) -> None:
+            nonlocal seen
+            seen += args[at] == table
+            if seen == count:
+                die()
+            whole(self, *args, **more)
+
+        return write
+
+    for method, at in (("replace", 1), ("replace_rows", 0), ("delete", 0)):
+        setattr(Lake, method, instead(getattr(Lake, method), at))
+
+
+def within(table: str) -> None:
+    """Die while the table is written."""
+    if table == "raw":
+        intake.parse_records = die
+    elif table == "synopsis":
+        plan.shed_frame = die
+    else:
+        whole = Lake.replace
+
+        def write(self: Lake, frame: Any, written: str, *args: Any, **more: Any) -> None:
+            if written == table:
+                there = Path(self.path(table, more.get("stream")))
+                Thread(target=_watch, args=(there, set(there.rglob("*.parquet"))), daemon=True).start()
+            whole(self, frame, written, *args, **more)
+
+        Lake.replace = write  # type: ignore[method-assign]
+
+
+def _watch(folder: Path, known: set[Path]) -> None:
+    while not set(folder.rglob("part-*.parquet")) - known:
+        pass
+    die()
+
+
+def main() -> None:
+    manner, table, *count = sys.argv[1:]
+    before(table, int(count[0])) if manner == "before" else within(table)
+    settings = Settings.from_environment()
+    # little is compiled before the end comes
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "512m"}
+    lake = Lake(spark_session("killed", "local[2]", **quick), settings)
+    shed_channel(lake, load_contracts(settings.schemas), "narrow", "killed", print)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""SIGKILL between every pair of steps and inside the writes of a shed run: the rerun ends in the same rows.
+
+Two lakes die at the same time, each several times over: the next life goes on from what the last one left, and dies
+one step later. Every death is of driver and JVM together. What `killed.py` cannot reach would not be between steps:
+before the first write nothing has happened.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.steps.streams import ROOT, SITES, World, brought_through, json_lines, sites
+
+from spillway.lake.batches import DONE, PLANNED, RECORDED, TAKEN_IN
+from spillway.lake.intake import take_in
+
+TAKING_IN = (
+    ("before", "raw", "1", RECORDED),
+    ("within", "raw", "", RECORDED),
+    ("before", "rejected", "1", RECORDED),
+    ("before", "ledger", "1", RECORDED),
+    ("before", "batches", "1", RECORDED),
+    ("before", "batches", "2", TAKEN_IN),
+)
+SHEDDING = (
+    ("within", "synopsis", "", PLANNED),
+    ("before", "schemes", "1", PLANNED),
+    ("before", "ledger", "1", PLANNED),
+    ("within", "transmitted", "", PLANNED),
+    ("before", "ledger", "2", PLANNED),
+    ("before", "batches", "1", PLANNED),
+)
+"""Manner, table, which write, and what the batch's row says afterwards: how far that life came."""
+
+
+def life(world: World, manner: str, table: str, count: str) -> None:
+    """One run of a process group that ends by its own SIGKILL; returns once nothing of it is left."""
+    settings = world.settings
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYSPARK_")} | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "lib"), str(ROOT)]),
+        "SPILLWAY_HOME": settings.home,
+        "SPILLWAY_LAKE": settings.lake,
+        "SPILLWAY_LANDING": settings.landing,
+        "SPILLWAY_BUILD": settings.build,
+        "SPILLWAY_SCHEMAS": settings.schemas,
+    }
+    command = [
+        sys.executable,
+        str(ROOT / "tests" / "jobs" / "killed.py"),
+        manner,
+        table,
+        *filter(None, [count]),
+    ]
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        # the JVM holds the same pipe: its end means that nobody lingers
+        said, _ = process.communicate(timeout=900)
+    assert process.returncode == -signal.SIGKILL, said
+
+
+def lives(world: World, deaths: tuple[tuple[str, str, str, str], ...]) -> list[str]:
+    """How far the newest batch had come after each death."""
+    statuses = []
+    for manner, table, count, _ in deaths:
+        life(world, manner, table, count)
+        statuses.append(world.batches("sites")[-1].status)
+    return statuses
+
+
+@pytest.fixture
+def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return brought_through(spark, lambda: tmp_path_factory.mktemp("world"))
+
+
+def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(world: World, tmp_path: Path) -> None:
+    straight = world.copy(tmp_path / "straight")
+    straight.contract_becomes(SITES)
+    bad = b'{"site": "site-1", "at": "2026-01-03T00:00:00Z", "temp": "warm"}\n'
+    straight.deliver("sites/2020-01-02/d.json", json_lines(sites(710, 150)) + bad)
+    taking_in, shedding = straight.copy(tmp_path / "taking_in"), straight.copy(tmp_path / "shedding")
+    for one in (straight, taking_in, shedding):
+        one.contract_becomes(SITES)
+    take_in(shedding.lake, shedding.contracts.streams["sites"], "run")
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(lives, taking_in, TAKING_IN), pool.submit(lives, shedding, SHEDDING)]
+        straight.shed()
+        reached = [one.result() for one in both]
+    assert reached == [[death[3] for death in deaths] for deaths in (TAKING_IN, SHEDDING)]
+
+    expected = straight.everything("sites")
+    assert (len(expected["raw/sites"]), len(expected["rejected"])) == (860, 1)
+    for broken in (taking_in, shedding):
+        broken.shed()
+        assert broken.batches("sites")[-1].status == DONE
+        found = broken.everything("sites")
+        for table, rows in expected.items():
+            assert found[table] == rows, table
