@@ -178,15 +178,17 @@ def counted_tables(frame: DataFrame, specs: Sequence[SketchSpec], batch: Batch |
     """One row a batch: how many rows it has, and Spark's count-min table of every sketch (t0, t1, ...)."""
     from pyspark.sql import functions as sf
 
-    tables = []
+    keys, tables = [], []
     for place, spec in enumerate(specs):
         p = _counts(spec).parameters
         # Spark takes w = ceil(2 / eps), d = ceil(-log2(1 - confidence)): halves keep rounding away from both
         error, confidence = 2.0 / (p.width - 0.5), 1.0 - 2.0 ** (0.5 - p.depth)
-        key = key_column(spec.attributes, spec.types, spec.seed)
-        table = sf.count_min_sketch(key, sf.lit(error), sf.lit(confidence), sf.lit(p.seed))
-        tables.append(table.alias(f"t{place}"))
-    return frame.groupBy(*_batch_columns(batch)).agg(sf.count("*").alias("rows"), *tables)
+        keys.append(key_column(spec.attributes, spec.types, spec.seed).alias(f"k{place}"))
+        table = sf.count_min_sketch(f"k{place}", sf.lit(error), sf.lit(confidence), sf.lit(p.seed))
+        # the aggregate would interpret the key's expression; one used twice is kept apart and compiled
+        tables += [table.alias(f"t{place}"), sf.max(f"k{place}").alias(f"greatest{place}")]
+    hashed = frame.select(*_batch_columns(batch), *keys)
+    return hashed.groupBy(*_batch_columns(batch)).agg(sf.count("*").alias("rows"), *tables)
 
 
 def _counts(spec: SketchSpec) -> CountMin:
