@@ -39,8 +39,6 @@ from spillway.steps.trained import Trained, load_trained
 
 MEAN_ERROR_PCT = 0.6
 """What recovery aims at on average, where that costs no more bytes than the paper's method at the threshold."""
-MEAN_ERROR_PCT = 0.6
-"""What recovery aims at on average, where that costs no more bytes than the paper's method at the threshold."""
 CYCLE_ROWS = 200_000
 """The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""
 
@@ -160,7 +158,6 @@ def train_models(
         train_attributes,
         ways=contract.ways,
         predictors=contract.predictors,
-        mean_error_pct=MEAN_ERROR_PCT,
         cycle_length=cycle.length,
     )
     first = learn(frame, error_pct, regressors=numeric)
