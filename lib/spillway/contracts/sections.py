@@ -128,9 +128,12 @@ class CycleByHand:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The unit of ranking: whole cycles of at least so many tuples."""
+    """The unit of ranking: whole cycles of at least so many tuples, or of so many seconds at the line's rate."""
 
     tuples_at_least: int = rule(Number(least=1, whole=True), "least number of tuples in a window", 64)
+    seconds: float | None = rule(
+        Maybe(Number(above=0)), "a time window: as many tuples as the rate brings in it, whole cycles", None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

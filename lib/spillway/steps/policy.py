@@ -13,6 +13,7 @@ from spillway.attributes.scheme import Reevaluation
 from spillway.attributes.smoothing import Smoothing
 from spillway.attributes.ways import Way as MeasuredWay
 from spillway.attributes.ways import choose_ways
+from spillway.attributes.windows import TimeWindow
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import Batch
@@ -82,7 +83,7 @@ def policy_of(
         attributes=measures,
         rank_by=contract.rank_by,
         smoothing=smoothing_of(contract),
-        tuples_at_least=contract.window.tuples_at_least,
+        tuples_at_least=tuples_in_window(contract, load),
         reevaluation=Reevaluation(
             stated.interval_windows,
             stated.factor,
@@ -99,6 +100,17 @@ def policy_of(
         decide=_decider(contract, trained, measures, load, part.times(aim)),
         measure_hits=hits,
     )
+
+
+def tuples_in_window(contract: StreamContract, load: Load) -> int:
+    """Tuples of a window: as the contract counts them, or what its seconds bring at the rate of now (3.2.1.2).
+
+    A time window follows the line: when the rate changes, it holds more or fewer tuples, never less than is ranked by.
+    """
+    stated = contract.window
+    if stated.seconds is None:
+        return stated.tuples_at_least
+    return max(stated.tuples_at_least, TimeWindow(stated.seconds, load.tuples_per_second).tuples)
 
 
 def _ranked(trained: Trained, measures: Sequence[str]) -> list[str]:

@@ -22,6 +22,7 @@ from spillway.lake.files import column_bytes, read_table
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, table_path, where
 from spillway.settings import Settings
+from spillway.steps.drift import drift_outcomes
 from spillway.steps.job import side_by_side
 from spillway.steps.recover import Plan, recover_batches, recovery_plan
 from spillway.steps.rows import stream_files
@@ -219,6 +220,10 @@ def _judge(
             tables[f"{table}/{stream}"] = lake.read(table, stream, mine)
     started = time.monotonic()
     outcomes = run_suites(tables, {stream: contracts.streams[stream] for stream in work}, lake.settings)
+    for stream, batches in work.items():
+        for found in drift_outcomes(lake.settings, contracts.streams[stream], batches):
+            say(found.sentence)
+            outcomes.append(found)
     now = utc_now()
     rows = [outcome.row(run_id, now) for outcome in outcomes]
     lake.replace_rows("validations", rows, where(table={row["table"] for row in rows}, run_id=run_id))
