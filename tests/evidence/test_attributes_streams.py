@@ -12,7 +12,6 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.errors import SpillwayError
 from spillway.evidence.attributes_generated import Source, generated, sources
 from spillway.evidence.attributes_streams import landed
-from spillway.steps.train import plain_values
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -73,7 +73,9 @@ def test_all_sets_bad_is_an_error_and_nothing_is_trained(contract: StreamContrac
 
 
 def test_parity_that_is_not_there_is_named(contract: StreamContract) -> None:
-    with pytest.raises(SpillwayError, match=r"`check` must hold \d+ hexadecimal digits of parity, got None at seq 0"):
+    with pytest.raises(
+        SpillwayError, match=r"`check` must hold \d+ hexadecimal digits of parity, got None at seq 0"
+    ):
         sound_training_set(contract, [table(5, seed=1)])
 
 

@@ -331,7 +331,9 @@ class Contracts:
     def streams_of(self, channel: str) -> tuple[StreamContract, ...]:
         """The streams that share a channel, by name; those of channels multiplexed into it are among them."""
         return tuple(
-            s for _, s in sorted(self.streams.items()) if channel in (s.channel, self.channels[s.channel].into)
+            s
+            for _, s in sorted(self.streams.items())
+            if channel in (s.channel, self.channels[s.channel].into)
         )
 
     def planned_with(self, channel: str) -> str:

@@ -191,7 +191,9 @@ class Training:
         Maybe(Text()), "secded: the text attribute that holds the parity of the others, in hexadecimal", None
     )
     candidates: int = rule(
-        Number(least=1, whole=True), "training sets tried, one after the other, before training is given up", 8
+        Number(least=1, whole=True),
+        "training sets tried, one after the other, before training is given up",
+        8,
     )
 
     def rules(self) -> Iterator[Broken]:
@@ -202,7 +204,6 @@ class Training:
                 None,
                 "add the attribute that carries it, role: protected, type: string",
             )
-
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,8 +36,10 @@ DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
 BINARY_FILES = "path string, modificationTime timestamp, length bigint, content binary"
 TASK_BYTES = 32 * 1024 * 1024
 PARTS_OF_A_DEFECT = ("file", "line", "field", "rule", "value", "remedy", "reason", "original")
+ASIDE = "__"
+"""What marks a defect's columns among those of a stream, which may have a `value` or a `reason` of its own."""
 CONCURRENT_QUERY = re.compile(
-    r"CONCURRENT_STREAM_LOG_UPDATE|multiple streaming queries are concurrently", re.I
+    r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|multiple streaming queries are concurrently", re.I
 )
 
 
@@ -223,15 +225,17 @@ def _write(
     counts = []
     for number in numbers:
         here = sql.col("batch") == number
-        counts.append(sql.count_if(here & sql.col("reason").isNull()).alias(f"kept_{number}"))
-        counts.append(sql.count_if(here & sql.col("reason").isNotNull()).alias(f"rejected_{number}"))
-    good = parsed.observe(seen, *counts).where("reason IS NULL").drop(*PARTS_OF_A_DEFECT)
+        counts.append(sql.count_if(here & sql.col(ASIDE + "reason").isNull()).alias(f"kept_{number}"))
+        counts.append(sql.count_if(here & sql.col(ASIDE + "reason").isNotNull()).alias(f"rejected_{number}"))
+    good = parsed.observe(seen, *counts).where(f"{ASIDE}reason IS NULL")
+    good = good.drop(*(ASIDE + name for name in PARTS_OF_A_DEFECT))
     dates = sorted({str(batch.batch_date) for batch in batches})
     predicate = where(batch_date=dates, batch=numbers)
     lake.replace(good, "raw", predicate, stream=stream, attributes=attributes)
     count = seen.get
-    bad = parsed.where("reason IS NOT NULL").select(
-        sql.lit(stream).alias("stream"), "batch", "batch_date", "seq", *PARTS_OF_A_DEFECT
+    defect = [sql.col(ASIDE + name).alias(name) for name in PARTS_OF_A_DEFECT]
+    bad = parsed.where(f"{ASIDE}reason IS NOT NULL").select(
+        sql.lit(stream).alias("stream"), "batch", "batch_date", "seq", *defect
     )
     reasons: dict[int, dict[str, int]] = {}
     if any(count[f"rejected_{number}"] for number in numbers):
@@ -285,8 +289,9 @@ def _parsed(lake: Lake, contract: StreamContract, batches: Sequence[Batch]) -> D
     groups = _tasks([(batch, file) for batch in batches for file in batch.taken])
     landing = lake.settings.landing
     raw = lake.contract("raw", [(a.name, a.type) for a in contract.attributes])
-    defect = "file string, line bigint, field string, rule string, value string, remedy string, reason string"
-    schema = ", ".join([*(f"`{c.name}` {c.type}" for c in raw.columns), defect, "original binary"])
+    kinds = {"line": "bigint", "original": "binary"}
+    defect = [f"`{ASIDE}{name}` {kinds.get(name, 'string')}" for name in PARTS_OF_A_DEFECT]
+    schema = ", ".join([*(f"`{c.name}` {c.type}" for c in raw.columns), *defect])
     target = _arrow_schema(contract)
 
     def parse(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -319,14 +324,14 @@ def _numbered(parsed: Any, batch: Batch, file: LandingFile, target: pa.Schema) -
             "batch_date": pa.array([batch.batch_date] * part.num_rows, pa.date32()),
         }
         if part is parsed.rejected:
-            extra["file"] = pa.array([file.name] * part.num_rows)
-        have = set(part.column_names)
+            extra |= {ASIDE + name: part[name] for name in PARTS_OF_A_DEFECT if name in part.column_names}
+            extra[ASIDE + "file"] = pa.array([file.name] * part.num_rows)
+        else:
+            extra |= {name: part[name] for name in part.column_names if name != "line"}
         arrays = []
         for item in target:
             if item.name in extra:
-                arrays.append(extra[item.name])
-            elif item.name in have and (part is parsed.rejected) == (item.name in PARTS_OF_A_DEFECT):
-                arrays.append(part[item.name].cast(item.type))
+                arrays.append(extra[item.name].cast(item.type))
             else:
                 arrays.append(pa.nulls(part.num_rows, item.type))
         yield from pa.table(arrays, schema=target).to_batches(max_chunksize=65536)
@@ -335,7 +340,7 @@ def _numbered(parsed: Any, batch: Batch, file: LandingFile, target: pa.Schema) -
 def _arrow_schema(contract: StreamContract) -> pa.Schema:
     numbered = [("seq", pa.int64()), ("batch", pa.int64()), ("batch_date", pa.date32())]
     kinds = {"line": pa.int64(), "original": pa.binary()}
-    defect = [(name, kinds.get(name, pa.string())) for name in PARTS_OF_A_DEFECT]
+    defect = [(ASIDE + name, kinds.get(name, pa.string())) for name in PARTS_OF_A_DEFECT]
     return pa.schema([*numbered, *((a.name, a.arrow_type) for a in contract.attributes), *defect])
 
 

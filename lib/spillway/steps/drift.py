@@ -74,8 +74,8 @@ def _of_thresholds(
                     "the_thresholds_still_hold",
                     f"{name}: fixed point {seen.observed_pct:g} %",
                     f"{seen.trained_pct:g} %, give or take a quarter",
-                    f"{contract.stream}: {name} was trained to a fixed point of {seen.trained_pct:g} %, later tuples have "
-                    f"{seen.observed_pct:g} %; retrain it, or state error_pct in the contract",
+                    f"{contract.stream}: {name} was trained to a fixed point of {seen.trained_pct:g} %, later tuples "
+                    f"have {seen.observed_pct:g} %; retrain it, or state error_pct in the contract",
                 )
             )
     return outcomes
