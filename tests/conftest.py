@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ def spark() -> Iterator[Any]:
     """The shared session: two cores, small everything."""
     from spillway.lake.session import spark_session
 
+    os.environ.setdefault("SPILLWAY_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     session = spark_session(
         "tests", "local[2]", **{"spark.sql.warehouse.dir": str(ROOT / "build" / "warehouse")}
     )

@@ -12,6 +12,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.errors import SpillwayError
 from spillway.evidence.attributes_generated import Source, generated, sources
 from spillway.evidence.attributes_streams import landed
+from spillway.steps.train import plain_values
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -64,7 +65,7 @@ def test_a_generated_source_has_its_attributes_and_its_cycle(source: Source) -> 
     stream = generated(source, cycles=6)
     names = [a.source_name for a in stream.contract.attributes if a.role != "order"]
     assert names == list(source.attributes)
-    columns = {name: _plain(stream.rows[name]) for name in stream.contract.names}
+    columns = {name: plain_values(stream.rows[name]) for name in stream.contract.names}
     bits = {a.name: a.declared_bits for a in stream.contract.attributes}
     found = find_cycle(columns, np.arange(stream.rows.num_rows), bits, order="polled_at")
     assert (found.attributes, found.length) == (stream.contract.keys, source.cycle)

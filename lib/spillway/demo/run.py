@@ -250,6 +250,8 @@ def main() -> int:
         progress.detail(reset_lake(settings, data.STREAMS, keep=os.environ.get("KEEP", "") not in ("", "0")))
         progress.step("Start Airflow")
         env = airflow_home.environment(settings)
+        # four short applications: the JVM's second compiler would cost more than it gives
+        env.setdefault("SPILLWAY_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         if airflow_home.prepare(env):
             progress.detail(f"made its database in {env['AIRFLOW_HOME']}, once")
         seconds = run_dags(env, Path(settings.build) / "logs", progress)
