@@ -149,7 +149,9 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         frame = spark.read.format("delta").load(f"{folder}/keys")
         spec = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=None, memory_kib=80)
         heavy = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=0.1, memory_kib=80)
-        filter_ = SketchSpec("stable_bloom", ("k",), ("integer",), memory_kib=1024, false_positive_pct=1.0)
+        filter_ = SketchSpec(
+            "stable_bloom", ("k",), ("integer",), memory_kib=1024, false_positive_pct=1.0, shards=8
+        )
         # Spark's width is ceil(2 / eps), its depth ceil(-log2(1 - confidence)): the same table of 2048 x 5
         spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
         loaded = Loaded(spec.empty())
