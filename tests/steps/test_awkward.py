@@ -92,7 +92,7 @@ def test_a_cycle_that_turned_only_once_cannot_be_found_and_says_what_to_do(
     world = awkward.copy(tmp_path)
     world.contract_becomes(SINGLE, contract("flat", *MEASURES), LONE, UNTIMED, capacity="0.001 kbps")
     with pytest.raises(
-        ValueError, match=r"no attribute repeats.*train on more tuples, or state it in the contract"
+        SpillwayError, match=r"no attribute repeats.*train on more tuples, or state it in the contract"
     ):
         world.train("flat")
 

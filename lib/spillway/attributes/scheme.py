@@ -93,7 +93,7 @@ class Reevaluation:
     cap_windows: int | None = 64
     hysteresis: float = 0.1
     memory_evaluations: int = 8
-    reach: float | None = 1.0
+    reach: float | None = 0.5
 
     def __post_init__(self) -> None:
         _require(self.interval_windows >= 1, "interval_windows", "be 1 or more", self.interval_windows, "1")

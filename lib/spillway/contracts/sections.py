@@ -166,7 +166,7 @@ class Reevaluate:
     reach: float | None = rule(
         Maybe(Number(above=0)),
         "look again before ranks can cross, at this share of the time; null: the text",
-        1.0,
+        0.5,
     )
 
 

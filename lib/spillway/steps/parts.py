@@ -98,7 +98,9 @@ def _offer(
         return Offer(load if own_kbps is None else min(load, own_kbps))
     if trained is None:
         return Offer(load.rate_kbps)
-    options = {name: ways["options"] for name, ways in trained.options.items()}
+    # the contract may have lost attributes, or protected them, since training
+    known = [name for name in contract.sheddable if name in trained.options]
+    options = {name: trained.options[name]["options"] for name in known}
     ranking = sorted(options, key=lambda name: trained.ranking.get(name, 0.0))
     gone: set[str] = set()
     rate = load.rate_kbps
