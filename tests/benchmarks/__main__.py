@@ -9,6 +9,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
+from spillway.lake.session import spark_session
 from spillway.settings import Settings
 
 PACKAGES = ("pyspark", "delta-spark", "numpy", "numba", "pyarrow", "deltalake", "datasketches", "rbloom")
@@ -30,7 +31,8 @@ def main() -> None:
     if asked.only != "attributes":
         from tests.benchmarks import bench_sketches
 
-        figures |= bench_sketches.all_figures()
+        figures |= bench_sketches.figures()
+        figures |= bench_sketches.spark_figures(spark_session("bench sketches"))
     figures |= {f"version.{name}": version(name) for name in PACKAGES}
     figures |= {"machine.cores": os.cpu_count() or 0, "machine.platform": platform.platform()}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,7 @@
 """A shed run that kills itself, JVM and all, where it is told to. Run by test_kill.py, in a process group of its own.
 
+    python tests/jobs/killed.py never             it lives
+
 python tests/jobs/killed.py before TABLE N    before its n-th write to a table
 python tests/jobs/killed.py within raw        from a Python worker that parses a landing file
 python tests/jobs/killed.py within synopsis   from a Python worker that sheds a frame
@@ -22,6 +24,7 @@ from spillway.lake import intake
 from spillway.lake.session import spark_session
 from spillway.lake.tables import Lake
 from spillway.settings import Settings
+from spillway.steps.job import run_job, say
 from spillway.steps.shed import shed_channel
 
 GROUP = os.getpgid(0)
@@ -76,14 +79,17 @@ def _watch(folder: Path, known: set[Path]) -> None:
 
 
 def main() -> None:
-    manner, table, *count = sys.argv[1:]
-    before(table, int(count[0])) if manner == "before" else within(table)
+    match sys.argv[1:]:
+        case "before", table, count:
+            before(table, int(count))
+        case "within", table:
+            within(table)
     settings = Settings.from_environment()
     # little is compiled before the end comes
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "512m"}
     lake = Lake(spark_session("killed", "local[2]", **quick), settings)
-    shed_channel(lake, load_contracts(settings.schemas), "narrow", "killed", print)
+    shed_channel(lake, load_contracts(settings.schemas), "narrow", "killed", say)
 
 
 if __name__ == "__main__":
-    main()
+    run_job(main)

@@ -40,8 +40,8 @@ SHEDDING = (
 """Manner, table, which write, and what the batch's row says afterwards: how far that life came."""
 
 
-def life(world: World, manner: str, table: str, count: str) -> None:
-    """One run of a process group that ends by its own SIGKILL; returns once nothing of it is left."""
+def run(world: World, *told: str) -> tuple[int, str]:
+    """One run in a process group of its own: exit code and what it said, once nothing of it is left."""
     settings = world.settings
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYSPARK_")} | {
         "PYTHONPATH": os.pathsep.join([str(ROOT / "lib"), str(ROOT)]),
@@ -51,13 +51,7 @@ def life(world: World, manner: str, table: str, count: str) -> None:
         "SPILLWAY_BUILD": settings.build,
         "SPILLWAY_SCHEMAS": settings.schemas,
     }
-    command = [
-        sys.executable,
-        str(ROOT / "tests" / "jobs" / "killed.py"),
-        manner,
-        table,
-        *filter(None, [count]),
-    ]
+    command = [sys.executable, str(ROOT / "tests" / "jobs" / "killed.py"), *told]
     with subprocess.Popen(
         command,
         env=environment,
@@ -68,43 +62,67 @@ def life(world: World, manner: str, table: str, count: str) -> None:
     ) as process:
         # the JVM holds the same pipe: its end means that nobody lingers
         said, _ = process.communicate(timeout=900)
-    assert process.returncode == -signal.SIGKILL, said
+    return process.returncode, said
 
 
 def lives(world: World, deaths: tuple[tuple[str, str, str, str], ...]) -> list[str]:
     """How far the newest batch had come after each death."""
     statuses = []
-    for manner, table, count, _ in deaths:
-        life(world, manner, table, count)
+    for *told, _ in deaths:
+        code, said = run(world, *filter(None, told))
+        assert code == -signal.SIGKILL, said
         statuses.append(world.batches("sites")[-1].status)
     return statuses
 
 
-@pytest.fixture
-def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return brought_through(spark, lambda: tmp_path_factory.mktemp("world"))
+@pytest.fixture(scope="module")
+def landed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A lake where a file with a bad record has just landed."""
+    world = brought_through(spark, lambda: tmp_path_factory.mktemp("world")).copy(
+        tmp_path_factory.mktemp("landed")
+    )
+    world.contract_becomes(SITES)
+    bad = b'{"site": "site-1", "at": "2020-01-03T00:00:00Z", "temp": "warm"}\n'
+    world.deliver("sites/2020-01-02/d.json", json_lines(sites(710, 150)) + bad)
+    return world
 
 
-def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(world: World, tmp_path: Path) -> None:
-    straight = world.copy(tmp_path / "straight")
-    straight.contract_becomes(SITES)
-    bad = b'{"site": "site-1", "at": "2026-01-03T00:00:00Z", "temp": "warm"}\n'
-    straight.deliver("sites/2020-01-02/d.json", json_lines(sites(710, 150)) + bad)
-    taking_in, shedding = straight.copy(tmp_path / "taking_in"), straight.copy(tmp_path / "shedding")
-    for one in (straight, taking_in, shedding):
-        one.contract_becomes(SITES)
+@pytest.fixture(scope="module")
+def expected(landed: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Every row of a run that nothing disturbed."""
+    straight = landed.copy(tmp_path_factory.mktemp("straight"))
+    straight.shed()
+    rows = straight.everything("sites")
+    assert (len(rows["raw/sites"]), len(rows["rejected"])) == (860, 1)
+    return rows
+
+
+def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(
+    landed: World, expected: dict[str, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    taking_in, shedding = landed.copy(tmp_path / "taking_in"), landed.copy(tmp_path / "shedding")
     take_in(shedding.lake, shedding.contracts.streams["sites"], "run")
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(lives, taking_in, TAKING_IN), pool.submit(lives, shedding, SHEDDING)]
-        straight.shed()
         reached = [one.result() for one in both]
     assert reached == [[death[3] for death in deaths] for deaths in (TAKING_IN, SHEDDING)]
-
-    expected = straight.everything("sites")
-    assert (len(expected["raw/sites"]), len(expected["rejected"])) == (860, 1)
     for broken in (taking_in, shedding):
         broken.shed()
         assert broken.batches("sites")[-1].status == DONE
         found = broken.everything("sites")
         for table, rows in expected.items():
             assert found[table] == rows, table
+
+
+def test_of_two_processes_at_once_one_wins_and_the_other_says_so(
+    landed: World, expected: dict[str, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    twice = landed.copy(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda _: run(twice, "never"), range(2)))
+    codes = [code for code, _ in outcomes]
+    assert 0 in codes, outcomes
+    assert all(code == 0 or "nothing was doubled" in said for code, said in outcomes), outcomes
+    found = twice.everything("sites")
+    for table, rows in expected.items():
+        assert found[table] == rows, table
