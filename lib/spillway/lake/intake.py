@@ -39,7 +39,9 @@ PARTS_OF_A_DEFECT = ("file", "line", "field", "rule", "value", "remedy", "reason
 ASIDE = "__"
 """What marks a defect's columns among those of a stream, which may have a `value` or a `reason` of its own."""
 CONCURRENT_QUERY = re.compile(
-    r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|multiple streaming queries are concurrently", re.I
+    r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|multiple streaming queries are concurrently|"
+    r"another query with same id is already active",
+    re.I,
 )
 
 

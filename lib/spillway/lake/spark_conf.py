@@ -52,6 +52,8 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
         # Delta lists folders to vacuum in this many tasks; the default of 10000 costs half a minute on two cores.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * (os.cpu_count() or 2)),
         "spark.sql.session.timeZone": "UTC",
+        # Of two runs that take in a stream at once the second gives way, not the one that is at work.
+        "spark.sql.streaming.stopActiveRunOnRestart": "false",
         # The wire and the lake are counted in compressed bytes; zstd is what a narrow channel would use.
         "spark.sql.parquet.compression.codec": "zstd",
         # Eight bytes with statistics, as every reader expects, instead of the twelve of INT96 without.

@@ -7,7 +7,9 @@ the rerun of an older batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,10 @@ PROPERTIES = {
     "delta.columnMapping.mode": "none",
     "delta.dataSkippingNumIndexedCols": "8",
 }
+
+
+CONFLICT = re.compile(r"Concurrent\w*Exception|(Metadata|Protocol)Changed|DELTA_CONCURRENT")
+"""What Delta raises in the writer that comes second."""
 
 
 def literal(value: object) -> str:
@@ -106,24 +112,18 @@ class Lake:
         self._refuse_other_columns(frame, contract, stream)
         if not self.exists(table, stream):
             self._create(contract, path)
-        elif contract.scope == "stream":
-            self._grow(contract, path)
-        ordered = frame.select(*self._stored_columns(path, frame))
-        try:
+        with _one_winner(table, stream, predicate):
+            if contract.scope == "stream":
+                self._grow(contract, path)
+            ordered = frame.select(*self._stored_columns(path, frame))
             ordered.write.format("delta").mode("overwrite").option("replaceWhere", predicate).save(path)
-        except Exception as problem:
-            if _is_conflict(problem):
-                raise ConcurrentRun(
-                    f"{table}{'/' + stream if stream else ''}: another run wrote {predicate} at the same time; "
-                    "nothing was doubled, run it again"
-                ) from problem
-            raise
 
     def delete(self, table: str, predicate: str, stream: str | None = None) -> None:
         """Delete the rows that match `predicate`."""
         from delta import DeltaTable
 
-        DeltaTable.forPath(self.spark, self.path(table, stream)).delete(predicate)
+        with _one_winner(table, stream, predicate):
+            DeltaTable.forPath(self.spark, self.path(table, stream)).delete(predicate)
 
     def vacuum(self, table: str, stream: str | None = None) -> None:
         """Remove the files that no current row stands in, at once: what is retired is to be gone from the disk."""
@@ -219,9 +219,18 @@ def _simple(ddl: str) -> str:
     return ddl.replace(" ", "")
 
 
-def _is_conflict(problem: Exception) -> bool:
-    seen: list[str] = [type(problem).__name__, str(problem)]
-    return any(("Concurrent" in text and "Exception" in text) or "DELTA_CONCURRENT" in text for text in seen)
+@contextmanager
+def _one_winner(table: str, stream: str | None, predicate: str) -> Iterator[None]:
+    """Delta lets one of two writers commit; the other is told in a sentence."""
+    try:
+        yield
+    except Exception as problem:
+        if not CONFLICT.search(f"{type(problem).__name__} {problem}"):
+            raise
+        raise ConcurrentRun(
+            f"{table}{'/' + stream if stream else ''}: another run wrote {predicate} at the same time; "
+            "nothing was doubled, run it again"
+        ) from problem
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

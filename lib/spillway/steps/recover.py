@@ -15,7 +15,7 @@ from spillway.attributes.ride_plan import Frames
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import DONE, RETIRED, Batch, load_batches
-from spillway.lake.columns import BOUND_SUFFIX
+from spillway.lake.columns import BOUND_SUFFIX, SPARK_TYPES
 from spillway.lake.files import read_rows
 from spillway.lake.tables import Lake, where
 from spillway.settings import Settings
@@ -87,9 +87,18 @@ def recover_batches(lake: Lake, contract: StreamContract, batches: Sequence[Batc
     predicate = where(
         batch_date={str(batch.batch_date) for batch in batches}, batch=[batch.batch for batch in batches]
     )
-    given = recovered(lake.read("transmitted", contract.stream, predicate), plan.recovery, contract.names)
+    sent = lake.read("transmitted", contract.stream, predicate)
     attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
+    attributes += _lost(contract, {field.name: field.dataType.simpleString() for field in sent.schema.fields})
+    given = recovered(sent, plan.recovery, [name for name, _ in attributes])
     lake.replace(given, "recovered", predicate, stream=contract.stream, attributes=attributes)
+
+
+def _lost(contract: StreamContract, columns: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Attributes that the contract has lost since they were sent: what was shed of them is still owed."""
+    kinds = {spark: kind for kind, spark in SPARK_TYPES.items()}
+    known = {"seq", "batch", "batch_date", "scheme", *contract.names}
+    return [(name, kinds[spark]) for name, spark in columns.items() if name not in known]
 
 
 @dataclass(frozen=True)
