@@ -28,6 +28,9 @@ PLAIN_TYPES: Mapping[str, pa.DataType] = {
 }
 
 
+ATTEMPTS_AT_A_NEW_TABLE = 5
+
+
 class ConcurrentRun(SpillwayError):
     """Another run wrote the same batch at the same time; nothing was doubled, try again."""
 
@@ -98,19 +101,21 @@ def replace_small(
             # two streams may begin a table at the same time; whoever came first made it as this one would
             if delta_table(path) is None:
                 raise
-    try:
-        write_deltalake(delta_uri(path), data, mode="overwrite", predicate=predicate)
-    except (CommitFailedError, DeltaError) as problem:
-        text = str(problem)
-        if (
-            isinstance(problem, CommitFailedError)
-            or "conflict" in text.lower()
-            or "concurrent" in text.lower()
-        ):
-            raise ConcurrentRun(
-                f"{contract.table}: another run wrote {predicate} at the same time; nothing was doubled, run it again"
-            ) from problem
-        raise
+    for attempt in range(ATTEMPTS_AT_A_NEW_TABLE):
+        try:
+            write_deltalake(delta_uri(path), data, mode="overwrite", predicate=predicate)
+            return
+        except (CommitFailedError, DeltaError) as problem:
+            text = str(problem).lower()
+            # another stream has just begun this table: nobody's rows are at stake, write again
+            if "metadata changed" in text and attempt + 1 < ATTEMPTS_AT_A_NEW_TABLE:
+                continue
+            if isinstance(problem, CommitFailedError) or "conflict" in text or "concurrent" in text:
+                raise ConcurrentRun(
+                    f"{contract.table}: another run wrote {predicate} at the same time; nothing was doubled, "
+                    "run it again"
+                ) from problem
+            raise
 
 
 def _arrow_rows(contract: TableContract, rows: list[Mapping[str, Any]]) -> pa.Table:
