@@ -198,6 +198,20 @@ def fetch_jars(folder: Path, java_home: Path, ivy_jar: Path) -> None:
             os.replace(Path(scratch) / name, folder / name)
 
 
+# --- the JVM's class archive --------------------------------------------------------------------
+
+
+def archive_classes(venv: Path, jars: Path, java_home: Path) -> None:
+    say("keeping Spark's classes in an archive, so that jobs start in half the time (half a minute, once)")
+    run(
+        [venv_python(venv), "-m", "spillway.lake.class_archive", jars],
+        PYTHONPATH=str(HOME / "lib"),
+        JAVA_HOME=str(java_home),
+        PYSPARK_PYTHON=str(venv_python(venv)),
+        SPARK_LOCAL_IP="127.0.0.1",
+    )
+
+
 # --- all of it -----------------------------------------------------------------------------------
 
 
@@ -228,6 +242,13 @@ def bootstrap(venv: Path, jars: Path) -> None:
             "`pyspark` must carry Ivy, got an environment without it; remove .venv and try again"
         )
     fetch_jars(jars, java_home, ivy[0])
+    # what the archive depends on: Spark, Delta, and Java
+    parts = [requirements, HOME / "infra" / "jars.sha256", *filter(Path.is_file, [java_home / "release"])]
+    try:
+        once(jars / ".classes", parts, lambda: archive_classes(venv, jars, java_home))
+    except CannotGoOn as trouble:
+        # everything works without it, only later
+        say(f"no archive could be made, jobs start slower: {str(trouble).splitlines()[-1].strip()}")
 
 
 def main() -> int:

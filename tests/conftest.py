@@ -18,8 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def spark() -> Iterator[Any]:
     """The shared session: two cores, small everything."""
     from spillway.lake.session import spark_session
+    from spillway.lake.spark_conf import SHORT_LIVED_JVM
 
-    os.environ.setdefault("SPILLWAY_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)
     session = spark_session(
         "tests", "local[2]", **{"spark.sql.warehouse.dir": str(ROOT / "build" / "warehouse")}
     )

@@ -85,9 +85,7 @@ def main() -> None:
         case "within", table:
             within(table)
     settings = Settings.from_environment()
-    # little is compiled before the end comes
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.driver.memory": "512m"}
-    lake = Lake(spark_session("killed", "local[2]", **quick), settings)
+    lake = Lake(spark_session("killed", "local[2]", **{"spark.driver.memory": "512m"}), settings)
     shed_channel(lake, load_contracts(settings.schemas), "narrow", "killed", say)
 
 

@@ -20,6 +20,7 @@ from rich.table import Table
 from spillway import airflow_home
 from spillway.demo.pipeline import STEP
 from spillway.errors import SpillwayError
+from spillway.lake.spark_conf import SHORT_LIVED_JVM
 from spillway.settings import Settings
 from spillway.summary import StreamFigures, lake_figures, write_run
 
@@ -250,8 +251,7 @@ def main() -> int:
         progress.detail(reset_lake(settings, data.STREAMS, keep=os.environ.get("KEEP", "") not in ("", "0")))
         progress.step("Start Airflow")
         env = airflow_home.environment(settings)
-        # four short applications: the JVM's second compiler would cost more than it gives
-        env.setdefault("SPILLWAY_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        env.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)
         if airflow_home.prepare(env):
             progress.detail(f"made its database in {env['AIRFLOW_HOME']}, once")
         seconds = run_dags(env, Path(settings.build) / "logs", progress)

@@ -40,7 +40,7 @@ ASIDE = "__"
 """What marks a defect's columns among those of a stream, which may have a `value` or a `reason` of its own."""
 CONCURRENT_QUERY = re.compile(
     r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|multiple streaming queries are concurrently|"
-    r"another query with same id is already active",
+    r"Concurrent update to the log|another query with same id is already active",
     re.I,
 )
 

@@ -17,6 +17,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from spillway.lake.class_archive import archive_options
+
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+"""`SPILLWAY_JAVA_OPTIONS` for applications of a minute: the second compiler would cost more than it gives.
+
+With the first compiler alone the JVM sets aside 48 MB for code; Spark fills it within minutes, and from then on
+everything new is interpreted, many times slower. Hence the size.
+"""
+
 DELTA_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 
 
@@ -42,8 +51,12 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
     """
     env = os.environ if environment is None else environment
     folder = (jars_dir or jars_folder(env)).rstrip("/")
+    jars = [f"{folder}/{jar}" for jar in DELTA_JARS]
+    archive = archive_options(folder, jars)
+    java = [archive.get("spark.driver.extraJavaOptions"), env.get("SPILLWAY_JAVA_OPTIONS")]
     return {
-        "spark.jars": ",".join(f"{folder}/{jar}" for jar in DELTA_JARS),
+        "spark.jars": ",".join(jars),
+        **archive,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # A young table's log fits one task; Delta's default of 50 costs a second per read on two cores.
@@ -65,8 +78,8 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
         "spark.driver.memory": env.get("SPILLWAY_DRIVER_MEMORY") or "2g",
         # Both ends of an Arrow kernel must be the same Python with the same numba, bit for bit.
         "spark.pyspark.python": env.get("SPILLWAY_PYTHON") or sys.executable,
-        # Short jobs are better off with the first compiler alone; the demo and the tests say so.
-        **({"spark.driver.extraJavaOptions": java} if (java := env.get("SPILLWAY_JAVA_OPTIONS")) else {}),
+        # What the demo and the tests say here: see SHORT_LIVED_JVM.
+        **({"spark.driver.extraJavaOptions": " ".join(filter(None, java))} if any(java) else {}),
         "spark.log.level": "WARN",
         "spark.ui.enabled": env.get("SPILLWAY_SPARK_UI") or "false",
         "spark.ui.showConsoleProgress": "false",

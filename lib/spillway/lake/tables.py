@@ -8,6 +8,8 @@ the rerun of an older batch.
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillway.errors import SpillwayError
 from spillway.lake.columns import TableContract, table_contracts
-from spillway.lake.small import ConcurrentRun, replace_small
+from spillway.lake.small import ATTEMPTS_AT_A_NEW_TABLE, ConcurrentRun, replace_small
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ PROPERTIES = {
     "delta.dataSkippingNumIndexedCols": "8",
 }
 
+
+_ONE_TABLE_AT_A_TIME = threading.Lock()
+"""Streams are worked on side by side, and several may be the first to write a table that they share."""
 
 CONFLICT = re.compile(r"Concurrent\w*Exception|(Metadata|Protocol)Changed|DELTA_CONCURRENT")
 """What Delta raises in the writer that comes second."""
@@ -152,12 +157,19 @@ class Lake:
         builder = builder.partitionedBy(*contract.partitioned_by).comment(contract.description)
         for key, value in PROPERTIES.items():
             builder = builder.property(key, value)
-        try:
-            builder.execute()
-        except Exception:
-            # two streams may begin a table at the same time; whoever came first made it as this one would
-            if not DeltaTable.isDeltaTable(self.spark, path):
-                raise
+        with _ONE_TABLE_AT_A_TIME:
+            for attempt in range(ATTEMPTS_AT_A_NEW_TABLE):
+                try:
+                    builder.execute()
+                    return
+                except Exception:
+                    # two runs may begin a table at the same time; whoever came first makes it as this one would,
+                    # and until its first commit is through there is a folder that is not a table yet
+                    if DeltaTable.isDeltaTable(self.spark, path):
+                        return
+                    if attempt + 1 == ATTEMPTS_AT_A_NEW_TABLE:
+                        raise
+                    time.sleep(0.2 * 2**attempt)
 
     def _grow(self, contract: TableContract, path: str) -> None:
         """Add the attributes that the contract has gained since the table was made."""
