@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from spillway.checks import load_in_background
 from spillway.contracts import load_contracts
 from spillway.lake.session import open_lake
 from spillway.report import build_report
@@ -26,6 +27,7 @@ def main() -> None:
     parser.add_argument("--run-id", default=run_name("validate"))
     asked = parser.parse_args()
 
+    load_in_background()
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
     try:

@@ -173,7 +173,7 @@ def judged(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[O
         {"SPILLWAY_HOME": str(home), "SPILLWAY_BUILD": str(tmp_path_factory.mktemp("build"))}
     )
     faults = FAULTS | REPORTED
-    return run_suites(frames(spark, settings, faults), contracts_of(list(faults)), settings), settings
+    return run_suites(spark, frames(spark, settings, faults), contracts_of(list(faults)), settings), settings
 
 
 def found(judged: tuple[list[Outcome], Settings], table: str, expectation: str, stream: str) -> list[Outcome]:
@@ -264,7 +264,7 @@ def test_a_table_with_other_columns_fails_on_its_contract_alone(spark: Any, sett
     )
     tables["ledger"] = tables["ledger"].drop("lost").withColumnRenamed("kept", "held")
 
-    outcomes = run_suites(tables, contracts_of([]), settings, only=["ledger", "transmitted"])
+    outcomes = run_suites(spark, tables, contracts_of([]), settings, only=["ledger", "transmitted"])
 
     assert [outcome.sentence for outcome in outcomes] == [
         "ledger:  must have the columns of schemas/tables: `kept` is missing; `lost` is missing; "
@@ -277,14 +277,14 @@ def test_a_table_with_other_columns_fails_on_its_contract_alone(spark: Any, sett
 def test_tables_without_rows_yield_nothing(spark: Any, settings: Settings) -> None:
     tables = {"ledger": frames(spark, settings, {})["ledger"].where("false")}
 
-    assert run_suites(tables, contracts_of([]), settings) == []
-    assert run_suites({}, {}, settings) == []
+    assert run_suites(spark, tables, contracts_of([]), settings) == []
+    assert run_suites(spark, {}, {}, settings) == []
 
 
 def test_a_floor_can_be_raised_for_a_run(spark: Any, settings: Settings) -> None:
     tables = {"certificates": frames(spark, settings, {})["certificates"]}
 
-    outcomes = run_suites(tables, contracts_of([]), settings, {"accuracy_floor_pct": 99.7})
+    outcomes = run_suites(spark, tables, contracts_of([]), settings, {"accuracy_floor_pct": 99.7})
 
     assert [outcome.sentence for outcome in failures(outcomes)] == [
         "certificates: sound, batch 1, temp (shed) is accurate to 99.6 % on average only"
@@ -307,4 +307,4 @@ def test_an_expectation_that_great_expectations_does_not_know_is_refused_by_name
     with pytest.raises(
         SpillwayError, match=r"models\.yaml: `versions_count_from_one` must be an expectation"
     ):
-        run_suites(models, contracts_of([]), replace(settings, home=str(tmp_path)))
+        run_suites(spark, models, contracts_of([]), replace(settings, home=str(tmp_path)))

@@ -6,8 +6,18 @@ Great Expectations then validates that small DataFrame, all rules of a table fol
 rows at fault are named in sentences. Large tables are read once, their key columns only.
 """
 
+from spillway.checks.gx import load_in_background
 from spillway.checks.outcomes import ExpectationsFailed, Outcome, failures
 from spillway.checks.run import run_suites
 from spillway.checks.suites import Expectation, Suite, load_suites
 
-__all__ = ["Expectation", "ExpectationsFailed", "Outcome", "Suite", "failures", "load_suites", "run_suites"]
+__all__ = [
+    "Expectation",
+    "ExpectationsFailed",
+    "Outcome",
+    "Suite",
+    "failures",
+    "load_in_background",
+    "load_suites",
+    "run_suites",
+]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,11 @@ class Verdict:
 
     holds: bool
     observed: Any
+
+
+def load_in_background() -> None:
+    """Begin to import Great Expectations, which takes seconds, while something else (Spark's start) is waited for."""
+    threading.Thread(target=import_module, args=("great_expectations",), daemon=True).start()
 
 
 class Validator:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from spillway.checks.gx import Validator
 from spillway.checks.outcomes import Outcome, judge
@@ -38,9 +41,12 @@ COLUMNS = Expectation(
 )
 """Part of every suite. It reads the schema only, so it costs no pass."""
 
+VIEWS_AT_A_TIME = 3
+
 
 def run_suites(
-    tables: Mapping[str, DataFrame],
+    spark: SparkSession,
+    tables: Mapping[str, DataFrame | pa.Table],
     streams: Mapping[str, StreamContract],
     settings: Settings,
     parameters: Mapping[str, float] | None = None,
@@ -50,26 +56,28 @@ def run_suites(
 
     `tables`: the rows to judge (the batches that changed), by table name, a stream's own as
     `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there). Small tables may be
-    given whole. `parameters` overrule those a suite states (such as `accuracy_floor_pct`). `only` names tables.
-    A table without rows yields no outcome. Raises nothing for a failed expectation: see `failures`.
+    given whole, and as Arrow tables. `parameters` overrule those a suite states (such as `accuracy_floor_pct`).
+    `only` names tables. A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
     """
     if not tables:
         return []
-    spark = next(iter(tables.values())).sparkSession
     contracts = table_contracts(settings.schemas)
     suites = load_suites(Path(settings.home, "expectations"), parameters)
     asked = set(only) if only is not None else {split_name(name)[0] for name in tables}
     unknown = {split_name(name)[0] for name in tables} - set(contracts)
     if unknown:
         raise SpillwayError(f"`tables` must be tables of schemas/tables, got {', '.join(sorted(unknown))}")
-    found = {name: _column_problems(name, frame, streams, settings) for name, frame in tables.items()}
+    local = {name for name, table in tables.items() if isinstance(table, pa.Table)}
+    frames = {name: spark.createDataFrame(tables[name]) if name in local else tables[name] for name in tables}
+    found = {name: _column_problems(name, frame, streams, settings) for name, frame in frames.items()}
     wrong = {name: problems for name, problems in found.items() if problems}
     chosen = [suite for name, suite in suites.items() if name in asked]
-    readable = _readable(spark, tables, wrong, streams, settings, _shared(chosen))
+    readable = _readable(spark, frames, wrong, streams, settings, _shared(chosen) - local)
+    # a view of a few rows is mostly planning, so that several at a time take little longer than one
+    with ThreadPoolExecutor(VIEWS_AT_A_TIME) as pool:
+        computed = list(pool.map(lambda suite: _computed(spark, suite, readable, wrong), chosen))
     validator = Validator(Path(settings.build, "data_docs"))
-    outcomes: list[Outcome] = []
-    for suite in chosen:
-        outcomes += _judge_suite(spark, validator, suite, readable, wrong)
+    outcomes = [one for suite, frame, rows in computed for one in _judge_suite(validator, suite, frame, rows)]
     validator.write_docs()
     return outcomes
 
@@ -80,13 +88,10 @@ def _shared(suites: Iterable[Suite]) -> frozenset[str]:
     return frozenset(table for table, times in read.items() if times > 1) - {"synopsis"}
 
 
-def _judge_suite(
-    spark: SparkSession,
-    validator: Validator,
-    suite: Suite,
-    tables: Mapping[str, DataFrame],
-    wrong: Mapping[str, list[str]],
-) -> list[Outcome]:
+def _computed(
+    spark: SparkSession, suite: Suite, tables: Mapping[str, DataFrame], wrong: Mapping[str, list[str]]
+) -> tuple[Suite, DataFrame, list[dict[str, Any]]]:
+    """The suite as it is to be judged, and its view's rows, for Spark and for the driver."""
     broken = {name: text for name, text in wrong.items() if split_name(name)[0] == suite.table}
     if broken:
         rows = [(split_name(name)[1] or "", len(text), "; ".join(text)) for name, text in broken.items()]
@@ -99,10 +104,15 @@ def _judge_suite(
             "*", "0L AS column_problems", "'' AS column_problem_text"
         )
         suite = replace(suite, expectations=(COLUMNS, *suite.expectations))
-    local, found = settle(frame)
+    return suite, *settle(frame)
+
+
+def _judge_suite(
+    validator: Validator, suite: Suite, frame: DataFrame, found: list[dict[str, Any]]
+) -> list[Outcome]:
     if not found:
         return []
-    verdicts = validator.validate(suite, local)
+    verdicts = validator.validate(suite, frame)
     return [
         outcome
         for rule in suite.expectations
@@ -135,21 +145,20 @@ def _readable(
     """The tables views may read: a stream's as one summary, absent ones empty, those of several views read once."""
     contracts = table_contracts(settings.schemas)
     usable = {name: frame for name, frame in tables.items() if name not in wrong}
-    readable = stream_facts(spark, streams)
-    for table, contract in contracts.items():
+
+    def one(table: str) -> DataFrame:
+        contract = contracts[table]
         if contract.scope == "stream":
             parts = [
                 (frame, streams[str(split_name(name)[1])], contract)
                 for name, frame in usable.items()
                 if split_name(name)[0] == table
             ]
-            # Several views join it: computed once, a few rows.
-            readable[table] = (
-                settle(summary(parts).select(*dict(SUMMARY)))[0] if parts else empty(spark, SUMMARY)
-            )
-        else:
-            absent = [(column.name, column.type) for column in contract.columns]
-            whole = usable.get(table)
-            kept = settle(whole)[0] if whole is not None and table in shared else whole
-            readable[table] = empty(spark, absent) if kept is None else kept
-    return readable
+            # several views join it: computed once, a few rows
+            return settle(summary(parts).select(*dict(SUMMARY)))[0] if parts else empty(spark, SUMMARY)
+        if table not in usable:
+            return empty(spark, [(column.name, column.type) for column in contract.columns])
+        return settle(usable[table])[0] if table in shared else usable[table]
+
+    with ThreadPoolExecutor(VIEWS_AT_A_TIME) as pool:
+        return stream_facts(spark, streams) | dict(zip(contracts, pool.map(one, contracts), strict=True))

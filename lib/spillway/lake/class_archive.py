@@ -83,7 +83,7 @@ def _touch_everything(spark: SparkSession, scratch: str) -> None:
 
     # Spark evaluates the hints, and Arrow is not imported where this module is only asked for options
     ride.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    riding = sql.arrow_udf(ride, "double")  # type: ignore[call-overload]
+    riding = sql.arrow_udf(ride, "double")
     rows = spark.range(100).selectExpr("CAST(id AS double) AS seq", "CAST(id % 2 AS double) AS batch")
     for _ in range(2):
         rows.write.format("delta").mode("overwrite").option("replaceWhere", "batch IN (0, 1)").save(path)

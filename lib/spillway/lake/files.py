@@ -58,7 +58,14 @@ def read_table(
     table = delta_table(path)
     if table is None:
         return None
-    return table.to_pyarrow_table(columns=list(columns) if columns else None, filters=filters)
+    # Arrow's own file system: that of delta-rs calls back into Python from Arrow's threads, which abort a process
+    # that ends soon after
+    filesystem, inside = open_filesystem(path)
+    return table.to_pyarrow_table(
+        columns=list(columns) if columns else None,
+        filters=filters,
+        filesystem=pafs.SubTreeFileSystem(inside, filesystem),
+    )
 
 
 def data_files(path: str, version: int | None = None) -> list[DataFile]:

@@ -204,22 +204,23 @@ def _judge(
     lake: Lake, contracts: Contracts, work: dict[str, list[Batch]], run_id: str, say: Say
 ) -> list[Outcome]:
     """Run every suite over what changed, write the outcomes, raise when one failed."""
-    tables: dict[str, Any] = {}
     numbers = {stream: [batch.batch for batch in batches] for stream, batches in work.items()}
     of_work = " OR ".join(f"({where(stream=stream, batch=found)})" for stream, found in numbers.items())
-    for table in ("batches", "schemes", "synopsis", "certificates", "ledger"):
-        tables[table] = lake.read(table, predicate=of_work)
+    tables: dict[str, Any] = {"synopsis": lake.read("synopsis", predicate=of_work)}
+    changed = [[("stream", "=", stream), ("batch", "in", found)] for stream, found in numbers.items()]
+    for table in ("batches", "schemes", "certificates", "ledger"):
+        tables[table] = read_table(lake.path(table), filters=changed)
     for table in ("models", "sketches"):
-        if lake.exists(table):
-            tables[table] = lake.read(table, predicate=where(stream=list(work)))
-    if lake.exists("validations"):
-        tables["validations"] = lake.read("validations")
+        tables[table] = read_table(lake.path(table), filters=[("stream", "in", list(work))])
+    tables["validations"] = read_table(lake.path("validations"))
+    tables = {name: table for name, table in tables.items() if table is not None}
     for stream, batches in work.items():
         mine = where(batch_date={str(batch.batch_date) for batch in batches}, batch=numbers[stream])
         for table in ("raw", "transmitted", "recovered"):
             tables[f"{table}/{stream}"] = lake.read(table, stream, mine)
     started = time.monotonic()
-    outcomes = run_suites(tables, {stream: contracts.streams[stream] for stream in work}, lake.settings)
+    streams = {stream: contracts.streams[stream] for stream in work}
+    outcomes = run_suites(lake.spark, tables, streams, lake.settings)
     for stream, batches in work.items():
         for found in drift_outcomes(lake.settings, contracts.streams[stream], batches):
             say(found.sentence)
