@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.checks.sound import Rows, contract, sound_stream
@@ -19,6 +20,7 @@ from tests.checks.sound import Rows, contract, sound_stream
 from spillway.checks import ExpectationsFailed, Outcome, failures, load_suites, run_suites
 from spillway.lake.columns import table_contracts
 from spillway.settings import Settings
+from spillway.sketches.pair_count import PairCount, PairCountParameters
 
 EXPECTATIONS = Path(__file__).resolve().parents[2] / "expectations"
 Spoil = Callable[[Rows], Any]
@@ -46,6 +48,12 @@ def swap_keys(table: str) -> Spoil:
 
 def file(status: str) -> tuple[Any, ...]:
     return ("b.json", 9, "another digest", 1, 0, status, None)
+
+
+def alike() -> bytes:
+    """Six rows of which every two agree in both attributes."""
+    sketch = PairCount(PairCountParameters(2, 1, width=64))
+    return sketch.update(np.ones((6, 2), dtype=np.uint64), np.arange(6)).to_bytes()
 
 
 FAULTS: dict[tuple[str, str], Spoil] = {
@@ -104,6 +112,7 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("sketches", "payload_is_there"): put("sketches", payload=b""),
     ("sketches", "named_after_its_attributes"): put("sketches", name="site"),
     ("sketches", "covers_its_batch"): put("sketches", rows=5),
+    ("sketches", "near_duplicates_are_few"): put("sketches", kind="pair_count", payload=alike()),
     ("validations", "every_outcome_has_a_sentence"): put("validations", sentence=" "),
     ("validations", "every_failure_has_a_figure"): put("validations", success=False, observed=None),
 }

@@ -28,6 +28,7 @@ from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.columns import table_contracts
 from spillway.settings import Settings
+from spillway.sketches.plan import register_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +73,9 @@ def run_suites(
     found = {name: _column_problems(name, frame, streams, settings) for name, frame in frames.items()}
     wrong = {name: problems for name, problems in found.items() if problems}
     chosen = [suite for name, suite in suites.items() if name in asked]
+    if "sketches" in asked & set(tables):
+        # its view asks the sketches themselves
+        register_functions(spark)
     readable = _readable(spark, frames, wrong, streams, settings, _shared(chosen) - local)
     # a view of a few rows is mostly planning, so that several at a time take little longer than one
     with ThreadPoolExecutor(VIEWS_AT_A_TIME) as pool:

@@ -11,12 +11,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from spillway.cli import contracts, doctor, explain, recover, report, status
+from spillway.cli import ask, contracts, doctor, explain, recover, report, status
 from spillway.cli.output import say_error
 from spillway.errors import SpillwayError
 
 OK, WRONG, USAGE = 0, 1, 2
-COMMANDS = (doctor, contracts, status, explain, recover, report)
+COMMANDS = (doctor, contracts, status, explain, recover, ask, report)
 
 
 def parser() -> argparse.ArgumentParser:

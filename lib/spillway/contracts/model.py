@@ -241,8 +241,27 @@ class StreamContract:
             for i, name in enumerate(used or ()):
                 if _is_text(name) and name not in names:
                     yield f"{where}[{i}]", "be an attribute of the stream", name, suggest(name, names)
+        yield from self._sketch_rules()
         if "keep" not in self.ways:
             yield "ways", "hold keep", list(self.ways), "add keep: an attribute may have to stay"
+
+    def _sketch_rules(self) -> Iterator[Broken]:
+        if not self.sketches:
+            return
+        # compiled kernels take a moment to import, and few contracts need them
+        from spillway.sketches.answers import SketchError
+        from spillway.sketches.specification import KINDS, SketchSpec
+
+        types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
+        for i, sketch in enumerate(self.sketches):
+            if sketch.kind in KINDS and all(name in types for name in sketch.attributes):
+                try:
+                    SketchSpec.from_contract(sketch, types)
+                except SketchError as problem:
+                    yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
+                except (TypeError, ValueError):
+                    # a field that is not even of its type has been told by its own rule
+                    continue
 
     def _attribute_rules(self) -> Iterator[Broken]:
         seen: dict[str, int] = {}

@@ -233,6 +233,9 @@ class Duplicates:
     false_positive_pct: float = rule(
         Number(above=0, most=50), "stable_bloom: share of new rows taken for old", 1.0
     )
+    shards: int = rule(
+        Number(least=1, most=1024, whole=True), "stable_bloom: parts that tasks may work on at a time", 1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,16 +257,25 @@ class Share:
 class Sketch:
     """A summary kept of the stream."""
 
-    kind: str = rule(Choice(("count_min", "stable_bloom", "pair_count")), "which summary")
+    kind: str = rule(
+        Choice(("count_min", "quantiles", "pair_count")),
+        "count_min: frequencies and join sizes; quantiles: of one ordered attribute; pair_count: near-duplicates",
+    )
     attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "what it summarises")
     memory_kib: int = rule(Number(least=1, whole=True), "memory it may use", 64)
     depth: int | None = rule(
-        Maybe(Number(least=1, most=64, whole=True)), "count_min, pair_count: rows of the table", None
+        Maybe(Number(least=1, most=64, whole=True)), "rows of the table; null: chosen", None
     )
-    false_positive_pct: float | None = rule(
-        Maybe(Number(above=0, most=50)), "stable_bloom: acceptable rate", None
+    heavy_pct: float | None = rule(
+        Maybe(Number(above=0, most=100)),
+        "count_min: keys above this share of the rows are kept by value, for top-k; null: none",
+        0.1,
+    )
+    bits: int = rule(
+        Number(least=12, most=62, whole=True), "quantiles: bits of a value that are told apart", 32
     )
     at_least: int | None = rule(
-        Maybe(Number(least=1, whole=True)), "pair_count: attributes that must agree", None
+        Maybe(Number(least=1, whole=True)), "pair_count: attributes that must agree; null: all but one", None
     )
+    rate: float = rule(Number(above=0, most=1), "pair_count: share of the combinations drawn", 1.0)
     seed: int = rule(Number(least=0, whole=True), "seed of the hash functions", 1)

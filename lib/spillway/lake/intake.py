@@ -25,8 +25,9 @@ from spillway.errors import SpillwayError
 from spillway.lake.batches import RECORDED, TAKEN_IN, Batch, LandingFile, load_batches, save_batches, utc_now
 from spillway.lake.files import as_date, column_bytes, data_files, open_filesystem, read_rows, read_table
 from spillway.lake.ledger import LedgerRow, write_ledger
+from spillway.lake.repeats import DELIVERED_BEFORE, Repeated, drop_repeated, find_repeated, kept_aside
 from spillway.lake.small import ConcurrentRun
-from spillway.lake.tables import Lake, where
+from spillway.lake.tables import Lake, union, where
 from spillway.records import count_records, parse_records
 
 if TYPE_CHECKING:
@@ -235,37 +236,44 @@ def _write(
     predicate = where(batch_date=dates, batch=numbers)
     lake.replace(good, "raw", predicate, stream=stream, attributes=attributes)
     count = seen.get
+    repeated = {one.batch.batch: one for one in find_repeated(lake, contract, batches)}
     defect = [sql.col(ASIDE + name).alias(name) for name in PARTS_OF_A_DEFECT]
     bad = parsed.where(f"{ASIDE}reason IS NOT NULL").select(
         sql.lit(stream).alias("stream"), "batch", "batch_date", "seq", *defect
     )
+    bad = union([bad, *(kept_aside(lake, contract, one) for one in repeated.values() if one.rows)])
     reasons: dict[int, dict[str, int]] = {}
-    if any(count[f"rejected_{number}"] for number in numbers):
+    if any(count[f"rejected_{number}"] for number in numbers) or any(one.rows for one in repeated.values()):
         mine = where(stream=stream, batch=numbers)
         lake.replace(bad, "rejected", mine)
         found = read_table(
             lake.path("rejected"),
-            ["batch", "field", "rule"],
+            ["batch", "field", "rule", "reason"],
             [("stream", "=", stream), ("batch", "in", numbers)],
         )
         for row in found.to_pylist() if found is not None else []:
+            if row["reason"] == DELIVERED_BEFORE:
+                continue
             reason = f"{row['field'] or 'record'} must {row['rule']}"
             counts_of = reasons.setdefault(row["batch"], {})
             counts_of[reason] = counts_of.get(reason, 0) + 1
     elif lake.exists("rejected"):
         lake.delete("rejected", where(stream=stream, batch=numbers))
+    drop_repeated(lake, contract, list(repeated.values()))
     now = utc_now()
     widths = _raw_bytes(lake, contract, numbers)
     ledger: list[LedgerRow] = []
     done = []
     for batch in batches:
-        rows = int(count[f"kept_{batch.batch}"])
+        again = repeated.get(batch.batch)
+        rows = int(count[f"kept_{batch.batch}"]) - (again.rows if again else 0)
         rejected = int(count[f"rejected_{batch.batch}"])
         _refuse_too_many(contract, batch, rows, rejected)
         deduplicated = sum(file.records for file in batch.files if file.status == "duplicate")
         ledger += _intake_ledger(
-            batch, rows, reasons.get(batch.batch, {}), deduplicated, widths.get(batch.batch, 0)
+            batch, rows, reasons.get(batch.batch, {}), deduplicated, widths.get(batch.batch, 0), again
         )
+        deduplicated += again.rows if again else 0
         seconds = _seconds_covered(lake, contract, batch, rows)
         done.append(
             batch.becomes(
@@ -360,7 +368,12 @@ def _tasks(files: Sequence[tuple[Batch, LandingFile]]) -> list[list[tuple[Batch,
 
 
 def _intake_ledger(
-    batch: Batch, rows: int, reasons: dict[str, int], deduplicated: int, raw_bytes: int
+    batch: Batch,
+    rows: int,
+    reasons: dict[str, int],
+    deduplicated: int,
+    raw_bytes: int,
+    again: Repeated | None,
 ) -> Iterable[LedgerRow]:
     landed = sum(file.size for file in batch.taken)
     line = partial(LedgerRow, batch.stream, batch.batch, batch.batch_date, "ingest")
@@ -369,6 +382,8 @@ def _intake_ledger(
         yield line(reason=reason, offered=count, rejected=count)
     if deduplicated:
         yield line(reason="file delivered before", offered=deduplicated, deduplicated=deduplicated)
+    if again is not None:
+        yield line(reason=again.reason, offered=again.rows, deduplicated=again.rows)
 
 
 def _refuse_too_many(contract: StreamContract, batch: Batch, rows: int, rejected: int) -> None:

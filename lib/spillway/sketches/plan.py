@@ -402,14 +402,13 @@ def confirmed(
     """Which suspects truly repeat an earlier row, looked up by their values only: few, since suspects are few."""
     from pyspark.sql import functions as sf
 
-    names = [f"`{name}`" for name in attributes]
-    asked = sf.broadcast(frame.join(sf.broadcast(suspected), "seq").select(*names).distinct())
-    same = [frame[name].eqNullSafe(asked[name]) for name in names]
-    alike = frame.join(asked, same, "left_semi")
-    before = None
-    if history is not None:
-        matches = [history[name].eqNullSafe(asked[name]) for name in names]
-        before = history.join(asked, matches, "left_semi")
+    # under names of their own: frame and history may come from one table
+    own = {name: f"asked_{place}" for place, name in enumerate(attributes)}
+    values = [sf.col(f"`{name}`").alias(asked) for name, asked in own.items()]
+    wanted = sf.broadcast(frame.join(sf.broadcast(suspected), "seq").select(*values).distinct())
+    same = [sf.col(f"`{name}`").eqNullSafe(sf.col(asked)) for name, asked in own.items()]
+    alike = frame.join(wanted, same, "left_semi")
+    before = history.join(wanted, same, "left_semi") if history is not None else None
     return repeats(alike, attributes, before).join(sf.broadcast(suspected), "seq", "left_semi")
 
 

@@ -86,9 +86,10 @@ def skew(payload: bytes | None) -> Row | None:
     return None if payload is None else _row(_loaded(bytes(payload)).skew())
 
 
-def near_duplicate_pairs(payload: bytes | None, at_least: int) -> Row | None:
-    """spillway_near_duplicate_pairs(payload, attributes that must agree)"""
-    return None if payload is None else _row(_loaded(bytes(payload)).near_duplicate_pairs(int(at_least)))
+def near_duplicate_pairs(payload: bytes | None, at_least: int | None = None) -> Row | None:
+    """spillway_near_duplicate_pairs(payload[, attributes that must agree])"""
+    least = None if at_least is None else int(at_least)
+    return None if payload is None else _row(_loaded(bytes(payload)).near_duplicate_pairs(least))
 
 
 def merge_payloads(payloads: Iterable[bytes | None]) -> bytes | None:

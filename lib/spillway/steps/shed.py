@@ -42,6 +42,7 @@ from spillway.steps.parts import channel_parts
 from spillway.steps.policy import OVERHEAD, Load, Part, measure_load, policy_of
 from spillway.steps.rows import stream_files, synopsis_files
 from spillway.steps.schemes import load_runs, scheme_row, state_before
+from spillway.steps.sketching import sketch_stream
 from spillway.steps.trained import Trained, load_trained
 
 Say = Callable[[str], None]
@@ -66,6 +67,7 @@ def shed_channel(
     streams = contracts.streams_of(channel)
     if dates is None:
         side_by_side(lambda contract: take_in(lake, contract, run_id, say), streams)
+    side_by_side(lambda contract: sketch_stream(lake, contract, say, dates), streams)
     work = [one for contract in streams if (one := _work(lake.settings, contract, dates, say)) is not None]
     for one in work:
         if one.trained is None:
