@@ -59,6 +59,8 @@ def key_codes(rows: pa.Table, attributes: Sequence[str]) -> np.ndarray:
             pc.dictionary_encode(rows[name].combine_chunks(), null_encoding="encode").indices, 0
         )
         part = np.asarray(column).astype(np.int64)
+        if len(attributes) == 1:
+            return part
         codes = codes * (int(part.max(initial=0)) + 1) + part
         codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
     return codes

@@ -7,9 +7,10 @@ files. `recovered` is a scan of `transmitted` along which an Arrow kernel carrie
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from spillway.attributes.rounding import round_rows
 from spillway.attributes.runs import Runs
 from spillway.attributes.synopsis import Recovered
 from spillway.lake.columns import BOUND_SUFFIX
-from spillway.lake.files import DataFile, as_date, read_rows
+from spillway.lake.files import DataFile, RowReader, as_date, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -148,11 +149,11 @@ def synopsis(
     columns = [*key, *needed_columns(models, runs.attributes("shed"))]
 
     def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        read = _readers(files)
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 task = tasks[index]
-                dated = [file for file in files if as_date(file.value("batch_date")) == task.batch_date]
-                rows = read_rows(dated, columns, task.frame, task.to_seq)
+                rows = read(task.batch_date)(columns, task.frame, task.to_seq)
                 part = runs.within(task.frame, task.to_seq)
                 if not rows.num_rows or not part.attributes("shed"):
                     continue
@@ -172,6 +173,16 @@ def synopsis(
 
     slices = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
     return spark.range(0, len(tasks), 1, slices).mapInArrow(make, SYNOPSIS_SCHEMA)
+
+
+def _readers(files: Sequence[DataFile]) -> Callable[[date], RowReader]:
+    """A reader for each batch date, in a task: its frames follow each other."""
+
+    @cache
+    def of(day: date) -> RowReader:
+        return RowReader([file for file in files if as_date(file.value("batch_date")) == day])
+
+    return of
 
 
 _BLOCKS = pa.schema(
@@ -302,14 +313,12 @@ def certificates(
     """
 
     def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        both = [_readers(files) for files in (truth, given)]
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 task = tasks[index]
                 bounds = error_pct[task.batch]
-                sides = []
-                for files in (truth, given):
-                    dated = [file for file in files if as_date(file.value("batch_date")) == task.batch_date]
-                    sides.append(read_rows(dated, list(bounds), task.from_seq, task.to_seq))
+                sides = [read(task.batch_date)(list(bounds), task.from_seq, task.to_seq) for read in both]
                 rows = _certified(sides[0], sides[1], task, runs, bounds)
                 yield pa.RecordBatch.from_pylist(rows, schema=_CERTIFIED)
 

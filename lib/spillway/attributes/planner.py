@@ -113,13 +113,17 @@ class _Stretch:
         self.seq = np.asarray(table["seq"])
         self.policy = policy
         self._table = table
-        keys = {name: np.array(table[name].to_pylist(), dtype=object) for name in policy.cycle.attributes}
+        keys = {name: key_values(table[name]) for name in policy.cycle.attributes}
         self.wraps = self.seq[wraps(policy.cycle.positions(keys), len(policy.cycle.members))]
 
     def edge(self, nominal: int) -> int:
         """`seq` of the first wrap at or after `nominal`; `nominal` itself where no cycle turns any more."""
         at = int(np.searchsorted(self.wraps, nominal))
         return int(self.wraps[at]) if at < len(self.wraps) else nominal
+
+    def holds_any(self, low: int, high: int) -> bool:
+        """Whether a tuple arrived with `low <= seq < high`."""
+        return bool(np.searchsorted(self.seq, low) < np.searchsorted(self.seq, high))
 
     def scores(self, low: int, high: int) -> dict[str, float]:
         """The ranking's scores of the rows `low..high`."""
@@ -135,6 +139,14 @@ class _Stretch:
         )
         found = {one.attribute: one.score for one in ranked}
         return {name: found[name] for name in self.policy.attributes}
+
+
+def key_values(values: pa.ChunkedArray) -> np.ndarray:
+    """A key column as `cycle` takes it: numbers as they are, all else as objects, each different one made once."""
+    if pa.types.is_integer(values.type) and not values.null_count:
+        return values.to_numpy()
+    coded = values.combine_chunks().dictionary_encode(null_encoding="encode")
+    return np.array([*coded.dictionary.to_pylist(), None], dtype=object)[np.asarray(coded.indices)]
 
 
 def rankable(values: pa.ChunkedArray) -> np.ndarray:
@@ -165,6 +177,7 @@ def plan_batch(
     decision = policy.decide(state.ranking)
     choose = _chooser(policy)
     runs = [_run(policy, first_seq, decision, state)]
+    windows = [0]  # of each run
     # the decision is made anew for this batch's rate and widths, so that the state must hold what is in force
     state = replace(state, scheme=decision.scheme)
     for low, high in stretches(first_seq, last_seq, origin, frame_tuples):
@@ -178,7 +191,7 @@ def plan_batch(
                     stretch.edge(start) if start > low else low,
                     stretch.edge(end + 1) if end < high else end + 1,
                 )
-                if real[0] < real[1] and bool(((stretch.seq >= real[0]) & (stretch.seq < real[1])).any()):
+                if stretch.holds_any(*real):
                     scores = stretch.scores(real[0], real[1] - 1)
                     hit = set(policy.reevaluation.fresh(state, scores, choose).scheme)
                     if due:
@@ -188,6 +201,7 @@ def plan_batch(
                             runs.append(
                                 _run(policy, min(real[1], last_seq + 1), policy.decide(state.ranking), state)
                             )
+                            windows.append(0)
                     if policy.measure_hits:
                         where = -2 if len(runs) > 1 and runs[-1].from_seq >= real[1] else -1
                         hits = max(runs[where].hits, 0) + int(hit == set(state.scheme))
@@ -195,10 +209,13 @@ def plan_batch(
                 elif due:
                     # nothing arrived in this window: look again at the next
                     state = replace(state, next_window=window + 1)
-            where = -2 if len(runs) > 1 and runs[-1].from_seq > start else -1
-            runs[where] = replace(runs[where], windows=runs[where].windows + 1)
+            windows[-2 if len(runs) > 1 and runs[-1].from_seq > start else -1] += 1
             window += 1
-    runs = [run for run in runs if run.from_seq <= last_seq]
+    runs = [
+        replace(run, windows=count)
+        for run, count in zip(runs, windows, strict=True)
+        if run.from_seq <= last_seq
+    ]
     closed = [
         replace(run, to_seq=(runs[i + 1].from_seq - 1 if i + 1 < len(runs) else last_seq))
         for i, run in enumerate(runs)

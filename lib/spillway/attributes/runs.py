@@ -104,6 +104,8 @@ class Runs:
 
     def index(self, seq: np.ndarray) -> np.ndarray:
         """The run of every row; a row under no run is an error, for it could not be recovered."""
+        if len(self.runs) == 1 and self.runs[0].from_seq <= seq.min() and seq.max() <= self.runs[0].to_seq:
+            return np.zeros(len(seq), np.int64)
         at = np.searchsorted(self._from, seq, side="right") - 1
         ends = np.array([run.to_seq for run in self.runs], np.int64)
         outside = (

@@ -6,7 +6,8 @@ shipping a column from Spark to Python costs about as much as writing it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -152,6 +153,87 @@ def read_rows(
     if (seq[1:] < seq[:-1]).any():
         table = table.take(pc.sort_indices(table, [(order, "ascending")]))
     return table
+
+
+class RowReader:
+    """`read_rows` for one stretch after the other: what lies in one row group is decoded once, not once a stretch.
+
+    A stretch may begin anywhere; one that begins before the last makes the reader start over there. Memory is that of
+    the stretch and of `AT_A_TIME` rows. Files whose rows are not in order from one to the next are read by `read_rows`.
+    """
+
+    AT_A_TIME = 131_072
+
+    def __init__(self, files: Sequence[DataFile], order: str = "seq") -> None:
+        self.order = order
+        self.files = sorted(files, key=lambda file: (file.low(order) is None, file.low(order) or 0))
+        edges = [(file.low(order), file.high(order)) for file in self.files]
+        known = all(low is not None and high is not None for low, high in edges)
+        self._in_order = known and all(a[1] < b[0] for a, b in itertools.pairwise(edges))
+        self._streams: dict[tuple[str, ...], _Stream] = {}
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        wanted = (self.order, *(column for column in columns if column != self.order))
+        if self._in_order:
+            stream = self._streams.get(wanted)
+            if stream is None or from_seq < stream.from_seq:
+                stream = self._streams[wanted] = _Stream(self._batches(wanted, from_seq), self.order)
+            found = stream.take(from_seq, to_seq)
+            if found is not None:
+                return found if found.num_columns else read_rows([], wanted, from_seq, to_seq, self.order)
+            self._in_order = False
+        return read_rows(self.files, wanted, from_seq, to_seq, self.order)
+
+    def _batches(self, wanted: Sequence[str], from_seq: int) -> Iterator[pa.Table]:
+        for file in self.files:
+            if file.high(self.order) < from_seq:
+                continue
+            filesystem, path = open_filesystem(file.path)
+            with filesystem.open_input_file(path) as source:
+                parquet = pq.ParquetFile(source)
+                groups = _row_groups(parquet.metadata, self.order, from_seq, file.high(self.order))
+                have = [name for name in wanted if name in parquet.schema_arrow.names]
+                if not groups:
+                    continue
+                for batch in parquet.iter_batches(self.AT_A_TIME, row_groups=groups, columns=have):
+                    part = pa.Table.from_batches([batch])
+                    for name in wanted:
+                        if name not in have:
+                            part = part.append_column(name, pa.nulls(part.num_rows))
+                    yield part.select(list(wanted))
+
+
+class _Stream:
+    """Tables of ascending rows, pulled as far as they are asked for."""
+
+    def __init__(self, tables: Iterator[pa.Table], order: str) -> None:
+        self.from_seq, self._order, self._tables = -(2**63), order, tables
+        self._held, self._last, self._ended = None, -(2**63), False
+
+    def take(self, from_seq: int, to_seq: int) -> pa.Table | None:
+        """The rows of a stretch that begins no earlier than the last did; None when rows are not in order."""
+        parts = [self._held] if self._held is not None else []
+        while not self._ended and self._last < to_seq:
+            part = next(self._tables, None)
+            if part is None:
+                self._ended = True
+            elif part.num_rows:
+                seq = part[self._order].to_numpy()
+                if seq[0] <= self._last or (seq[1:] <= seq[:-1]).any():
+                    return None
+                self._last = int(seq[-1])
+                if self._last >= from_seq:
+                    parts.append(part)
+        self.from_seq = from_seq
+        if not parts:
+            return pa.table({})
+        whole = pa.concat_tables(parts, promote_options="permissive")
+        seq = whole[self._order].to_numpy()
+        low, high = (
+            int(seq.searchsorted(edge, side)) for edge, side in ((from_seq, "left"), (to_seq, "right"))
+        )
+        self._held = whole.slice(low)
+        return whole.slice(low, high - low)
 
 
 def _row_groups(metadata: Any, order: str, from_seq: int, to_seq: int) -> list[int]:

@@ -32,7 +32,7 @@ from spillway.lake.batches import (
     save_batches,
     utc_now,
 )
-from spillway.lake.files import column_bytes, read_rows, read_table
+from spillway.lake.files import RowReader, column_bytes, read_rows, read_table
 from spillway.lake.intake import take_in
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, where
@@ -229,7 +229,7 @@ class _Shed:
             )
             files = stream_files(self.settings, "raw", self.stream, [batch])
             self.runs[batch.batch], state = plan_batch(
-                partial(read_rows, files),
+                RowReader(files),
                 batch.first_seq,
                 batch.last_seq,
                 batch.frame_origin or 0,
