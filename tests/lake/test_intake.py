@@ -14,7 +14,8 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.errors import SpillwayError
 from spillway.lake.batches import RECORDED, TAKEN_IN, load_batches, save_batches
 from spillway.lake.files import read_table
-from spillway.lake.intake import batch_date_of, take_in
+from spillway.lake.intake import take_in
+from spillway.lake.landing import batch_date_of
 from spillway.lake.tables import Lake
 from spillway.settings import Settings
 

@@ -11,10 +11,10 @@ from tests.steps.streams import World
 
 from spillway.attributes.plan import frame_tasks, recovered, synopsis, transmitted
 from spillway.attributes.ride_plan import Frames
+from spillway.steps.attempt import framing_of
 from spillway.steps.recover import recovery_plan
 from spillway.steps.rows import stream_files
 from spillway.steps.schemes import load_runs
-from spillway.steps.shed import framing_of
 from spillway.steps.trained import load_trained
 
 ONE_TASK_A_FILE: dict[str, str] = {}

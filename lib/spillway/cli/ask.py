@@ -81,8 +81,8 @@ def add(commands: Any) -> None:
         "ask",
         "Ask a stored sketch: every answer with its interval, its method and what it covers.",
         [
-            "spillway ask network router frequency core-01",
-            "spillway ask network response_time_ms quantile 0.5 0.99 --from-date 2024-03-05",
+            "spillway ask weather origin frequency JFK",
+            "spillway ask weather temp quantile 0.5 0.99 --from-date 2013-08-01",
             "spillway ask weather origin+temp+dewp+wind_dir+pressure near-duplicates --json",
             *(f"  {name} {told}" for name, (_, told, _) in QUESTIONS.items()),
         ],

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,16 +23,26 @@ from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import RECORDED, TAKEN_IN, Batch, LandingFile, load_batches, save_batches, utc_now
 from spillway.lake.files import as_date, column_bytes, data_files, open_filesystem, read_rows, read_table
+from spillway.lake.landing import (
+    Seen,
+    batch_date_of,
+    content_of,
+    digests_of,
+    empty_files,
+    landing_root,
+    name_of,
+    path_of,
+    plain_path,
+)
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.repeats import DELIVERED_BEFORE, Repeated, drop_repeated, find_repeated, kept_aside
 from spillway.lake.small import ConcurrentRun
 from spillway.lake.tables import Lake, union, where
-from spillway.records import count_records, parse_records
+from spillway.records import parse_records
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
 BINARY_FILES = "path string, modificationTime timestamp, length bigint, content binary"
 TASK_BYTES = 32 * 1024 * 1024
 PARTS_OF_A_DEFECT = ("file", "line", "field", "rule", "value", "remedy", "reason", "original")
@@ -44,34 +53,6 @@ CONCURRENT_QUERY = re.compile(
     r"Concurrent update to the log|another query with same id is already active",
     re.I,
 )
-
-
-def landing_root(contract: StreamContract, landing: str) -> str:
-    """The folder where the stream's files land."""
-    path = contract.path
-    return path if "://" in path or path.startswith("/") else f"{landing}/{path}"
-
-
-def batch_date_of(name: str, run_date: date) -> date:
-    """The landing folder's date where there is one, else the run's.
-
-    >>> batch_date_of("weather/2013-04-30/part-1.json", date(2026, 1, 1))
-    datetime.date(2013, 4, 30)
-    """
-    found = DATED_FOLDER.search(name)
-    try:
-        return date.fromisoformat(found.group(1)) if found else run_date
-    except ValueError:
-        return run_date
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A file as the landing zone shows it."""
-
-    path: str
-    size: int
-    modified_at: datetime
 
 
 def take_in(
@@ -87,13 +68,13 @@ def take_in(
     if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
         say(f"{stream}: nothing to take in, there is no {root} yet")
         return written
-    empty = _empty_files(filesystem, path, root)
+    empty = empty_files(filesystem, path, root)
     failure: list[Exception] = []
 
     def on_files(files: DataFrame, _epoch: int) -> None:
         try:
             rows = files.select("path", "length", "modificationTime").collect()
-            seen = [_Seen(_plain(r[0]), int(r[1]), r[2].astimezone(UTC)) for r in rows]
+            seen = [Seen(plain_path(r[0]), int(r[1]), r[2].astimezone(UTC)) for r in rows]
             recorded = _record(lake, contract, [*seen, *empty], run_id)
             written.extend(_write(lake, contract, recorded, say))
         except Exception as problem:
@@ -121,32 +102,21 @@ def take_in(
     return sorted(written, key=lambda batch: batch.batch)
 
 
-def _empty_files(filesystem: pafs.FileSystem, path: str, root: str) -> list[_Seen]:
-    """Delivered files without a byte, which Spark's file source passes over in silence."""
-    found = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-    hidden = re.compile(r"(^|/)[._]")
-    return [
-        _Seen(root + file.path.removeprefix(path), 0, file.mtime.astimezone(UTC))
-        for file in found
-        if file.is_file and file.size == 0 and not hidden.search(file.path.removeprefix(path))
-    ]
-
-
-def _record(lake: Lake, contract: StreamContract, seen: Sequence[_Seen], run_id: str) -> list[Batch]:
+def _record(lake: Lake, contract: StreamContract, seen: Sequence[Seen], run_id: str) -> list[Batch]:
     """Record the new files among `seen` as batches, one a batch date, before anything of them is written."""
     stream = contract.stream
     known = load_batches(lake.settings, stream)
     names = {file.name for batch in known for file in batch.files}
     digests = {file.digest for batch in known for file in batch.files if file.status == "taken"}
     fresh = sorted(
-        ((_name(lake, file.path), file) for file in seen if _name(lake, file.path) not in names),
+        ((name_of(lake, file.path), file) for file in seen if name_of(lake, file.path) not in names),
         key=lambda x: x[0],
     )
     if not fresh:
         return []
-    measured = _digests(lake, contract, [file.path for _, file in fresh])
+    measured = digests_of(lake, contract, [file.path for _, file in fresh])
     now = utc_now()
-    by_date: dict[date, list[tuple[str, _Seen]]] = {}
+    by_date: dict[date, list[tuple[str, Seen]]] = {}
     for name, file in fresh:
         by_date.setdefault(batch_date_of(name, now.date()), []).append((name, file))
     number = max((batch.batch for batch in known), default=0)
@@ -186,29 +156,11 @@ def _record(lake: Lake, contract: StreamContract, seen: Sequence[_Seen], run_id:
     return batches
 
 
-def _arrival_seconds(files: Sequence[_Seen], arrived: datetime | None) -> float | None:
+def _arrival_seconds(files: Sequence[Seen], arrived: datetime | None) -> float | None:
     """Seconds since the last arrival before these files, or across them; None where one moment is all we know."""
     last = max(file.modified_at for file in files)
     first = arrived if arrived is not None else min(file.modified_at for file in files)
     return (last - first).total_seconds() or None
-
-
-def _digests(lake: Lake, contract: StreamContract, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Digest and number of records of every file, each read once, in parallel."""
-
-    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                content = _content(paths[index])
-                digest = hashlib.sha256(content).hexdigest()
-                yield pa.record_batch(
-                    [[paths[index]], [digest], pa.array([count_records(contract, content)], pa.int64())],
-                    names=["path", "digest", "records"],
-                )
-
-    tasks = lake.spark.range(0, len(paths), 1, min(len(paths), 256))
-    rows = tasks.mapInArrow(measure, "path string, digest string, records bigint").collect()
-    return {row["path"]: (row["digest"], int(row["records"])) for row in rows}
 
 
 def _write(
@@ -308,7 +260,7 @@ def _parsed(lake: Lake, contract: StreamContract, batches: Sequence[Batch]) -> D
         for row in rows:
             for index in row.column(0).to_pylist():
                 for batch, file in groups[index]:
-                    content = _content(_path(landing, file.name))
+                    content = content_of(path_of(landing, file.name))
                     if hashlib.sha256(content).hexdigest() != file.digest:
                         raise SpillwayError(
                             f"{file.name}: a landing file must not change once it is recorded, its digest did; "
@@ -430,27 +382,3 @@ def _raw_bytes(lake: Lake, contract: StreamContract, numbers: Sequence[int]) -> 
             by_batch.setdefault(int(file.low("batch")), []).append(file)
     columns = ["seq", *(a.name for a in contract.attributes)]
     return {batch: sum(column_bytes(files, columns).values()) for batch, files in by_batch.items()}
-
-
-def _content(path: str) -> bytes:
-    filesystem, inner = open_filesystem(path)
-    with filesystem.open_input_stream(inner, compression=None) as source:
-        content: bytes = source.read()
-    return content
-
-
-def _name(lake: Lake, path: str) -> str:
-    """The file's name under the landing zone; its full path when it lies elsewhere."""
-    root = lake.settings.landing.rstrip("/") + "/"
-    return path.removeprefix(root)
-
-
-def _path(landing: str, name: str) -> str:
-    return name if "://" in name or name.startswith("/") else f"{landing}/{name}"
-
-
-def _plain(uri: str) -> str:
-    """Spark's `file:/a/b%20c` as the plain path."""
-    from urllib.parse import unquote
-
-    return unquote(re.sub(r"^file:/+", "/", uri)) if uri.startswith("file:") else uri

@@ -15,7 +15,7 @@ from spillway.contracts import StreamContract, load_contracts
 from spillway.lake.batches import PENDING, UNTRAINED, Batch, load_batches
 from spillway.lake.columns import table_contracts
 from spillway.lake.files import delta_table, open_filesystem, read_table
-from spillway.lake.intake import landing_root
+from spillway.lake.landing import landing_root
 from spillway.lake.tables import table_path
 from spillway.settings import Settings
 

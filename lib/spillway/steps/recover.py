@@ -19,9 +19,9 @@ from spillway.lake.columns import BOUND_SUFFIX, SPARK_TYPES
 from spillway.lake.files import read_rows
 from spillway.lake.tables import Lake, where
 from spillway.settings import Settings
+from spillway.steps.attempt import framing_of
 from spillway.steps.rows import stream_files, synopsis_files
 from spillway.steps.schemes import load_runs
-from spillway.steps.shed import framing_of
 from spillway.steps.trained import Trained, load_trained
 
 

@@ -22,11 +22,11 @@ from spillway.lake.files import column_bytes, read_table
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, table_path, where
 from spillway.settings import Settings
+from spillway.steps.attempt import synopsis_bytes
 from spillway.steps.drift import drift_outcomes
 from spillway.steps.job import side_by_side
 from spillway.steps.recover import Plan, recover_batches, recovery_plan
 from spillway.steps.rows import stream_files
-from spillway.steps.shed import synopsis_bytes
 
 Say = Callable[[str], None]
 
