@@ -85,7 +85,7 @@ def test_the_headline_says_the_figures_of_the_run_file(page: str, lake: Settings
     assert f"{figures.tuples}</b><span>tuples taken in, 4 refused" in page
     assert "25 %</b><span>of 240 shed values stored" in page
     assert "99.5 %</b><span>mean recovery accuracy" in page
-    assert "temp</b><span>shed; rounded: wind" in page
+    assert "1 shed, 1 rounded</b><span>temp, wind" in page
 
 
 def test_a_sample_sets_original_beside_recovered_for_one_key(lake: Settings) -> None:

@@ -32,8 +32,8 @@ def headline(facts: StreamFacts) -> str:
             f"through {rate_said(f.capacity_kbps)}",
         ),
         (
-            ", ".join(f.shed_attributes) or "none",
-            f"shed; rounded: {', '.join(f.rounded_attributes) or 'none'}",
+            f"{len(f.shed_attributes)} shed, {len(f.rounded_attributes)} rounded",
+            ", ".join([*f.shed_attributes, *f.rounded_attributes]) or "every attribute is kept",
         ),
         (bytes_said(saved), f"saved net of synopsis, of {bytes_said(offered)}"),
         (share_said(f.stored_share_pct), f"of {f.shed_values:,} shed values stored"),
@@ -168,7 +168,9 @@ def ledger_table(facts: StreamFacts) -> str:
     sums: dict[tuple[str, str, str, str], dict[str, int]] = {}
     names = ("offered", "kept", "rounded", "shed", "deduplicated", "rejected", "recoverable", "lost")
     for row in facts.ledger:
-        at = (row["stage"], row["unit"], row["attribute"], row["reason"])
+        # the numbers behind a choice differ from batch to batch; `spillway explain` tells them
+        reason = row["reason"].partition(":")[0]
+        at = (row["stage"], row["unit"], row["attribute"], reason)
         into = sums.setdefault(at, dict.fromkeys((*names, "difference"), 0))
         for name in names:
             into[name] += row[name]

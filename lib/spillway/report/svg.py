@@ -116,7 +116,8 @@ def timeline(rows: Sequence[tuple[str, Sequence[tuple[float, float, str, str]]]]
     runs = [run for _, row in rows for run in row]
     if not runs:
         return ""
-    step, left = 34, 170
+    step = 34
+    left = max(170, 8 * max((len(name) for name, _ in rows), default=0) + 20)
     height = WIDE_TOP + step * len(rows) + MARGIN_BOTTOM
     x = Scale(min(run[0] for run in runs), max(run[1] for run in runs), left, WIDE - MARGIN_RIGHT)
     parts = []
