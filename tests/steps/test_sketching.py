@@ -100,6 +100,11 @@ def test_answers_come_with_interval_method_and_what_they_cover(
     assert answer["low"] <= pairs <= answer["high"]
     assert share["estimate"] == pytest.approx(answer["estimate"] / (540 * 539 / 2))
 
+    name = "site+temp+level"
+    code, (joined,) = ask(world, monkeypatch, capsys, name, "similarity-join", "sites", name)
+    assert joined["low"] <= 2 * pairs + 540 <= joined["high"]
+    assert joined["note"] == f"similarity join of sites/{name} x sites/{name}"
+
     code, (answer,) = ask(world, monkeypatch, capsys, "site", "join", "sites", "site")
     assert code == 0
     assert answer["low"] <= 6 * 90**2 <= answer["high"]

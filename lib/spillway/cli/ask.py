@@ -72,6 +72,11 @@ QUESTIONS: dict[str, tuple[str, str, Callable[..., Answers]]] = {
     "between": ("quantiles", "LOW HIGH: values from LOW to HIGH", _between),
     "near-duplicates": ("pair_count", "[ATTRIBUTES]: pairs of rows that agree in so many attributes", _pairs),
     "join": ("count_min", "STREAM SKETCH: pairs of rows of both with equal keys", lambda *_: []),
+    "similarity-join": (
+        "pair_count",
+        "STREAM SKETCH: pairs of rows of both that are near-duplicates; ask before you run such a join",
+        lambda *_: [],
+    ),
 }
 
 
@@ -104,11 +109,17 @@ def run(asked: argparse.Namespace) -> int:
     kind, _, answer = QUESTIONS[asked.question]
     dates = asked.from_date, asked.to_date
     sketch = load_sketch(settings, asked.stream, asked.sketch, kind, *dates)
-    if asked.question == "join":
+    if asked.question.endswith("join") and asked.question != "self-join":
         if len(asked.values) != 2:
-            raise UsageError("`join` must name the other STREAM and SKETCH; see spillway ask --help")
+            raise UsageError(
+                f"`{asked.question}` must name the other STREAM and SKETCH; see spillway ask --help"
+            )
         other = load_sketch(settings, asked.values[0], asked.values[1], kind, *dates)
-        answers = [("pairs of rows of both with equal keys", sketch.join_size(other, asked.confidence))]
+        if kind == "count_min":
+            answers = [("pairs of rows of both with equal keys", sketch.join_size(other, asked.confidence))]
+        else:
+            found = sketch.near_duplicate_join(other, confidence=asked.confidence)
+            answers = [("pairs of rows of both that are near-duplicates", found)]
     else:
         answers = answer(sketch, asked.values, asked.confidence)
     if asked.json:

@@ -194,6 +194,14 @@ class Loaded:
         """The same as a share of all pairs: the cleanliness of a table."""
         return self._covered(self._pairs().share(at_least, confidence))
 
+    def near_duplicate_join(
+        self, other: Loaded, at_least: int | None = None, confidence: float = 0.95
+    ) -> Answer:
+        """How many pairs of rows, one of each, agree in `at_least` attributes: ask before a similarity join is run."""
+        found = self._pairs().join(other._pairs(), at_least, confidence)
+        names = f"{self.covers.stream}/{self.covers.name} x {other.covers.stream}/{other.covers.name}"
+        return replace(self._covered(found), note=f"similarity join of {names}")
+
     def _pairs(self) -> PairCount:
         if not isinstance(self.sketch, PairCount):
             raise self._wrong_kind("pair_count")
