@@ -50,7 +50,7 @@ def before(table: str, count: int) -> None:
 
         return write
 
-    for method, at in (("replace", 1), ("replace_rows", 0), ("delete", 0)):
+    for method, at in (("replace", 1), ("replace_in_tasks", 0), ("replace_rows", 0), ("delete", 0)):
         setattr(Lake, method, instead(getattr(Lake, method), at))
 
 
@@ -61,15 +61,15 @@ def within(table: str) -> None:
     elif table == "synopsis":
         plan.shed_frame = die
     else:
-        whole = Lake.replace
+        whole = Lake.replace_in_tasks
 
-        def write(self: Lake, frame: Any, written: str, *args: Any, **more: Any) -> None:
+        def write(self: Lake, written: str, *args: Any, **more: Any) -> None:
             if written == table:
                 there = Path(self.path(table, more.get("stream")))
                 Thread(target=_watch, args=(there, set(there.rglob("*.parquet"))), daemon=True).start()
-            whole(self, frame, written, *args, **more)
+            whole(self, written, *args, **more)
 
-        Lake.replace = write  # type: ignore[method-assign]
+        Lake.replace_in_tasks = write  # type: ignore[method-assign]
 
 
 def _watch(folder: Path, known: set[Path]) -> None:

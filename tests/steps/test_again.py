@@ -49,7 +49,7 @@ def versions(world: World) -> dict[str, int]:
 
 def dies_before(monkeypatch: pytest.MonkeyPatch, doomed: Callable[[str], bool]) -> None:
     """From now on the first write to a table that is `doomed` is the end."""
-    for method, at in (("replace", 1), ("replace_rows", 0), ("delete", 0)):
+    for method, at in (("replace", 1), ("replace_in_tasks", 0), ("replace_rows", 0), ("delete", 0)):
         whole = getattr(Lake, method)
 
         def until_then(self: Lake, *args: Any, _whole: Any = whole, _at: int = at, **more: Any) -> None:

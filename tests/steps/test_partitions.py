@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.steps.streams import World
 
-from spillway.attributes.plan import frame_tasks, recovered, synopsis, transmitted
-from spillway.attributes.ride_plan import Frames
+from spillway.attributes.frame_plan import Frames, Piece, pieces
+from spillway.attributes.plan import Shedding, given_back, sent, synopsis_of
+from spillway.lake.files import RowReader
+from spillway.lake.small import arrow_schema
+from spillway.lake.task_files import shaped
 from spillway.steps.attempt import framing_of
 from spillway.steps.recover import recovery_plan
 from spillway.steps.rows import stream_files
 from spillway.steps.schemes import load_runs
 from spillway.steps.trained import load_trained
 
-ONE_TASK_A_FILE: dict[str, str] = {}
-TORN = {
-    "spark.sql.files.maxPartitionBytes": "3000",
-    "spark.sql.files.openCostInBytes": "1",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "17",
-}
-"""Splits of a few row groups each, so that tasks begin and end inside frames; tiny Arrow batches."""
+WHOLE_BATCHES = {"most": 10**9}
+FRAME_BY_FRAME = {"most": 1}
+STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
 
 
 @pytest.fixture(scope="module")
@@ -52,90 +52,83 @@ def torn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wor
             hadoop.unset(f"parquet.{name}")
 
 
-def collected(frame: Any, conf: dict[str, str]) -> list[dict[str, Any]]:
-    """The rows in `seq` order, computed under other settings, and the tasks that had any of them."""
-    from pyspark.sql import functions as sql
-
-    spark = frame.sparkSession
-    before = {key: spark.conf.get(key, None) for key in conf}
-    for key, value in conf.items():
-        spark.conf.set(key, value)
-    try:
-        marked = frame.withColumn("__task", sql.spark_partition_id()).toArrow().to_pylist()
-    finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
-    return sorted(marked, key=lambda row: row["seq"])
+def cut(world: World, stream: str, **sizes: int) -> list[Piece]:
+    return [piece for batch in world.batches(stream) for piece in pieces(framing_of(batch), **sizes)]
 
 
-def without_tasks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "__task"} for row in rows]
+def made(
+    world: World, table: str, stream: str, cuts: Sequence[Piece], make: Callable[[Piece], Iterable[pa.Table]]
+) -> list[dict[str, Any]]:
+    """The pieces' rows as the table's columns, its partitions included."""
+    attributes = [(a.name, a.type) for a in world.contracts.streams[stream].attributes]
+    schema = arrow_schema(world.lake.contract(table, attributes))
+    rows = []
+    for piece in cuts:
+        of = {"stream": stream, "batch_date": piece[0].framing.batch_date}
+        for part in make(piece):
+            rows += [row | {k: of[k] for k in of if k in row} for row in shaped(part, schema).to_pylist()]
+    return rows
 
 
-@pytest.mark.parametrize("stream", ["sites", "meters"])
-def test_tuples_are_sent_alike_however_they_are_split(world: World, torn: World, stream: str) -> None:
-    framings = tuple(framing_of(batch) for batch in torn.batches(stream))
-    trained = load_trained(torn.settings, stream)
+def shedding(world: World, stream: str) -> Shedding:
+    trained = load_trained(world.settings, stream)
     assert trained is not None
-    frames = Frames(framings, tuple(stream_files(torn.settings, "raw", stream)))
-    sent = transmitted(
-        torn.lake.read("raw", stream),
-        frames,
-        load_runs(torn.settings, stream),
-        trained.models,
+    return Shedding(
         trained.cycle.attributes,
-        torn.contracts.streams[stream].names,
+        world.contracts.streams[stream].names,
+        load_runs(world.settings, stream),
+        trained.models,
+        Frames(
+            tuple(framing_of(batch) for batch in world.batches(stream)),
+            tuple(stream_files(world.settings, "raw", stream)),
+        ),
     )
-    rows = collected(sent, TORN)
-    assert len({row["__task"] for row in rows}) > 6, "files must be split for this to mean anything"
-    assert without_tasks(rows) == world.rows("transmitted", stream)
-    assert without_tasks(collected(sent.coalesce(1), ONE_TASK_A_FILE)) == world.rows("transmitted", stream)
 
 
-@pytest.mark.parametrize("stream", ["sites", "meters"])
-def test_values_are_given_back_alike_however_tuples_are_split(world: World, torn: World, stream: str) -> None:
+@STREAMS
+def test_tuples_are_sent_alike_however_they_are_cut(
+    world: World, torn: World, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = partial(sent, plan=shedding(torn, stream))
+    for sizes, at_a_time in ((WHOLE_BATCHES, RowReader.AT_A_TIME), (FRAME_BY_FRAME, 17)):
+        monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
+        cuts = cut(torn, stream, **sizes)
+        assert made(torn, "transmitted", stream, cuts, make) == world.rows("transmitted", stream)
+
+
+@STREAMS
+def test_values_are_given_back_alike_however_tuples_are_cut(
+    world: World, torn: World, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = recovery_plan(torn.settings, torn.contracts.streams[stream])
-    names = torn.contracts.streams[stream].names
-    given = recovered(torn.lake.read("transmitted", stream), plan.recovery, names)
-    rows = collected(given, TORN)
-    tasks = {row["__task"] for row in rows}
-    assert len(tasks) > 6
-    frames = {(row["seq"] // 100, row["batch_date"]) for row in rows}
-    shared = [
-        f for f in frames if len({r["__task"] for r in rows if (r["seq"] // 100, r["batch_date"]) == f}) > 1
-    ]
-    assert shared, "some task must begin inside a frame"
-    assert without_tasks(rows) == world.rows("recovered", stream)
-    assert without_tasks(collected(given.coalesce(1), ONE_TASK_A_FILE)) == world.rows("recovered", stream)
+    make = partial(given_back, plan=plan.recovery, attributes=torn.contracts.streams[stream].names)
+    for sizes, at_a_time in ((WHOLE_BATCHES, RowReader.AT_A_TIME), (FRAME_BY_FRAME, 17)):
+        monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
+        cuts = cut(torn, stream, **sizes)
+        assert made(torn, "recovered", stream, cuts, make) == world.rows("recovered", stream)
 
 
-@pytest.mark.parametrize("stream", ["sites", "meters"])
+@STREAMS
 def test_the_synopsis_is_the_same_bytes_in_one_task_and_in_many(
     world: World, torn: World, stream: str
 ) -> None:
-    tasks = [
-        task
-        for b in torn.batches(stream)
-        for task in frame_tasks(
-            b.batch, b.batch_date, b.first_seq, b.last_seq, b.frame_origin or 0, b.frame_tuples
-        )
-    ]
-    trained = load_trained(torn.settings, stream)
-    assert trained is not None
-    blocks = synopsis(
-        torn.lake.spark,
-        stream,
-        tasks,
-        stream_files(torn.settings, "raw", stream),
-        trained.cycle.attributes,
-        load_runs(torn.settings, stream),
-        trained.models,
-    )
     stored = [row for row in world.rows("synopsis") if row["stream"] == stream]
-    assert len({(row["batch"], row["frame"]) for row in stored}) == len(tasks)
-    place = itemgetter("batch", "frame", "attribute", "stage")
-    for frame in (blocks, blocks.coalesce(1)):
-        assert sorted(frame.toArrow().to_pylist(), key=place) == sorted(stored, key=place)
+    make = partial(synopsis_of, plan=shedding(torn, stream))
+    few, many = (cut(torn, stream, **sizes) for sizes in (WHOLE_BATCHES, FRAME_BY_FRAME))
+    assert {(row["batch"], row["frame"]) for row in stored} == {
+        (task.framing.batch, task.frame) for piece in many for task in piece
+    }
+    if stream == "sites":
+        assert len(many) > len(few)
+        assert any(piece[0].frame < piece[0].from_seq for piece in many), (
+            "some piece must begin inside a frame"
+        )
+
+    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+        return row["batch"], row["frame"], row["attribute"], row["stage"]
+
+    for cuts in (few, many):
+        assert sorted(made(torn, "synopsis", stream, cuts, make), key=place) == sorted(stored, key=place)
 
 
 def test_a_frame_spans_the_batches_of_two_runs(world: World) -> None:

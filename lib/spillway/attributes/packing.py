@@ -56,9 +56,7 @@ def pack(entries: Entries, frame: Frame | None = None) -> bytes:
         periods = (np.zeros(1, np.int64), np.ones(1, np.int64))
         if frame is not None and len(frame):
             periods = _from_first_entry(*periods_of(frame.key, frame.seq), int(entries.seq[0] - frame.seq[0]))
-        coded = _Coded.of(entries)
-        listed = coded.prefers_list(periods)
-        bodies.append((LISTED if listed else CODED, coded.body(periods, listed)))
+        bodies.append(_Coded.of(entries).best(periods))
     bodies.append((COLUMNS, _columns(entries)))
     encoding, body = min(bodies, key=lambda pair: len(pair[1]))
     out = Writer()
@@ -150,14 +148,20 @@ class _Coded:
         wholes[numbers] = form.wholes(values.values[numbers])
         return _Coded(entries, marks, form, wholes, np.unique(wholes[numbers]))
 
-    def prefers_list(self, periods: tuple[np.ndarray, np.ndarray]) -> bool:
-        """Whether whole values are few enough, and better, as indices."""
+    def best(self, periods: tuple[np.ndarray, np.ndarray]) -> tuple[int, bytes]:
+        """The shorter of both encodings: whole values as indices into a list of them, if they are few, or as they are.
+
+        Tried on the first entries, as far as there are whole values among them: the rest is alike in both.
+        """
         if not 0 < len(self.distinct) <= min(LONGEST_LIST, len(self.entries) // 4 + 16):
-            return False
-        if len(self.entries) <= TRIAL:
-            return len(self.body(periods, True)) < len(self.body(periods, False))
-        trial = _Coded.of(self.entries.take(np.arange(len(self.entries)) < TRIAL))
-        return len(trial.body(periods, True)) < len(trial.body(periods, False))
+            return CODED, self.body(periods, False)
+        numbers = np.flatnonzero((self.marks == coding.LITERAL) & ~self.entries.is_step)
+        most = min(TRIAL, int(numbers[-1]) + 1)
+        short = most == len(self.entries)
+        trial = self if short else _Coded.of(self.entries.take(np.arange(len(self.entries)) < most))
+        plain, listed = trial.body(periods, False), trial.body(periods, True)
+        encoding, found = (LISTED, listed) if len(listed) < len(plain) else (CODED, plain)
+        return encoding, found if short else self.body(periods, encoding == LISTED)
 
     def body(self, periods: tuple[np.ndarray, np.ndarray], listed: bool) -> bytes:
         out = Writer()

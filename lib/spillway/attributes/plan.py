@@ -1,8 +1,8 @@
-"""Shedding and recovery on Spark: a native copy of what stays, kernels for what is shed, no shuffle.
+"""Shedding, recovery and certificates, piece by piece: what a task makes of the columns it reads from tables' files.
 
-`transmitted` is a scan of `raw` with shed columns nulled in place: no column passes through Python except those
-that are rounded. The synopsis is made by tasks that read the few columns a frame needs straight from the table's
-files. `recovered` is a scan of `transmitted` along which an Arrow kernel carries the shed columns back.
+A piece is some frames of one batch (`frame_plan`). `synopsis_of`, `sent` and `given_back` turn one into the rows of
+`synopsis`, `transmitted` and `recovered`; tasks write them as the columns they are (`lake.task_files`). A column that
+only nulls take the place of is not read, none is turned into rows, nothing is shuffled or sorted.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spillway.attributes.certificate import certify
 from spillway.attributes.columns import Column
+from spillway.attributes.frame_plan import Frames, FrameTask, Framing, Piece
 from spillway.attributes.frames import (
     frame_of,
-    frame_start,
     needed_columns,
     recover_frame,
     shed_frame,
     with_regressors,
 )
 from spillway.attributes.model import AttributeModel
-from spillway.attributes.ride_plan import Frames, Framing, ride_along
 from spillway.attributes.rounding import round_rows
 from spillway.attributes.runs import Runs
 from spillway.attributes.synopsis import Recovered
@@ -35,171 +35,111 @@ from spillway.lake.columns import BOUND_SUFFIX
 from spillway.lake.files import DataFile, RowReader, as_date, read_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
-
-SYNOPSIS_SCHEMA = (
-    "stream string, stage bigint, batch bigint, batch_date date, frame bigint, attribute string, "
-    "first_seq bigint, last_seq bigint, entries bigint, shed_values bigint, payload binary"
-)
 
 
 @dataclass(frozen=True)
-class FrameTask:
-    """One batch's part of a frame: its rows are `from_seq..to_seq`, the frame's begin at `frame`."""
+class Shedding:
+    """What shedding a stream's batches needs, besides the raw tuples (whose frames it knows)."""
 
-    batch: int
-    batch_date: date
-    frame: int
-    from_seq: int
-    to_seq: int
+    key: tuple[str, ...]
+    attributes: tuple[str, ...]
+    runs: Runs
+    models: Mapping[str, AttributeModel]
+    frames: Frames
 
 
-def frame_tasks(
-    batch: int, batch_date: date, first_seq: int, last_seq: int, origin: int, frame_tuples: int | None
-) -> list[FrameTask]:
-    """The batch cut at frame edges.
+def synopsis_of(piece: Piece, plan: Shedding) -> Iterator[pa.Table]:
+    """The blocks of a piece, frame by frame."""
+    runs = plan.runs.within(piece[0].frame, piece[-1].to_seq)
+    columns = [*plan.key, *needed_columns(plan.models, runs.attributes("shed"))]
+    read = RowReader(plan.frames.files_of(piece[0].framing.batch_date))
+    blocks: list[dict[str, Any]] = []
+    for task in piece:
+        part = runs.within(task.frame, task.to_seq)
+        if not part.attributes("shed"):
+            continue
+        rows = read(columns, task.frame, task.to_seq)
+        if not rows.num_rows:
+            continue
+        place = {"batch": task.framing.batch, "frame": task.frame}
+        made = shed_frame(rows, plan.key, part, plan.models, task.from_seq)
+        blocks += [place | block.__dict__ for block in made]
+    if blocks:
+        yield pa.Table.from_pylist(blocks)
 
-    >>> [(t.frame, t.from_seq, t.to_seq) for t in frame_tasks(2, date(2026, 1, 1), 150, 250, 100, 64)]
-    [(100, 150, 163), (164, 164, 227), (228, 228, 250)]
+
+def sent(piece: Piece, plan: Shedding) -> Iterator[pa.Table]:
+    """The tuples of a piece as the destination sees them: shed values null, rounded ones rounded."""
+    low, high = piece[0].from_seq, piece[-1].to_seq
+    runs = plan.runs.within(piece[0].frame, high)
+    shed = {name: stretches for name in plan.attributes if (stretches := runs.stretches(name, "shed"))}
+    gone = {name for name, found in shed.items() if any(a <= low and high <= b for a, b in found)}
+    rounded = [name for name in plan.attributes if name not in gone and runs.stretches(name, "round")]
+    schemes = np.array([run.scheme for run in runs], np.int64)
+
+    def kernel(rows: pa.Table, task: FrameTask) -> dict[str, pa.Array]:
+        truth = frame_of(rows, plan.key, rounded)
+        part = runs.within(task.frame, task.to_seq)
+        columns = {
+            name: round_rows(plan.models[name], truth, part.mask(name, "round", truth.seq))
+            for name in rounded
+        }
+        return {name: column.to_arrow(_kind(rows, name)) for name, column in columns.items()}
+
+    read = RowReader(plan.frames.files_of(piece[0].framing.batch_date))
+    through = [*plan.key, *rounded] if rounded else []
+    past = [name for name in plan.attributes if name not in gone]
+    for rows in _carried(read, piece, through, kernel, past):
+        seq = np.asarray(rows["seq"])
+        rows = rows.append_column("scheme", pa.array(schemes[runs.index(seq)]))
+        for name in shed.keys() - gone:
+            hidden = pa.chunked_array([pa.array(runs.mask(name, "shed", seq))])
+            kept = pc.if_else(hidden, pa.scalar(None, rows[name].type), rows[name])
+            rows = rows.set_column(rows.column_names.index(name), name, kept)
+        yield rows
+
+
+def _carried(
+    read: RowReader,
+    piece: Piece,
+    through: Sequence[str],
+    kernel: Callable[[pa.Table, FrameTask], Mapping[str, pa.Array]],
+    past: Sequence[str],
+) -> Iterator[pa.Table]:
+    """The rows of a piece, some at a time: the columns `through` the kernel frame by frame, the others `past` it.
+
+    The kernel sees a frame's rows from the frame's start; its columns take the place of those read, or join them.
     """
-    tasks = []
-    seq = first_seq
-    while seq <= last_seq:
-        start = frame_start(seq, origin, frame_tuples)
-        end = last_seq if frame_tuples is None else min(last_seq, start + frame_tuples - 1)
-        tasks.append(FrameTask(batch, batch_date, start, seq, end))
-        seq = end + 1
-    return tasks
+    others = [name for name in past if name not in through]
+    for task in piece:
+        made = _by_kernel(read(through, task.frame, task.to_seq), task, kernel) if through else None
+        for low in range(task.from_seq, task.to_seq + 1, RowReader.AT_A_TIME):
+            high = min(task.to_seq, low + RowReader.AT_A_TIME - 1)
+            rows = read(others, low, high)
+            if not rows.num_rows:
+                continue
+            if made is not None:
+                start, stop = np.searchsorted(made[0], [low, high + 1])
+                for name, column in made[1].items():
+                    rows = rows.append_column(name, column.slice(start, stop - start))
+            yield rows.append_column("batch", pa.array(np.full(rows.num_rows, task.framing.batch)))
 
 
-def by_seq(stretches: Sequence[tuple[int, int, Any]], otherwise: Any, seq: SparkColumn) -> SparkColumn:
-    """A native expression that finds the value of a row's stretch: a balanced tree of comparisons with `seq`."""
-    from pyspark.sql import functions as sql
-
-    if not stretches:
-        return sql.lit(otherwise)
-    if len(stretches) == 1:
-        low, high, value = stretches[0]
-        return sql.when(seq.between(low, high), sql.lit(value)).otherwise(sql.lit(otherwise))
-    middle = len(stretches) // 2
-    left = by_seq(stretches[:middle], otherwise, seq)
-    right = by_seq(stretches[middle:], otherwise, seq)
-    return sql.when(seq < stretches[middle][0], left).otherwise(right)
+def _by_kernel(
+    rows: pa.Table, task: FrameTask, kernel: Callable[[pa.Table, FrameTask], Mapping[str, pa.Array]]
+) -> tuple[np.ndarray, dict[str, Any]] | None:
+    """The frame's columns after the kernel, with the `seq` of its rows."""
+    if not rows.num_rows:
+        return None
+    columns = {name: rows[name] for name in rows.column_names if name != "seq"}
+    return np.asarray(rows["seq"]), columns | dict(kernel(rows, task))
 
 
-def transmitted(
-    raw: DataFrame,
-    frames: Frames,
-    runs: Runs,
-    models: Mapping[str, AttributeModel],
-    key: Sequence[str],
-    attributes: Sequence[str],
-) -> DataFrame:
-    """The tuples as the destination sees them: `raw`'s columns, shed values null, rounded ones rounded."""
-    from pyspark.sql import functions as sql
-    from pyspark.sql.types import StructField, StructType
-
-    seq = sql.col("seq")
-    rounded = [name for name in attributes if runs.stretches(name, "round")]
-    if rounded:
-        names = list(dict.fromkeys(["seq", *key, *rounded]))
-        fields = StructType([StructField(name, raw.schema[name].dataType) for name in rounded])
-
-        def kernel(rows: pa.Table, framing: Framing, frame: int, lead: int) -> list[pa.Array]:
-            part = runs.within(frame, rows["seq"][-1].as_py())
-            truth = frame_of(rows, key, rounded)
-            sent = truth.with_columns(
-                {
-                    name: round_rows(models[name], truth, part.mask(name, "round", truth.seq))
-                    for name in rounded
-                }
-            )
-            return [sent.columns[name].to_arrow(rows[name].type).slice(lead) for name in rounded]
-
-        raw = raw.select(*raw.columns, ride_along(frames, names, fields, kernel).alias("__rounded"))
-    columns = [seq, sql.col("batch"), sql.col("batch_date"), _scheme_of(runs, seq).alias("scheme")]
-    for name in attributes:
-        value = sql.col(f"__rounded.`{name}`") if name in rounded else sql.col(f"`{name}`")
-        shed = [(low, high, True) for low, high in runs.stretches(name, "shed")]
-        columns.append((sql.when(~by_seq(shed, False, seq), value) if shed else value).alias(name))
-    return raw.select(*columns)
-
-
-def _scheme_of(runs: Runs, seq: SparkColumn) -> SparkColumn:
-    merged: list[tuple[int, int, Any]] = []
-    for run in runs:
-        if merged and merged[-1][2] == run.scheme and merged[-1][1] + 1 == run.from_seq:
-            merged[-1] = (merged[-1][0], run.to_seq, run.scheme)
-        else:
-            merged.append((run.from_seq, run.to_seq, run.scheme))
-    return by_seq(merged, 0, seq).cast("bigint")
-
-
-def synopsis(
-    spark: SparkSession,
-    stream: str,
-    tasks: Sequence[FrameTask],
-    files: Sequence[DataFile],
-    key: Sequence[str],
-    runs: Runs,
-    models: Mapping[str, AttributeModel],
-) -> DataFrame:
-    """The synopsis blocks of the batches' parts of frames, made frame by frame, in parallel, without a shuffle."""
-    columns = [*key, *needed_columns(models, runs.attributes("shed"))]
-
-    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        read = _readers(files)
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                task = tasks[index]
-                rows = read(task.batch_date)(columns, task.frame, task.to_seq)
-                part = runs.within(task.frame, task.to_seq)
-                if not rows.num_rows or not part.attributes("shed"):
-                    continue
-                for block in shed_frame(rows, key, part, models, task.from_seq):
-                    yield pa.RecordBatch.from_pylist(
-                        [
-                            {
-                                "stream": stream,
-                                "batch": task.batch,
-                                "batch_date": task.batch_date,
-                                "frame": task.frame,
-                                **block.__dict__,
-                            }
-                        ],
-                        schema=_BLOCKS,
-                    )
-
-    slices = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
-    return spark.range(0, len(tasks), 1, slices).mapInArrow(make, SYNOPSIS_SCHEMA)
-
-
-def _readers(files: Sequence[DataFile]) -> Callable[[date], RowReader]:
-    """A reader for each batch date, in a task: its frames follow each other."""
-
-    @cache
-    def of(day: date) -> RowReader:
-        return RowReader([file for file in files if as_date(file.value("batch_date")) == day])
-
-    return of
-
-
-_BLOCKS = pa.schema(
-    [
-        ("stream", pa.string()),
-        ("stage", pa.int64()),
-        ("batch", pa.int64()),
-        ("batch_date", pa.date32()),
-        ("frame", pa.int64()),
-        ("attribute", pa.string()),
-        ("first_seq", pa.int64()),
-        ("last_seq", pa.int64()),
-        ("entries", pa.int64()),
-        ("shed_values", pa.int64()),
-        ("payload", pa.binary()),
-    ]
-)
+def _kind(rows: pa.Table, name: str) -> pa.DataType | None:
+    """The column's type; None where the files have no such column."""
+    kind = rows.schema.field(name).type
+    return None if pa.types.is_null(kind) else kind
 
 
 @dataclass(frozen=True)
@@ -250,46 +190,21 @@ def read_payloads(
     return found, read
 
 
-def recovered(sent: DataFrame, plan: Recovery, attributes: Sequence[str]) -> DataFrame:
-    """`transmitted` rows with the shed values of `plan.attributes` given back, each with its bound."""
-    from pyspark.sql import functions as sql
-    from pyspark.sql.types import DoubleType, StructField, StructType
+def given_back(piece: Piece, plan: Recovery, attributes: Sequence[str]) -> Iterator[pa.Table]:
+    """The tuples of a piece with the shed values of `plan.attributes` given back, each with its bound."""
+    runs = plan.runs.within(piece[0].frame, piece[-1].to_seq)
+    back = [name for name in plan.attributes if runs.stretches(name, "shed")]
 
-    back = [name for name in plan.attributes if plan.runs.stretches(name, "shed")]
-    base = [sql.col(name) for name in ("seq", "batch", "batch_date", "scheme")]
-    none = sql.lit(None).cast("double")
-    if not back:
-        bounds = [none.alias(name + BOUND_SUFFIX) for name in attributes]
-        return sent.select(*base, *(sql.col(f"`{name}`") for name in attributes), *bounds)
-    fields = [StructField(name, sent.schema[name].dataType) for name in back]
-    fields += [StructField(name + BOUND_SUFFIX, DoubleType()) for name in back]
-    names = list(dict.fromkeys(["seq", *plan.columns, *back]))
+    def kernel(rows: pa.Table, task: FrameTask) -> dict[str, pa.Array]:
+        columns = {}
+        for name, found in plan.give_back(rows, task.framing, task.frame)[0].items():
+            columns[name] = found.values.to_arrow(_kind(rows, name))
+            columns[name + BOUND_SUFFIX] = pa.array(found.bound_pct, mask=np.isnan(found.bound_pct))
+        return columns
 
-    def kernel(rows: pa.Table, framing: Framing, frame: int, lead: int) -> list[pa.Array]:
-        found, _ = plan.give_back(rows, framing, frame)
-        values, bounds = [], []
-        for name in back:
-            if name in found:
-                bound = found[name].bound_pct[lead:]
-                values.append(found[name].values.to_arrow(rows[name].type).slice(lead))
-                bounds.append(pa.array(bound, mask=np.isnan(bound)))
-            else:
-                values.append(rows[name].slice(lead).combine_chunks())
-                bounds.append(pa.nulls(rows.num_rows - lead, pa.float64()))
-        return [*values, *bounds]
-
-    wide = sent.select(
-        *sent.columns, ride_along(plan.frames, names, StructType(fields), kernel).alias("__given")
-    )
-    values = [
-        sql.col(f"__given.`{name}`").alias(name) if name in back else sql.col(f"`{name}`")
-        for name in attributes
-    ]
-    bounds = [
-        (sql.col(f"__given.`{name}{BOUND_SUFFIX}`") if name in back else none).alias(name + BOUND_SUFFIX)
-        for name in attributes
-    ]
-    return wide.select(*base, *values, *bounds)
+    read = RowReader(plan.frames.files_of(piece[0].framing.batch_date))
+    through = list(dict.fromkeys([*plan.columns, *back])) if back else []
+    yield from _carried(read, piece, through, kernel, ["scheme", *attributes])
 
 
 CERTIFICATE_SCHEMA = (
@@ -317,13 +232,24 @@ def certificates(
         for batch in batches:
             for index in batch.column(0).to_pylist():
                 task = tasks[index]
-                bounds = error_pct[task.batch]
-                sides = [read(task.batch_date)(list(bounds), task.from_seq, task.to_seq) for read in both]
+                bounds = error_pct[task.framing.batch]
+                day = task.framing.batch_date
+                sides = [read(day)(list(bounds), task.from_seq, task.to_seq) for read in both]
                 rows = _certified(sides[0], sides[1], task, runs, bounds)
                 yield pa.RecordBatch.from_pylist(rows, schema=_CERTIFIED)
 
     slices = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
     return spark.range(0, len(tasks), 1, slices).mapInArrow(measure, CERTIFICATE_SCHEMA)
+
+
+def _readers(files: Sequence[DataFile]) -> Callable[[date], RowReader]:
+    """A reader for each batch date, in a task: its stretches follow each other."""
+
+    @cache
+    def of(day: date) -> RowReader:
+        return RowReader([file for file in files if as_date(file.value("batch_date")) == day])
+
+    return of
 
 
 _CERTIFIED = pa.schema(
@@ -357,7 +283,7 @@ def _certified(
         found = certify(Column.from_arrow(raw[name]), Column.from_arrow(recovered[name]), bound, touched)
         rows.append(
             {
-                "batch": task.batch,
+                "batch": task.framing.batch,
                 "attribute": name,
                 "shed_values": int(masks["shed"].sum()),
                 "rounded_values": int(masks["round"].sum()),

@@ -11,22 +11,26 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from spillway.errors import SpillwayError
 from spillway.lake.columns import TableContract, table_contracts
-from spillway.lake.small import ATTEMPTS_AT_A_NEW_TABLE, ConcurrentRun, replace_small
+from spillway.lake.small import ATTEMPTS_AT_A_NEW_TABLE, ConcurrentRun, arrow_schema, replace_small
+from spillway.lake.task_files import Make, Piece, Replacement, known_files, write_pieces
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+INDEXED_COLUMNS = 8
+"""How many of a table's first columns have their smallest and largest value in its log."""
+
 PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # delta-rs and what stands on it must read every table
     "delta.columnMapping.mode": "none",
-    "delta.dataSkippingNumIndexedCols": "8",
+    "delta.dataSkippingNumIndexedCols": str(INDEXED_COLUMNS),
 }
 
 
@@ -94,6 +98,21 @@ class Lake:
         frame = self.spark.read.format("delta").load(self.path(table, stream))
         return frame.where(predicate) if predicate else frame
 
+    def look_ahead(self, *tables: tuple[str, str | None]) -> None:
+        """Let Delta work out in the background what these tables hold now, which the next commit to each will ask.
+
+        That takes it a good part of a second a table, most of it waiting; nothing depends on when it is done, or
+        whether.
+        """
+
+        def work() -> None:
+            with suppress(Exception):
+                for table, stream in tables:
+                    if self.exists(table, stream):
+                        known_files(self.spark, self.path(table, stream))
+
+        threading.Thread(target=work, daemon=True).start()
+
     def replace_rows(self, table: str, rows: Iterable[dict[str, Any]], predicate: str) -> None:
         """`replace` for a handful of rows made by the driver, without Spark (see `small`)."""
         contract = self.contract(table)
@@ -122,6 +141,46 @@ class Lake:
                 self._grow(contract, path)
             ordered = frame.select(*self._stored_columns(path, frame))
             ordered.write.format("delta").mode("overwrite").option("replaceWhere", predicate).save(path)
+
+    def replace_in_tasks(
+        self,
+        table: str,
+        pieces: Sequence[Piece],
+        make: Make,
+        batches: Iterable[int],
+        *,
+        stream: str,
+        attributes: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Put what `make` makes of the pieces in the place of the stream's `batches`, in one commit.
+
+        Tasks write the files themselves: see `spillway.lake.task_files`. All files of the pieces' dates that hold
+        rows of the batches go; where one holds rows of other batches too (somebody had compacted the table), the rows
+        that go are deleted in a commit of their own before.
+        """
+        contract = self.contract(table, attributes)
+        shared = contract.scope == "shared"
+        path = self.path(table, None if shared else stream)
+        if not self.exists(table, None if shared else stream):
+            self._create(contract, path)
+        numbers = list(batches)
+        partitions = {
+            column: {piece.partition[column] for piece in pieces} for column in contract.partitioned_by
+        }
+        days = where(**partitions)
+        predicate = f"{days} AND {where(batch=numbers)}"
+        schema = arrow_schema(contract)
+        for column in contract.partitioned_by:
+            schema = schema.remove(schema.get_field_index(column))
+        with _one_winner(table, stream, predicate):
+            if not shared:
+                self._grow(contract, path)
+            replacement = Replacement(self.spark, path, days, numbers)
+            if replacement.mixed:
+                self.delete(table, predicate, None if shared else stream)
+                replacement = Replacement(self.spark, path, days, numbers)
+            added = write_pieces(self.spark, path, schema, INDEXED_COLUMNS, pieces, make)
+            replacement.commit(added, predicate)
 
     def delete(self, table: str, predicate: str, stream: str | None = None) -> None:
         """Delete the rows that match `predicate`."""

@@ -12,15 +12,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from spillway.attributes.plan import frame_tasks, synopsis, transmitted
+from spillway.attributes.frame_plan import Frames, Framing, pieces
+from spillway.attributes.plan import Shedding, sent, synopsis_of
 from spillway.attributes.planner import plan_batch
-from spillway.attributes.ride_plan import Frames, Framing
 from spillway.attributes.runs import Run, Runs
 from spillway.contracts import StreamContract
 from spillway.lake.batches import Batch, load_batches
 from spillway.lake.files import RowReader, column_bytes, read_rows, read_table
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, where
+from spillway.lake.task_files import Piece
 from spillway.settings import Settings
 from spillway.steps.policy import OVERHEAD, Load, Part, policy_of
 from spillway.steps.rows import stream_files, synopsis_files
@@ -59,6 +60,7 @@ class Attempt:
         self.runs: dict[int, list[Run]] = {}
         self.states: dict[int, dict[str, Any]] = {}
         self.gone: dict[tuple[int, str], int] = {}
+        lake.look_ahead(("synopsis", None), ("transmitted", self.stream))
         self._plan(tightened)
 
     def _plan(self, tightened: Mapping[int, float]) -> None:
@@ -91,51 +93,25 @@ class Attempt:
         """`synopsis`, `schemes`, `ledger`, `transmitted`, and the ledger's last stage."""
         lake, stream = self.lake, self.stream
         attributes = [(a.name, a.type) for a in self.contract.attributes]
-        for version, trained in self.trained.items():
-            batches = [batch for batch in self.batches if batch.models["attributes"] == version]
-            tasks = [
-                task
-                for b in batches
-                for task in frame_tasks(
-                    b.batch, b.batch_date, b.first_seq, b.last_seq, b.frame_origin or 0, b.frame_tuples
-                )
-            ]
-            blocks = synopsis(
-                lake.spark,
-                stream,
-                tasks,
-                self.raw_files,
-                trained.cycle.attributes,
-                self._all_runs(batches),
-                trained.models,
-            )
-            lake.replace(
-                blocks,
+        for batches, plan in self._plans():
+            lake.replace_in_tasks(
                 "synopsis",
-                where(
-                    stream=stream,
-                    batch_date={str(b.batch_date) for b in batches},
-                    batch=[b.batch for b in batches],
-                ),
+                batch_pieces(lake, batches, stream=stream),
+                partial(synopsis_of, plan=plan),
+                [batch.batch for batch in batches],
+                stream=stream,
             )
         self._write_schemes()
         write_ledger(lake, stream, self.numbers, "attributes", list(self._values_ledger()))
-        for version, trained in self.trained.items():
-            batches = [batch for batch in self.batches if batch.models["attributes"] == version]
-            numbers = [batch.batch for batch in batches]
-            dates = {str(batch.batch_date) for batch in batches}
-            predicate = where(batch_date=dates, batch=numbers)
-            every = [b for b in load_batches(self.settings, stream) if b.frame_origin is not None]
-            frames = Frames(tuple(framing_of(b) for b in every), tuple(self.raw_files))
-            sent = transmitted(
-                lake.read("raw", stream, predicate),
-                frames,
-                self._all_runs(batches),
-                trained.models,
-                trained.cycle.attributes,
-                self.contract.names,
+        for batches, plan in self._plans():
+            lake.replace_in_tasks(
+                "transmitted",
+                batch_pieces(lake, batches),
+                partial(sent, plan=plan),
+                [batch.batch for batch in batches],
+                stream=stream,
+                attributes=attributes,
             )
-            lake.replace(sent, "transmitted", predicate, stream=stream, attributes=attributes)
         write_ledger(lake, stream, self.numbers, "transmitted", list(self._rows_ledger()))
         for batch in self.batches:
             runs = self.runs[batch.batch]
@@ -147,6 +123,22 @@ class Attempt:
                 f"{stream}: batch {batch.batch} of {batch.batch_date}: {batch.rows:,} tuples, "
                 f"{self.loads[batch.batch].rate_kbps:.4g} -> {self.sent_kbps(batch):.4g} kbps of "
                 f"{batch.allowed_kbps:.4g}; {what}"
+            )
+
+    def _plans(self) -> Iterable[tuple[list[Batch], Shedding]]:
+        """The batches of each version of the models, and what shedding them needs."""
+        frames = Frames(tuple(framing_of(batch) for batch in self.batches), tuple(self.raw_files))
+        for version, trained in self.trained.items():
+            batches = [batch for batch in self.batches if batch.models["attributes"] == version]
+            yield (
+                batches,
+                Shedding(
+                    trained.cycle.attributes,
+                    self.contract.names,
+                    self._all_runs(batches),
+                    trained.models,
+                    frames,
+                ),
             )
 
     def _all_runs(self, batches: Sequence[Batch]) -> Runs:
@@ -290,6 +282,16 @@ def framing_of(batch: Batch) -> Framing:
         batch.frame_tuples,
         int(batch.models.get("attributes", 0)),
     )
+
+
+def batch_pieces(lake: Lake, batches: Sequence[Batch], **partition: str) -> list[Piece]:
+    """The batches cut for tasks, each piece with the partition its rows lie in."""
+    cores = lake.spark.sparkContext.defaultParallelism
+    return [
+        Piece({**partition, "batch_date": str(batch.batch_date)}, piece)
+        for batch in batches
+        for piece in pieces(framing_of(batch), cores)
+    ]
 
 
 def synopsis_bytes(settings: Settings, stream: str, batches: Sequence[int]) -> dict[tuple[int, str], int]:

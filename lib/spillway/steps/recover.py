@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.attributes.plan import Recovery, recovered
-from spillway.attributes.ride_plan import Frames
+from spillway.attributes.frame_plan import Frames
+from spillway.attributes.plan import Recovery, given_back
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.lake.batches import DONE, RETIRED, Batch, load_batches
 from spillway.lake.columns import BOUND_SUFFIX, SPARK_TYPES
 from spillway.lake.files import read_rows
-from spillway.lake.tables import Lake, where
+from spillway.lake.tables import Lake
 from spillway.settings import Settings
-from spillway.steps.attempt import framing_of
+from spillway.steps.attempt import batch_pieces, framing_of
 from spillway.steps.rows import stream_files, synopsis_files
 from spillway.steps.schemes import load_runs
 from spillway.steps.trained import Trained, load_trained
@@ -83,15 +84,20 @@ def recovery_plan(
 
 def recover_batches(lake: Lake, contract: StreamContract, batches: Sequence[Batch]) -> None:
     """Write `recovered` for these batches, replacing what was there for them."""
+    lake.look_ahead(("recovered", contract.stream))
     plan = recovery_plan(lake.settings, contract, None, batches)
-    predicate = where(
-        batch_date={str(batch.batch_date) for batch in batches}, batch=[batch.batch for batch in batches]
-    )
-    sent = lake.read("transmitted", contract.stream, predicate)
+    columns = lake.read("transmitted", contract.stream).schema.fields
     attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
-    attributes += _lost(contract, {field.name: field.dataType.simpleString() for field in sent.schema.fields})
-    given = recovered(sent, plan.recovery, [name for name, _ in attributes])
-    lake.replace(given, "recovered", predicate, stream=contract.stream, attributes=attributes)
+    attributes += _lost(contract, {field.name: field.dataType.simpleString() for field in columns})
+    names = [name for name, _ in attributes]
+    lake.replace_in_tasks(
+        "recovered",
+        batch_pieces(lake, batches),
+        partial(given_back, plan=plan.recovery, attributes=names),
+        [batch.batch for batch in batches],
+        stream=contract.stream,
+        attributes=attributes,
+    )
 
 
 def _lost(contract: StreamContract, columns: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from spillway.attributes.plan import FrameTask, certificates
+from spillway.attributes.frame_plan import FrameTask
+from spillway.attributes.plan import certificates
 from spillway.attributes.planner import STRETCH
 from spillway.attributes.runs import Runs
 from spillway.checks import ExpectationsFailed, Outcome, failures, run_suites
@@ -22,7 +23,7 @@ from spillway.lake.files import column_bytes, read_table
 from spillway.lake.ledger import LedgerRow, write_ledger
 from spillway.lake.tables import Lake, table_path, where
 from spillway.settings import Settings
-from spillway.steps.attempt import synopsis_bytes
+from spillway.steps.attempt import framing_of, synopsis_bytes
 from spillway.steps.drift import drift_outcomes
 from spillway.steps.job import side_by_side
 from spillway.steps.recover import Plan, recover_batches, recovery_plan
@@ -105,7 +106,7 @@ def _certify(lake: Lake, contract: StreamContract, batches: Sequence[Batch], say
         for batch in batches
     }
     tasks = [
-        FrameTask(batch.batch, batch.batch_date, low, low, min(low + STRETCH - 1, batch.last_seq))
+        FrameTask(framing_of(batch), low, low, min(low + STRETCH - 1, batch.last_seq))
         for batch in batches
         for low in range(batch.first_seq, batch.last_seq + 1, STRETCH)
     ]
