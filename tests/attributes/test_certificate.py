@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spillway.attributes.certificate import Certificate, certify, relative_errors_pct
 from spillway.attributes.columns import Column
@@ -93,3 +96,20 @@ def test_nothing_shed_certifies_nothing():
 def test_a_threshold_of_zero_makes_any_error_infinitely_worse():
     assert certify(Column.real([1.0]), Column.real([1.5]), 0.0).worst_over_threshold == math.inf
     assert certify(Column.real([1.0]), Column.real([1.0]), 0.0).worst_over_threshold == 0.0
+
+
+AWKWARD = st.sampled_from([0.0, -0.0, 1.0, 1.02, -1.0, np.nan, np.inf, -np.inf, 5e-324, None])
+
+
+@given(
+    st.lists(st.tuples(AWKWARD, AWKWARD, st.booleans())),
+    st.sampled_from([0.0, 2.0, 50.0]),
+)
+def test_a_certificate_sums_up_the_errors_of_the_chosen_rows(rows: list[Any], error_pct: float) -> None:
+    truth, back = (Column.real([row[side] for row in rows]) for side in (0, 1))
+    chosen = np.array([row[2] for row in rows], bool)
+    errors = relative_errors_pct(truth, back)[chosen]
+    found = certify(truth, back, error_pct, chosen)
+    assert (found.shed_values, found.violations) == (len(errors), int((errors > error_pct).sum()))
+    assert found.max_error_pct == (errors.max() if len(errors) else 0.0)
+    assert found.mean_error_pct == pytest.approx(errors.mean() if len(errors) else 0.0)

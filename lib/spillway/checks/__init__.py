@@ -6,6 +6,7 @@ Great Expectations then validates that small DataFrame, all rules of a table fol
 rows at fault are named in sentences. Large tables are read once, their key columns only.
 """
 
+from spillway.checks.digest import StoredRows
 from spillway.checks.gx import load_in_background
 from spillway.checks.outcomes import ExpectationsFailed, Outcome, failures
 from spillway.checks.run import run_suites
@@ -15,6 +16,7 @@ __all__ = [
     "Expectation",
     "ExpectationsFailed",
     "Outcome",
+    "StoredRows",
     "Suite",
     "failures",
     "load_in_background",

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from spillway.checks.digest import SUMMARY, Digest, StoredRows, summaries
 from spillway.checks.gx import Validator
 from spillway.checks.outcomes import Outcome, judge
 from spillway.checks.suites import Expectation, Suite, load_suites
 from spillway.checks.views import (
-    SUMMARY,
     column_problems,
     empty,
     settle,
     split_name,
     stream_facts,
-    summary,
+    types_of,
     view,
 )
 from spillway.contracts import StreamContract
@@ -47,7 +48,7 @@ VIEWS_AT_A_TIME = 3
 
 def run_suites(
     spark: SparkSession,
-    tables: Mapping[str, DataFrame | pa.Table],
+    tables: Mapping[str, DataFrame | pa.Table | StoredRows],
     streams: Mapping[str, StreamContract],
     settings: Settings,
     parameters: Mapping[str, float] | None = None,
@@ -55,10 +56,10 @@ def run_suites(
 ) -> list[Outcome]:
     """Judge every suite whose table is among `tables`, and build Data Docs in `build/data_docs`.
 
-    `tables`: the rows to judge (the batches that changed), by table name, a stream's own as
-    `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there). Small tables may be
-    given whole, and as Arrow tables. `parameters` overrule those a suite states (such as `accuracy_floor_pct`).
-    `only` names tables. A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
+    `tables`: the rows to judge (the batches that changed), by table name; small tables may be given whole, and as Arrow
+    tables; a stream's own, as `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there), are
+    given as where they are stored. `parameters` overrule those a suite states (such as `accuracy_floor_pct`). `only`
+    names tables. A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
     """
     if not tables:
         return []
@@ -69,21 +70,51 @@ def run_suites(
     if unknown:
         raise SpillwayError(f"`tables` must be tables of schemas/tables, got {', '.join(sorted(unknown))}")
     local = {name for name, table in tables.items() if isinstance(table, pa.Table)}
-    frames = {name: spark.createDataFrame(tables[name]) if name in local else tables[name] for name in tables}
-    found = {name: _column_problems(name, frame, streams, settings) for name, frame in frames.items()}
+    stored = {name: table for name, table in tables.items() if isinstance(table, StoredRows)}
+    frames: dict[str, Any] = {
+        name: spark.createDataFrame(table) if name in local else table
+        for name, table in tables.items()
+        if name not in stored
+    }
+    types = {name: types_of(frame) for name, frame in frames.items()}
+    types |= {name: dict(table.types) for name, table in stored.items()}
+    found = {name: _column_problems(name, have, streams, settings) for name, have in types.items()}
     wrong = {name: problems for name, problems in found.items() if problems}
     chosen = [suite for name, suite in suites.items() if name in asked]
     if "sketches" in asked & set(tables):
         # its view asks the sketches themselves
         register_functions(spark)
-    readable = _readable(spark, frames, wrong, streams, settings, _shared(chosen) - local)
-    # a view of a few rows is mostly planning, so that several at a time take little longer than one
-    with ThreadPoolExecutor(VIEWS_AT_A_TIME) as pool:
-        computed = list(pool.map(lambda suite: _computed(spark, suite, readable, wrong), chosen))
-    validator = Validator(Path(settings.build, "data_docs"))
-    outcomes = [one for suite, frame, rows in computed for one in _judge_suite(validator, suite, frame, rows)]
+    usable = {name: rows for name, rows in stored.items() if name not in wrong}
+    outcomes: list[Outcome] = []
+    # a view of a few rows is mostly planning, so that several at a time take little longer than one, and what is
+    # there is judged meanwhile
+    with _few_rows(spark), ThreadPoolExecutor(VIEWS_AT_A_TIME) as pool:
+        readable = _readable(spark, frames, wrong, streams, settings, _shared(chosen) - local)
+        readable |= _summaries(spark, usable, streams, settings)
+        validator = Validator(Path(settings.build, "data_docs"))
+        for suite, frame, rows in pool.map(lambda one: _computed(spark, one, readable, wrong), chosen):
+            outcomes += _judge_suite(validator, suite, frame, rows)
     validator.write_docs()
     return outcomes
+
+
+@contextmanager
+def _few_rows(spark: SparkSession) -> Iterator[None]:
+    """Settings for queries of a few rows: compiling them, or planning them anew half way, costs more than it gives."""
+    few = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    before = {name: spark.conf.get(name) for name in few}
+    for name, value in few.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
 
 
 def _shared(suites: Iterable[Suite]) -> frozenset[str]:
@@ -125,17 +156,47 @@ def _judge_suite(
 
 
 def _column_problems(
-    name: str, frame: DataFrame, streams: Mapping[str, StreamContract], settings: Settings
+    name: str, found: Mapping[str, str], streams: Mapping[str, StreamContract], settings: Settings
 ) -> list[str]:
     table, stream = split_name(name)
     contract = table_contracts(settings.schemas)[table]
     if stream is None:
-        return column_problems(frame, contract)
+        return column_problems(found, contract)
     if stream not in streams:
         raise SpillwayError(f"`tables` must name streams with a contract, got {name!r}; pass its contract")
     owner = streams[stream]
     attributes = [(attribute.name, attribute.type) for attribute in owner.attributes]
-    return column_problems(frame, contract.with_attributes(attributes), owner.sheddable)
+    return column_problems(found, contract.with_attributes(attributes), owner.sheddable)
+
+
+def _summaries(
+    spark: SparkSession,
+    stored: Mapping[str, StoredRows],
+    streams: Mapping[str, StreamContract],
+    settings: Settings,
+) -> dict[str, DataFrame]:
+    """The streams' own tables, summed up: one table for all streams, empty where there is none."""
+    contracts = table_contracts(settings.schemas)
+    asked = []
+    for name, rows in stored.items():
+        table, stream = split_name(name)
+        contract = contracts[table]
+        # what a table is partitioned by is not in its files and never null
+        required = [
+            c.name for c in contract.columns if not c.nullable and c.name not in contract.partitioned_by
+        ]
+        asked.append(Digest(str(stream), rows, tuple(streams[str(stream)].keys), tuple(required)))
+    found: dict[str, list[pa.Table]] = {}
+    for name, sums in zip(stored, summaries(spark, asked), strict=True):
+        if sums.num_rows:
+            found.setdefault(split_name(name)[0], []).append(sums)
+    return {
+        table: spark.createDataFrame(pa.concat_tables(found[table]))
+        if table in found
+        else empty(spark, SUMMARY)
+        for table, contract in contracts.items()
+        if contract.scope == "stream"
+    }
 
 
 def _readable(
@@ -146,23 +207,12 @@ def _readable(
     settings: Settings,
     shared: frozenset[str],
 ) -> dict[str, DataFrame]:
-    """The tables views may read: a stream's as one summary, absent ones empty, those of several views read once."""
-    contracts = table_contracts(settings.schemas)
-    usable = {name: frame for name, frame in tables.items() if name not in wrong}
-
-    def one(table: str) -> DataFrame:
-        contract = contracts[table]
-        if contract.scope == "stream":
-            parts = [
-                (frame, streams[str(split_name(name)[1])], contract)
-                for name, frame in usable.items()
-                if split_name(name)[0] == table
-            ]
-            # several views join it: computed once, a few rows
-            return settle(summary(parts).select(*dict(SUMMARY)))[0] if parts else empty(spark, SUMMARY)
-        if table not in usable:
-            return empty(spark, [(column.name, column.type) for column in contract.columns])
-        return settle(usable[table])[0] if table in shared else usable[table]
-
-    with ThreadPoolExecutor(VIEWS_AT_A_TIME) as pool:
-        return stream_facts(spark, streams) | dict(zip(contracts, pool.map(one, contracts), strict=True))
+    """The tables views may read, streams' own apart: absent ones empty, those of several views read once."""
+    found = stream_facts(spark, streams)
+    for table, contract in table_contracts(settings.schemas).items():
+        if contract.scope != "stream":
+            if table not in tables or table in wrong:
+                found[table] = empty(spark, [(column.name, column.type) for column in contract.columns])
+            else:
+                found[table] = settle(tables[table])[0] if table in shared else tables[table]
+    return found

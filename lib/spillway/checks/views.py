@@ -1,15 +1,8 @@
-"""What is validated: per table a view of a few rows, computed by Spark once.
-
-The tables of a stream (`raw`, `transmitted`, `recovered`) come down to one row per batch in one pass over `seq`,
-the scheme and the key columns: rows, nulls in keys, first and last seq, and a checksum of (seq, keys) that does
-not depend on the order of rows. Equal counts and checksums mean the same tuples; a uniqueness test over all
-rows would cost a shuffle and say less.
-"""
+"""What is validated: per table a view of a few rows, computed by Spark once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,20 +15,6 @@ from spillway.lake.columns import BOUND_SUFFIX, TableContract
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SUMMARY = (
-    ("stream", "string"),
-    ("batch", "bigint"),
-    ("batch_date", "date"),
-    ("row_count", "bigint"),
-    ("null_keys", "bigint"),
-    ("null_columns", "bigint"),
-    ("first_seq", "bigint"),
-    ("last_seq", "bigint"),
-    ("checksum", "bigint"),
-    ("schemes", "array<bigint>"),
-)
-"""The columns of a stream's table, summarised."""
-
 
 def split_name(name: str) -> tuple[str, str | None]:
     """The table and the stream of a name.
@@ -47,12 +26,18 @@ def split_name(name: str) -> tuple[str, str | None]:
     return table, stream or None
 
 
-def column_problems(frame: DataFrame, contract: TableContract, sheddable: Sequence[str] = ()) -> list[str]:
-    """Where the columns of `frame` differ from the contract.
+def types_of(frame: DataFrame) -> dict[str, str]:
+    """The columns of a frame and their types as Spark spells them."""
+    return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+
+
+def column_problems(
+    found: Mapping[str, str], contract: TableContract, sheddable: Sequence[str] = ()
+) -> list[str]:
+    """Where the columns of a table, found with these types, differ from the contract.
 
     A stream's table may hold columns its contract has lost since; a table of its own must not.
     """
-    found = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     problems = []
     for column in contract.columns:
         unbounded = column.name.removesuffix(BOUND_SUFFIX)
@@ -66,44 +51,6 @@ def column_problems(frame: DataFrame, contract: TableContract, sheddable: Sequen
     if contract.scope != "stream":
         problems += [f"`{name}` is in no contract" for name in found if name not in contract.names]
     return problems
-
-
-def summary(parts: Sequence[tuple[DataFrame, StreamContract, TableContract]]) -> DataFrame:
-    """One row per stream and batch of the streams' tables, all of them in one pass: see the module."""
-    from pyspark.sql import functions as sql
-
-    rows = reduce(lambda a, b: a.unionByName(b), [_digest(*part) for part in parts])
-    return rows.groupBy("stream", "batch", "batch_date").agg(
-        sql.count("*").alias("row_count"),
-        sql.sum("null_keys").alias("null_keys"),
-        sql.sum("null_columns").alias("null_columns"),
-        sql.min("seq").alias("first_seq"),
-        sql.max("seq").alias("last_seq"),
-        sql.bit_xor("digest").alias("checksum"),
-        sql.array_sort(sql.collect_set("scheme")).alias("schemes"),
-    )
-
-
-def _digest(frame: DataFrame, stream: StreamContract, contract: TableContract) -> DataFrame:
-    """What the summary needs of each row; streams differ in their keys, and from here on no more."""
-    from pyspark.sql import functions as sql
-
-    def nulls(names: Sequence[str]) -> Any:
-        return reduce(
-            lambda a, b: a + b, [sql.col(f"`{n}`").isNull().cast("bigint") for n in names], sql.lit(0)
-        )
-
-    required = [column.name for column in contract.columns if not column.nullable]
-    return frame.select(
-        sql.lit(stream.stream).alias("stream"),
-        "batch",
-        "batch_date",
-        "seq",
-        nulls(stream.keys).alias("null_keys"),
-        nulls(required).alias("null_columns"),
-        sql.xxhash64("seq", *(sql.col(f"`{name}`") for name in stream.keys)).alias("digest"),
-        sql.col("scheme") if "scheme" in frame.columns else sql.lit(None).cast("bigint").alias("scheme"),
-    )
 
 
 def settle(frame: DataFrame) -> tuple[DataFrame, list[dict[str, Any]]]:

@@ -15,7 +15,8 @@ from spillway.attributes.frame_plan import FrameTask
 from spillway.attributes.plan import certificates
 from spillway.attributes.planner import STRETCH
 from spillway.attributes.runs import Runs
-from spillway.checks import ExpectationsFailed, Outcome, failures, run_suites
+from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, run_suites
+from spillway.checks.views import types_of
 from spillway.contracts import Contracts, StreamContract
 from spillway.lake.batches import DONE, RETIRED, Batch, load_batches, save_batches, utc_now
 from spillway.lake.columns import table_contracts
@@ -216,9 +217,12 @@ def _judge(
     tables["validations"] = read_table(lake.path("validations"))
     tables = {name: table for name, table in tables.items() if table is not None}
     for stream, batches in work.items():
-        mine = where(batch_date={str(batch.batch_date) for batch in batches}, batch=numbers[stream])
         for table in ("raw", "transmitted", "recovered"):
-            tables[f"{table}/{stream}"] = lake.read(table, stream, mine)
+            tables[f"{table}/{stream}"] = StoredRows(
+                types_of(lake.read(table, stream)),
+                tuple(stream_files(lake.settings, table, stream, batches)),
+                frozenset(numbers[stream]),
+            )
     started = time.monotonic()
     streams = {stream: contracts.streams[stream] for stream in work}
     outcomes = run_suites(lake.spark, tables, streams, lake.settings)

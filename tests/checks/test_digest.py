@@ -1,0 +1,130 @@
+"""A table summed up from its files: against a slow oracle, and the same for every order of rows and cut of files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spillway.checks import digest
+from spillway.checks.digest import Digest, StoredRows, hashes, summaries
+from spillway.lake.files import DataFile
+
+DAY = date(2026, 1, 1)
+SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("batch", pa.int64()),
+        ("scheme", pa.int64()),
+        ("site", pa.string()),
+        ("room", pa.float64()),
+    ]
+)
+
+
+def rows(count: int, seed: int = 1) -> list[dict[str, Any]]:
+    draw = np.random.default_rng(seed)
+    return [
+        {
+            "seq": i,
+            "batch": 1 + i // 300,
+            "scheme": [5, 5, None, 9][i // 100 % 4],
+            "site": ["a", "ß", None][draw.integers(3)],
+            "room": [1.5, float("nan"), None][draw.integers(3)],
+        }
+        for i in range(count)
+    ]
+
+
+def stored(folder: Path, files: Sequence[Sequence[dict[str, Any]]], batches: set[int]) -> Digest:
+    found = []
+    for number, part in enumerate(files):
+        path = folder / f"{len(files)}-{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(list(part), SCHEMA), path)
+        found.append(DataFile(str(path), path.stat().st_size, (("batch_date", DAY),)))
+    return Digest("s", StoredRows({}, tuple(found), frozenset(batches)), ("site", "room"), ("seq", "scheme"))
+
+
+def summed(spark: Any, asked: Digest) -> list[dict[str, Any]]:
+    (table,) = summaries(spark, [asked])
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
+
+
+def test_counts_are_those_of_a_slow_count(spark: Any, tmp_path: Path) -> None:
+    given = rows(1000)
+    found = summed(spark, stored(tmp_path, [given], {1, 2, 4}))
+    assert [row["batch"] for row in found] == [1, 2, 4]
+    for row in found:
+        mine = [one for one in given if one["batch"] == row["batch"]]
+        assert row == {
+            "stream": "s",
+            "batch": row["batch"],
+            "batch_date": DAY,
+            "row_count": len(mine),
+            "null_keys": sum((one["site"] is None) + (one["room"] is None) for one in mine),
+            "null_columns": sum(one["scheme"] is None for one in mine),
+            "first_seq": min(one["seq"] for one in mine),
+            "last_seq": max(one["seq"] for one in mine),
+            "checksum": row["checksum"],
+            "schemes": sorted({one["scheme"] for one in mine} - {None}),
+        }
+
+
+def test_neither_order_nor_files_change_anything(spark: Any, tmp_path: Path) -> None:
+    given = rows(1000)
+    whole = summed(spark, stored(tmp_path, [given], {1, 2, 3, 4}))
+    order = np.random.default_rng(2).permutation(len(given))
+    torn = [[given[i] for i in part] for part in np.array_split(order, 7)]
+    assert summed(spark, stored(tmp_path, torn, {1, 2, 3, 4})) == whole
+
+
+def test_reading_some_rows_at_a_time_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = stored(tmp_path, [rows(1000)], {1, 2, 3, 4})
+    whole = digest.parts_of(asked, asked.rows.files[0])
+    monkeypatch.setattr(digest, "_ROWS_AT_A_TIME", 7)
+
+    def place(part: dict[str, Any]) -> tuple[int, int]:
+        return part["batch"], part["scheme"] or 0
+
+    assert sorted(digest.parts_of(asked, asked.rows.files[0]), key=place) == sorted(whole, key=place)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("seq", 2000), ("site", "z"), ("site", None), ("room", 1.25), ("room", None)]
+)
+def test_one_other_value_is_another_checksum(spark: Any, tmp_path: Path, column: str, value: Any) -> None:
+    given = rows(300)
+    before = summed(spark, stored(tmp_path, [given], {1}))
+    row = next(one for one in given if one[column] is not None)
+    row[column] = value
+    after = summed(spark, stored(tmp_path, [given], {1}))
+    assert before[0]["checksum"] != after[0]["checksum"]
+
+
+def test_keys_that_change_places_are_another_checksum() -> None:
+    straight = pa.table({"seq": [1], "a": ["x"], "b": ["y"]})
+    crossed = pa.table({"seq": [1], "a": ["y"], "b": ["x"]})
+    assert hashes(straight, ["a", "b"]) != hashes(crossed, ["a", "b"])
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool", "date32", "timestamp", "double", "string", "null"])
+def test_every_type_of_key_has_a_hash_of_its_values(kind: str) -> None:
+    types = {"timestamp": pa.timestamp("us", "UTC"), "double": pa.float64()}
+    if kind == "null":
+        keys = pa.nulls(3)
+    else:
+        values = {"bool": [True, False, None], "string": ["p", "q", None]}.get(kind, [0, 1, None])
+        keys = pa.array(values, types.get(kind) or pa.type_for_alias(kind))
+    rows = pa.table({"seq": [1, 1, 1], "key": keys})
+    assert len(set(hashes(rows, ["key"]).tolist())) == (1 if kind == "null" else 3)
+
+
+def test_a_table_without_files_sums_up_to_nothing(spark: Any, tmp_path: Path) -> None:
+    assert summed(spark, stored(tmp_path, [], {1})) == []
