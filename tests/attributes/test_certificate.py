@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.attributes.certificate import Certificate, certify, relative_errors_pct
@@ -101,6 +101,7 @@ def test_a_threshold_of_zero_makes_any_error_infinitely_worse():
 AWKWARD = st.sampled_from([0.0, -0.0, 1.0, 1.02, -1.0, np.nan, np.inf, -np.inf, 5e-324, None])
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(AWKWARD, AWKWARD, st.booleans())),
     st.sampled_from([0.0, 2.0, 50.0]),

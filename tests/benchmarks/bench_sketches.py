@@ -135,6 +135,7 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
     """Builds over a Delta column of `rows` keys against Spark's own sketches and exact queries."""
     from pyspark.sql import functions as sf
 
+    from spillway.lake.files import data_files
     from spillway.sketches import plan
 
     with tempfile.TemporaryDirectory() as folder:
@@ -147,6 +148,7 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         )
         made.write.format("delta").save(f"{folder}/keys")
         frame = spark.read.format("delta").load(f"{folder}/keys")
+        files = data_files(f"{folder}/keys")
         spec = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=None, memory_kib=80)
         heavy = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=0.1, memory_kib=80)
         filter_ = SketchSpec(
@@ -165,7 +167,7 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
                 ).collect(),
                 "spark_hll": lambda: frame.agg(sf.hll_sketch_agg("k")).collect(),
                 "group_by": lambda: frame.groupBy("k").count().agg(sf.max("count")).collect(),
-                "sbf_pass": lambda: plan.pass_through(frame, filter_).suspected.count(),
+                "sbf_pass": lambda: plan.pass_through(spark, files, (0, rows - 1), filter_).suspected.count(),
                 "drop_duplicates": lambda: frame.dropDuplicates(["k"]).count(),
                 "query": lambda: loaded.frequency(7),
                 "exact_query": lambda: frame.where("k = 7").count(),

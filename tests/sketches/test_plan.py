@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from spillway.lake.files import RowReader, data_files
 from spillway.lake.tables import Lake, where
 from spillway.settings import Settings
 from spillway.sketches import plan
@@ -167,14 +169,19 @@ def test_sql_asks_the_stored_sketches(spark: Any) -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_filter_in_spark_is_the_filter_here_across_batches(spark: Any, shards: int) -> None:
+def test_the_filter_in_spark_is_the_filter_here_across_batches(
+    spark: Any, shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RowReader, "AT_A_TIME", 500)
     spec = SketchSpec(
         "stable_bloom", ("k",), ("integer",), memory_kib=1, false_positive_pct=5.0, shards=shards
     )
     values = np.random.default_rng(3).integers(0, 700, 3000)
     frame = spark.createDataFrame([(seq, int(v)) for seq, v in enumerate(values)], "seq bigint, k bigint")
-    first = plan.pass_through(frame.where("seq < 1700").repartition(4), spec)
-    second = plan.pass_through(frame.where("seq >= 1700").repartition(2), spec, first.state)
+    frame.repartitionByRange(4, "seq").sortWithinPartitions("seq").write.format("delta").save(str(tmp_path))
+    files = data_files(str(tmp_path))
+    first = plan.pass_through(spark, files, (0, 1699), spec)
+    second = plan.pass_through(spark, files, (1700, 2999), spec, first.state)
     kernel = spec.empty()
     assert isinstance(kernel, StableBloom)
     keys = np.array([fingerprint([int(v)], ["integer"], 1) for v in values], dtype=np.uint64)
@@ -182,7 +189,8 @@ def test_the_filter_in_spark_is_the_filter_here_across_batches(spark: Any, shard
     found = sorted(row.seq for passed in (first, second) for row in passed.suspected.collect())
     assert found == expected
     assert second.state.to_bytes() == kernel.to_bytes()
-    again = plan.pass_through(frame.where("seq >= 1700"), spec, first.state)
+    frame.repartition(3).write.format("delta").mode("overwrite").save(str(tmp_path))  # rows in any order
+    again = plan.pass_through(spark, data_files(str(tmp_path)), (1700, 2999), spec, first.state)
     assert again.state.digest() == second.state.digest()
 
 

@@ -95,6 +95,21 @@ def data_files(path: str, version: int | None = None) -> list[DataFile]:
     return sorted(files, key=lambda file: file.path)
 
 
+def holding(files: Iterable[DataFile], batches: Iterable[tuple[date, int]]) -> list[DataFile]:
+    """The files of a stream's table that may hold rows of the batches (their dates and numbers)."""
+    wanted = set(batches)
+    days = {day for day, _ in wanted}
+    low = min((number for _, number in wanted), default=0)
+    high = max((number for _, number in wanted), default=-1)
+    return [
+        file
+        for file in files
+        if as_date(file.value("batch_date")) in days
+        and file.low("batch") <= high
+        and file.high("batch") >= low
+    ]
+
+
 def open_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
     """The Arrow file system of a path or URI, and the path in it."""
     return pafs.FileSystem.from_uri(delta_uri(path)) if "://" in path else (pafs.LocalFileSystem(), path)

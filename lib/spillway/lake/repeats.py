@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillway.contracts import StreamContract
 from spillway.lake.batches import Batch
-from spillway.lake.files import read_table
+from spillway.lake.files import data_files, holding, read_table
 from spillway.lake.tables import Lake, union, where
 from spillway.sketches.plan import confirmed, pass_through, repeats, table_row
 from spillway.sketches.specification import SketchSpec
@@ -66,7 +66,8 @@ def _suspected(lake: Lake, contract: StreamContract, batches: Sequence[Batch]) -
     before, started_from = _state_before(lake, contract.stream, spec, batches[0].batch)
     for batch in batches:
         frame, history = _sides(lake, contract, batch)
-        passed = pass_through(frame, spec, before)
+        files = holding(data_files(lake.path("raw", contract.stream)), [(batch.batch_date, batch.batch)])
+        passed = pass_through(lake.spark, files, (batch.first_seq, batch.last_seq), spec, before)
         suspected = passed.suspected.count()
         truly = confirmed(passed.suspected, frame, spec.attributes, history).count() if suspected else 0
         states.append(

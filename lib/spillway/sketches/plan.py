@@ -6,7 +6,7 @@ table like any other: every estimator here reads it, and no row leaves the JVM. 
 all keys in light buckets (key mod 65,536) are gone. Quantiles and pairs go through Arrow kernels, one number or one key
 an attribute and row, and one small payload a partition comes back.
 
-`suspects` passes a batch through a stable Bloom filter in stream order, shard by shard. A filter may be wrong, so it
+`suspects` passes a batch through a stable Bloom filter in stream order, shard by shard, from its files. A filter may be wrong, so it
 only names rows; `confirmed` says which of them truly came before.
 """
 
@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from spillway.lake.files import DataFile, RowReader
 from spillway.sketches import format as binary
 from spillway.sketches import sql
 from spillway.sketches.answers import Keys
+from spillway.sketches.column_keys import keys_of
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.dyadic import Dyadic
 from spillway.sketches.hashing import key_header
@@ -32,7 +34,7 @@ from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount
 from spillway.sketches.query import merged
 from spillway.sketches.specification import Sketch, SketchSpec, read_sketch
-from spillway.sketches.stable_bloom import StableBloom
+from spillway.sketches.stable_bloom import StableBloom, shards_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -332,36 +334,46 @@ class Passed:
     state: StableBloom
 
 
-def suspects(frame: DataFrame, spec: SketchSpec, before: StableBloom | None = None) -> DataFrame:
-    """Pass the rows of `frame` through the filter in the order of `seq`, each shard by one task.
+def suspects(
+    spark: SparkSession,
+    files: Sequence[DataFile],
+    seq: tuple[int, int],
+    spec: SketchSpec,
+    before: StableBloom | None = None,
+) -> DataFrame:
+    """Pass the rows `seq` (from, to) of a table's files through the filter in their order, each shard by one task.
 
-    Rows with a `seq` are suspected duplicates; rows with a `payload` are states, each good for its `shards`.
+    A task reads the few columns in the order of `seq` and takes what is of its shards: to read them once a task costs a
+    tenth of moving and sorting them. Rows with a `seq` are suspected duplicates; rows with a `payload` are states, each
+    good for its `shards`.
     """
-    from pyspark.sql import functions as sf
-
-    start = (before or _filter(spec)).to_bytes()
-    shards = spec.shards
-    key = key_column(spec.attributes, spec.types, spec.seed)
-    high = sf.shiftrightunsigned(sf.xxhash64(sf.col("key")), 32)
-    narrow = frame.select("seq", key.alias("key"))
-    placed = narrow.withColumn("shard", sf.shiftright(high * sf.lit(shards).cast("bigint"), 32))
+    start, shards = (before or _filter(spec)).to_bytes(), spec.shards
+    tasks = min(shards, spark.sparkContext.defaultParallelism)
+    schema = pa.schema([("seq", pa.int64()), ("shards", pa.list_(pa.int32())), ("payload", pa.binary())])
 
     def observe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sketch, touched = StableBloom.from_bytes(start), np.zeros(shards, dtype=np.bool_)
-        schema = pa.schema([("seq", pa.int64()), ("shards", pa.list_(pa.int32())), ("payload", pa.binary())])
-        for part in batches:
-            touched[np.unique(part.column("shard").to_numpy())] = True
-            duplicate = sketch.observe(_keys(part, "key"))
-            seqs = part.column("seq").filter(pa.array(duplicate))
-            nothing = [pa.nulls(len(seqs), schema.field(name).type) for name in ("shards", "payload")]
-            yield pa.RecordBatch.from_arrays([seqs, *nothing], schema=schema)
-        if touched.any():
-            mine = np.flatnonzero(touched).tolist()
-            state = [pa.array([None], pa.int64()), pa.array([mine], schema.field("shards").type)]
-            yield pa.RecordBatch.from_arrays([*state, pa.array([sketch.to_bytes()])], schema=schema)
+        for task in (index for batch in batches for index in batch.column(0).to_pylist()):
+            sketch, read = StableBloom.from_bytes(start), RowReader(files)
+            for low in range(seq[0], seq[1] + 1, RowReader.AT_A_TIME):
+                rows = read(spec.attributes, low, min(seq[1], low + RowReader.AT_A_TIME - 1))
+                if not rows.num_rows:
+                    continue
+                keys, places = keys_of(rows, spec.attributes, spec.types, spec.seed), np.asarray(rows["seq"])
+                if tasks > 1:
+                    mine = shards_of(keys, np.uint64(shards)) % tasks == task
+                    keys, places = keys[mine], places[mine]
+                seqs = pa.array(places[sketch.observe(keys)])
+                nothing = [pa.nulls(len(seqs), schema.field(name).type) for name in ("shards", "payload")]
+                yield pa.RecordBatch.from_arrays([seqs, *nothing], schema=schema)
+            own = [
+                pa.array([None], pa.int64()),
+                pa.array([list(range(task, shards, tasks))], schema.types[1]),
+            ]
+            yield pa.RecordBatch.from_arrays([*own, pa.array([sketch.to_bytes()])], schema=schema)
 
-    ordered = placed.repartition(shards, "shard").sortWithinPartitions("shard", "seq")
-    return ordered.mapInArrow(observe, "seq bigint, shards array<int>, payload binary")
+    return spark.range(0, tasks, 1, tasks).mapInArrow(
+        observe, "seq bigint, shards array<int>, payload binary"
+    )
 
 
 def _filter(spec: SketchSpec) -> StableBloom:
@@ -370,11 +382,17 @@ def _filter(spec: SketchSpec) -> StableBloom:
     return sketch
 
 
-def pass_through(frame: DataFrame, spec: SketchSpec, before: StableBloom | None = None) -> Passed:
+def pass_through(
+    spark: SparkSession,
+    files: Sequence[DataFile],
+    seq: tuple[int, int],
+    spec: SketchSpec,
+    before: StableBloom | None = None,
+) -> Passed:
     """`suspects`, run once and taken apart; the caller unpersists nothing, what is kept is the suspects' seq."""
     from pyspark.sql import functions as sf
 
-    found = suspects(frame, spec, before).localCheckpoint()
+    found = suspects(spark, files, seq, spec, before).localCheckpoint()
     state = StableBloom.from_bytes((before or _filter(spec)).to_bytes())
     for row in found.where(sf.col("payload").isNotNull()).collect():
         state.absorb_shards(StableBloom.from_bytes(bytes(row.payload)), row.shards)

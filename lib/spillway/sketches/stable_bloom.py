@@ -165,7 +165,7 @@ def shard_of_key(key: np.uint64, shards: np.uint64) -> np.int64:
 
 
 @njit(cache=True)
-def _shards(keys: Keys, shards: np.uint64) -> Keys:
+def shards_of(keys: Keys, shards: np.uint64) -> Keys:
     found = np.empty(keys.size, dtype=np.uint64)
     for index in range(keys.size):
         found[index] = shard_of_key(keys[index], shards)
@@ -252,7 +252,7 @@ class StableBloom(binary.Stored):
     def shard_of(self, keys: object) -> Keys:
         """The shard of each key: elements of one shard must be observed in stream order, shards in any."""
         shards = np.uint64(self.parameters.shards)
-        return _shards(as_keys(keys), shards)
+        return shards_of(as_keys(keys), shards)
 
     def cells(self) -> npt.NDArray[np.uint8]:
         """The cells' values, unpacked."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spillway.lake.batches import Batch
 from spillway.lake.columns import table_contracts
-from spillway.lake.files import DataFile, as_date, data_files, read_rows
+from spillway.lake.files import DataFile, data_files, holding, read_rows
 from spillway.lake.tables import table_path
 from spillway.settings import Settings
 
@@ -20,17 +20,7 @@ def stream_files(
     files = data_files(table_path(settings, table_contracts(settings.schemas)[table], stream))
     if batches is None:
         return files
-    wanted = {(batch.batch_date, batch.batch) for batch in batches}
-    days = {day for day, _ in wanted}
-    low = min((number for _, number in wanted), default=0)
-    high = max((number for _, number in wanted), default=-1)
-    return [
-        file
-        for file in files
-        if as_date(file.value("batch_date")) in days
-        and file.low("batch") <= high
-        and file.high("batch") >= low
-    ]
+    return holding(files, ((batch.batch_date, batch.batch) for batch in batches))
 
 
 def synopsis_files(settings: Settings, stream: str) -> list[DataFile]:
