@@ -157,11 +157,11 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         # Spark's width is ceil(2 / eps), its depth ceil(-log2(1 - confidence)): the same table of 2048 x 5
         spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
         loaded = Loaded(spec.empty())
-        one = (1, datetime.date(2013, 1, 1))
+        tuples = plan.Tuples(tuple(files), {1: datetime.date(2013, 1, 1)})
         seconds = best_seconds(
             {
-                "cmm_build": lambda: plan.build(frame, "keys", [spec], one),
-                "heavy_build": lambda: plan.build(frame, "keys", [heavy], one),
+                "cmm_build": lambda: plan.build(spark, tuples, "keys", [spec]),
+                "heavy_build": lambda: plan.build(spark, tuples, "keys", [heavy]),
                 "spark_cms": lambda: frame.agg(
                     sf.count_min_sketch("k", sf.lit(spark_table[0]), sf.lit(spark_table[1]), sf.lit(1))
                 ).collect(),

@@ -75,9 +75,21 @@ def flights(spark: Any, count: int = 3000, seed: int = 1) -> Any:
     )
 
 
-def test_the_number_of_partitions_shows_nowhere(spark: Any) -> None:
+def build(frame: Any, folder: Path, specs: list[SketchSpec], files: int = 2) -> list[dict[str, Any]]:
+    """The frame in so many files, and what is built of them."""
+    path = str(folder / f"rows-{len(list(folder.iterdir()))}")
+    frame.repartition(files).write.format("delta").save(path)
+    days = {1: DAY, 2: DAY + datetime.timedelta(days=1)}
+    return plan.build(frame.sparkSession, plan.Tuples(tuple(data_files(path)), days), "flights", specs)
+
+
+def test_the_number_of_files_shows_nowhere(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = flights(spark)
-    one, many = (plan.build(frame.repartition(parts), "flights", SPECS) for parts in (1, 5))
+    one, many = (build(frame, tmp_path, SPECS, files) for files in (1, 5))
+    monkeypatch.setattr(plan, "_GATHERED_MAX", 1)
+    assert build(frame, tmp_path, SPECS, 3) == one
     assert one == many
     assert [(row["batch"], row["kind"], row["name"]) for row in one] == sorted(
         (batch, spec.kind, spec.name) for batch in (1, 2) for spec in SPECS
@@ -85,9 +97,9 @@ def test_the_number_of_partitions_shows_nowhere(spark: Any) -> None:
     assert {row["rows"] for row in one} == {1500}
 
 
-def test_the_plan_equals_the_kernel_and_answers_truly(spark: Any) -> None:
+def test_the_plan_equals_the_kernel_and_answers_truly(spark: Any, tmp_path: Path) -> None:
     frame = flights(spark)
-    rows = plan.build(frame, "flights", SPECS)
+    rows = build(frame, tmp_path, SPECS)
     pandas = frame.toPandas()
     kernel = SPECS[1].empty()
     keys = [
@@ -110,28 +122,35 @@ def test_the_plan_equals_the_kernel_and_answers_truly(spark: Any) -> None:
     )
 
 
-def test_empty_frames_all_nulls_and_one_key_make_sketches_or_none(spark: Any) -> None:
+def test_no_rows_all_nulls_and_one_key_make_sketches_or_none(spark: Any, tmp_path: Path) -> None:
     frame = flights(spark, 40)
-    assert plan.build(frame.where("seq < 0"), "flights", SPECS) == []
-    assert plan.build(frame, "flights", []) == []
+    assert build(frame.where("seq < 0"), tmp_path, SPECS) == []
+    assert build(frame, tmp_path, []) == []
     none = ["string(null) origin", "bigint(null) flight", "double(null) delay"]
     nulls = frame.selectExpr("seq", "batch", "batch_date", *none)
-    rows = plan.build(nulls, "flights", SPECS)
+    rows = build(nulls, tmp_path, SPECS)
+    assert rows == build(frame.select("seq", "batch", "batch_date"), tmp_path, SPECS), (
+        "a column not there is null"
+    )
     assert load(rows, "flights", "origin").frequency(None).estimate == 40
     assert load(rows, "flights", "origin").top(1)[0].key == (None,)
     with pytest.raises(SketchError, match="40 nulls or NaN"):
         load(rows, "flights", "delay", "quantiles").quantile(0.5)
 
 
-def test_a_rebuilt_batch_replaces_its_own_sketches_and_no_other(spark: Any, settings: Settings) -> None:
+def test_a_rebuilt_batch_replaces_its_own_sketches_and_no_other(
+    spark: Any, settings: Settings, tmp_path: Path
+) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
     lake = Lake(spark, settings)
     specs = SPECS[:1]
     frame = flights(spark, 400)
     for batch in (1, 2):
-        rows = plan.build(frame.where(f"batch = {batch}"), "flights", specs)
+        rows = build(frame.where(f"batch = {batch}"), folder, specs)
         lake.replace_rows("sketches", rows, where(stream="flights", batch=batch))
     before = {row.batch: row.digest for row in lake.read("sketches").collect()}
-    changed = plan.build(frame.where("batch = 2 and seq > 50"), "flights", specs)
+    changed = build(frame.where("batch = 2 and seq > 50"), folder, specs)
     lake.replace_rows("sketches", changed, where(stream="flights", batch=2))
     after = {row.batch: row.digest for row in lake.read("sketches").collect()}
     assert after[1] == before[1]
@@ -140,9 +159,9 @@ def test_a_rebuilt_batch_replaces_its_own_sketches_and_no_other(spark: Any, sett
     assert load(stored, "flights", "origin").covers.rows == 200 + changed[0]["rows"]
 
 
-def test_sql_asks_the_stored_sketches(spark: Any) -> None:
+def test_sql_asks_the_stored_sketches(spark: Any, tmp_path: Path) -> None:
     frame = flights(spark)
-    rows = plan.build(frame, "flights", SPECS)
+    rows = build(frame, tmp_path, SPECS)
     columns = ("name", "batch", "payload")
     table = [tuple(row[column] for column in columns) for row in rows]
     spark.createDataFrame(table, "name string, batch bigint, payload binary").createOrReplaceTempView(

@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numba import njit
 
-from spillway.lake.files import DataFile, as_date, open_filesystem
+from spillway.lake.files import DataFile, as_date, rows_of
 from spillway.sketches.hashing import mix64
 
 if TYPE_CHECKING:
@@ -118,19 +117,14 @@ _PARTS = pa.schema(
 
 def parts_of(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
     """The rows of one file, summed up by batch and scheme."""
-    filesystem, path = open_filesystem(file.path)
     day = as_date(file.value("batch_date"))
     found: dict[tuple[int, int], dict[str, Any]] = {}
-    with filesystem.open_input_file(path) as source:
-        parquet = pq.ParquetFile(source)
-        have = set(parquet.schema_arrow.names)
-        columns = dict.fromkeys(["seq", "batch", "scheme", *asked.keys, *asked.required])
-        names = [name for name in columns if name in have]
-        for rows in parquet.iter_batches(_ROWS_AT_A_TIME, columns=names):
-            for part in _runs_of(pa.Table.from_batches([rows]), asked):
-                if part["batch"] in asked.rows.batches:
-                    place = (part["batch"], part["scheme"])
-                    found[place] = _sum(found[place], part) if place in found else part
+    columns = list(dict.fromkeys(["seq", "batch", "scheme", *asked.keys, *asked.required]))
+    for rows in rows_of(file, columns, _ROWS_AT_A_TIME):
+        for part in _runs_of(rows, asked):
+            if part["batch"] in asked.rows.batches:
+                place = (part["batch"], part["scheme"])
+                found[place] = _sum(found[place], part) if place in found else part
     for part in found.values():
         part["batch_date"] = day
         part["scheme"] = None if part["scheme"] == _NO_SCHEME else part["scheme"]
@@ -164,18 +158,14 @@ def _runs_of(rows: pa.Table, asked: Digest) -> Iterator[dict[str, Any]]:
 
 
 def _whole_numbers(rows: pa.Table, name: str, null: int) -> np.ndarray:
-    if name not in rows.column_names:
-        return np.full(rows.num_rows, null, np.int64)
-    return np.asarray(pc.fill_null(rows[name], null), np.int64)
+    return np.asarray(pc.fill_null(rows[name].cast(pa.int64()), null), np.int64)
 
 
 def _nulls(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
-    """How many of the columns are null, row by row; a column that the file does not have is null throughout."""
+    """How many of the columns are null, row by row."""
     count = np.zeros(rows.num_rows, np.int64)
     for name in names:
-        if name not in rows.column_names:
-            count += 1
-        elif rows[name].null_count:
+        if rows[name].null_count:
             count += np.asarray(rows[name].is_null(), np.int64)
     return count
 
@@ -189,8 +179,7 @@ def hashes(rows: pa.Table, keys: Sequence[str]) -> np.ndarray:
     """
     state = np.zeros(rows.num_rows, np.uint64)
     for name in ["seq", *keys]:
-        column = rows[name] if name in rows.column_names else pa.chunked_array([pa.nulls(rows.num_rows)])
-        _mix_in(state, _bits(column))
+        _mix_in(state, _bits(rows[name]))
     return state
 
 

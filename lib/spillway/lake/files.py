@@ -170,6 +170,28 @@ def read_rows(
     return table
 
 
+def rows_of(
+    file: DataFile, columns: Sequence[str], at_a_time: int, within: tuple[str, int, int] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of one file, some at a time; a column that it does not have is null.
+
+    `within`: an ordered column and its range, to leave out the row groups that hold none of it.
+    """
+    filesystem, path = open_filesystem(file.path)
+    with filesystem.open_input_file(path) as source:
+        parquet = pq.ParquetFile(source)
+        have = [name for name in columns if name in parquet.schema_arrow.names]
+        groups = _row_groups(parquet.metadata, *within) if within else None
+        if groups == []:
+            return
+        for batch in parquet.iter_batches(at_a_time, row_groups=groups, columns=have):
+            part = pa.Table.from_batches([batch])
+            for name in columns:
+                if name not in have:
+                    part = part.append_column(name, pa.nulls(part.num_rows))
+            yield part.select(list(columns))
+
+
 class RowReader:
     """`read_rows` for one stretch after the other: what lies in one row group is decoded once, not once a stretch.
 
@@ -203,19 +225,7 @@ class RowReader:
         for file in self.files:
             if file.high(self.order) < from_seq:
                 continue
-            filesystem, path = open_filesystem(file.path)
-            with filesystem.open_input_file(path) as source:
-                parquet = pq.ParquetFile(source)
-                groups = _row_groups(parquet.metadata, self.order, from_seq, file.high(self.order))
-                have = [name for name in wanted if name in parquet.schema_arrow.names]
-                if not groups:
-                    continue
-                for batch in parquet.iter_batches(self.AT_A_TIME, row_groups=groups, columns=have):
-                    part = pa.Table.from_batches([batch])
-                    for name in wanted:
-                        if name not in have:
-                            part = part.append_column(name, pa.nulls(part.num_rows))
-                    yield part.select(list(wanted))
+            yield from rows_of(file, wanted, self.AT_A_TIME, (self.order, from_seq, file.high(self.order)))
 
 
 class _Stream:

@@ -1,12 +1,10 @@
-"""Sketches in Spark: keys hashed natively, tables counted natively, Arrow kernels where Spark has none.
+"""Sketches in Spark: tasks read the columns they need from a stream's files, keys and kernels are compiled.
 
-`build` returns rows of the `sketches` table, one a batch and sketch, in which the number of partitions shows nowhere.
-Frequencies (`count_min`) are counted by Spark's own `count_min_sketch` over our keys, whose table is a count-min
-table like any other: every estimator here reads it, and no row leaves the JVM. Heavy keys are counted exactly, after
-all keys in light buckets (key mod 65,536) are gone. Quantiles and pairs go through Arrow kernels, one number or one key
-an attribute and row, and one small payload a partition comes back.
+`build` returns rows of the `sketches` table, one a batch and sketch, in which the number of files shows nowhere. One
+small payload a file and sketch comes back and is added up. Heavy keys are then counted exactly by Spark, after all keys
+in light buckets (key mod 65,536) are gone.
 
-`suspects` passes a batch through a stable Bloom filter in stream order, shard by shard, from its files. A filter may be wrong, so it
+`suspects` passes a batch through a stable Bloom filter in stream order, shard by shard. A filter may be wrong, so it
 only names rows; `confirmed` says which of them truly came before.
 """
 
@@ -21,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spillway.lake.files import DataFile, RowReader
+from spillway.lake.files import DataFile, RowReader, rows_of
 from spillway.sketches import format as binary
 from spillway.sketches import sql
-from spillway.sketches.answers import Keys
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.dyadic import Dyadic
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
 PARTIAL = "spec int, batch bigint, batch_date date, rows bigint, payload binary"
 _SPARK_TYPES = {"integer": "bigint"}
 _GATHERED_MAX = 1000
+_ROWS_AT_A_TIME = 262_144
 _BUCKETS = 1 << 16
 _PARTIAL_ARROW = pa.schema(
     [
@@ -73,90 +72,72 @@ def key_column(attributes: Sequence[str], types: Sequence[str], seed: int) -> Co
     return sf.xxhash64(reduce(lambda one, other: one.bitwiseXOR(other), flags, header), *values)
 
 
-def _order_column(name: str, kind: str) -> Column:
-    from pyspark.sql import functions as sf
+@dataclass(frozen=True)
+class Tuples:
+    """Rows of a stream where they lie: the files that may hold them, and the batches they are of, with their dates."""
 
-    value = _column(name, kind)
-    if kind == "timestamp":
-        value = sf.unix_micros(value.cast("timestamp"))
-    elif kind == "date":
-        value = sf.unix_date(value)
-    elif kind == "boolean":
-        value = value.cast("int")
-    return value.cast("double")
+    files: tuple[DataFile, ...]
+    batches: Mapping[int, datetime.date]
 
 
-def _inputs(specs: Sequence[SketchSpec]) -> list[Column]:
-    """Only what the kernels need: a key, an order value, or a key for each attribute."""
-    columns = []
-    for place, spec in enumerate(specs):
-        if spec.kind == "quantiles":
-            columns.append(_order_column(spec.attributes[0], spec.types[0]).alias(f"k{place}"))
-        elif spec.kind == "pair_count":
-            columns += [
-                key_column([name], [kind], spec.seed).alias(f"k{place}_{at}")
-                for at, (name, kind) in enumerate(zip(spec.attributes, spec.types, strict=True))
-            ]
-    return columns
-
-
-def _keys(batch: pa.RecordBatch, name: str) -> Keys:
-    return batch.column(name).to_numpy(zero_copy_only=False).view(np.uint64)
-
-
-def _feed(sketch: Sketch, spec: SketchSpec, place: int, batch: pa.RecordBatch) -> None:
-    if isinstance(sketch, Dyadic):
-        # Arrow gives nulls as NaN, which have no order either
-        sketch.update(batch.column(f"k{place}").to_numpy(zero_copy_only=False))
-    elif isinstance(sketch, PairCount):
-        columns = [_keys(batch, f"k{place}_{at}") for at in range(len(spec.attributes))]
-        sketch.update(np.column_stack(columns), batch.column("seq").to_numpy(zero_copy_only=False))
-
-
-Batch = tuple[int, datetime.date]
-
-
-def _batch_columns(batch: Batch | None) -> list[str]:
-    return [] if batch else ["batch", "batch_date"]
-
-
-def _by_batch(
-    batches: Iterator[pa.RecordBatch], only: Batch | None
-) -> Iterator[tuple[int, datetime.date, pa.RecordBatch]]:
-    """Record batches cut where the stream's batch changes, unless all rows are of one, which need not be shipped."""
-    for record in batches:
-        if only is not None:
-            yield *only, record
-            continue
-        numbers = record.column("batch").to_numpy(zero_copy_only=False)
-        if numbers.size == 0:
-            continue
-        for number in numbers[:1] if (numbers == numbers[0]).all() else np.unique(numbers):
-            mine = numbers == number
-            part = record if mine.all() else record.filter(pa.array(mine))
-            yield int(number), part.column("batch_date")[0].as_py(), part
-
-
-def partial_sketches(frame: DataFrame, specs: Sequence[SketchSpec], batch: Batch | None = None) -> DataFrame:
-    """One payload a partition, batch and sketch, of the kinds that have kernels.
-
-    `frame` has the attributes, seq (for pair_count), and batch and batch_date unless all its rows are of the stated
-    `batch`: every column shipped costs.
-    """
-    specs = tuple(specs)
-    ordinals = ["seq"] if any(spec.kind == "pair_count" for spec in specs) else []
+def partial_sketches(
+    spark: SparkSession, tuples: Tuples, specs: Sequence[SketchSpec], at_a_time: int = _ROWS_AT_A_TIME
+) -> DataFrame:
+    """One payload a file, batch and sketch: tasks read the columns that the sketches need, and no other."""
+    specs, files = tuple(specs), tuples.files
+    columns = list(dict.fromkeys(["seq", "batch", *(name for spec in specs for name in spec.attributes)]))
 
     def accumulate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: dict[tuple[int, int, datetime.date], tuple[Sketch, int]] = {}
-        for number, date, part in _by_batch(batches, batch):
-            for place, spec in enumerate(specs):
-                sketch, rows = held.get((place, number, date)) or (spec.empty(), 0)
-                _feed(sketch, spec, place, part)
-                held[(place, number, date)] = (sketch, rows + part.num_rows)
-        for (place, number, date), (sketch, rows) in held.items():
-            yield _partial([(place, number, date, rows, sketch.to_bytes())])
+        for file in (files[index] for batch in batches for index in batch.column(0).to_pylist()):
+            held: dict[tuple[int, int], tuple[Sketch, int]] = {}
+            for rows in rows_of(file, columns, at_a_time):
+                for number, part in _by_batch(rows, tuples.batches):
+                    for place, spec in enumerate(specs):
+                        sketch, count = held.get((place, number)) or (_part_of(spec), 0)
+                        _feed(sketch, spec, part)
+                        held[(place, number)] = (sketch, count + part.num_rows)
+            for (place, number), (sketch, count) in held.items():
+                yield _partial([(place, number, tuples.batches[number], count, sketch.to_bytes())])
 
-    return frame.select(*ordinals, *_batch_columns(batch), *_inputs(specs)).mapInArrow(accumulate, PARTIAL)
+    tasks = max(1, min(len(files), 4 * spark.sparkContext.defaultParallelism))
+    return spark.range(0, len(files), 1, tasks).mapInArrow(accumulate, PARTIAL)
+
+
+def _by_batch(rows: pa.Table, wanted: Mapping[int, datetime.date]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each wanted batch; mostly all are of one."""
+    numbers = np.asarray(rows["batch"])
+    for number in numbers[:1] if (numbers == numbers[0]).all() else np.unique(numbers):
+        if int(number) in wanted:
+            mine = numbers == number
+            yield int(number), rows if mine.all() else rows.filter(pa.array(mine))
+
+
+def _part_of(spec: SketchSpec) -> Sketch:
+    """What a task fills: heavy keys are found later, from the counts of all tasks."""
+    return _counts(spec) if spec.kind == "count_min" else spec.empty()
+
+
+def _feed(sketch: Sketch, spec: SketchSpec, rows: pa.Table) -> None:
+    if isinstance(sketch, Dyadic):
+        sketch.update(_order_values(rows[spec.attributes[0]], spec.types[0]))
+    elif isinstance(sketch, PairCount):
+        columns = [
+            keys_of(rows, [name], [kind], spec.seed)
+            for name, kind in zip(spec.attributes, spec.types, strict=True)
+        ]
+        sketch.update(np.column_stack(columns), np.asarray(rows["seq"]))
+    else:
+        assert isinstance(sketch, CountMin)
+        sketch.update(keys_of(rows, spec.attributes, spec.types, spec.seed))
+
+
+def _order_values(column: pa.ChunkedArray, kind: str) -> np.ndarray:
+    """The values as numbers that are ordered alike; null as NaN, which has no order either."""
+    if kind in ("boolean", "date"):
+        column = column.cast(pa.int32())
+    elif kind == "timestamp":
+        column = column.cast(pa.int64())
+    return np.asarray(pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan")))
 
 
 def _partial(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -176,23 +157,6 @@ def merged_sketches(partials: DataFrame) -> DataFrame:
     return partials.groupBy("spec", "batch", "batch_date").applyInArrow(add_up, PARTIAL)
 
 
-def counted_tables(frame: DataFrame, specs: Sequence[SketchSpec], batch: Batch | None = None) -> DataFrame:
-    """One row a batch: how many rows it has, and Spark's count-min table of every sketch (t0, t1, ...)."""
-    from pyspark.sql import functions as sf
-
-    keys, tables = [], []
-    for place, spec in enumerate(specs):
-        p = _counts(spec).parameters
-        # Spark takes w = ceil(2 / eps), d = ceil(-log2(1 - confidence)): halves keep rounding away from both
-        error, confidence = 2.0 / (p.width - 0.5), 1.0 - 2.0 ** (0.5 - p.depth)
-        keys.append(key_column(spec.attributes, spec.types, spec.seed).alias(f"k{place}"))
-        table = sf.count_min_sketch(f"k{place}", sf.lit(error), sf.lit(confidence), sf.lit(p.seed))
-        # the aggregate would interpret the key's expression; one used twice is kept apart and compiled
-        tables += [table.alias(f"t{place}"), sf.max(f"k{place}").alias(f"greatest{place}")]
-    hashed = frame.select(*_batch_columns(batch), *keys)
-    return hashed.groupBy(*_batch_columns(batch)).agg(sf.count("*").alias("rows"), *tables)
-
-
 def _counts(spec: SketchSpec) -> CountMin:
     sketch = spec.empty()
     if isinstance(sketch, HeavyHitters):
@@ -201,9 +165,7 @@ def _counts(spec: SketchSpec) -> CountMin:
     return sketch
 
 
-def heavy_keys(
-    frame: DataFrame, spec: SketchSpec, rows: Mapping[int, int], batch: Batch | None = None
-) -> DataFrame:
+def heavy_keys(spark: SparkSession, tuples: Tuples, spec: SketchSpec, rows: Mapping[int, int]) -> DataFrame:
     """Every key of at least `heavy_pct` of its batch's `rows`, counted exactly, with its values as JSON."""
     from pyspark.sql import functions as sf
 
@@ -213,10 +175,15 @@ def heavy_keys(
         least.items(),
         sf.lit(None).cast("double"),
     )
-    number = sf.lit(batch[0]).cast("bigint") if batch else sf.col("batch")
+    types = ", ".join(
+        f"`{name}` {_SPARK_TYPES.get(kind, kind)}"
+        for name, kind in zip(spec.attributes, spec.types, strict=True)
+    )
+    frame = spark.read.schema(f"batch bigint, {types}").parquet(*(file.path for file in tuples.files))
+    frame = frame.where(sf.col("batch").isin(list(rows)))
     values = [_column(name, kind).alias(name) for name, kind in zip(spec.attributes, spec.types, strict=True)]
     key = key_column(spec.attributes, spec.types, spec.seed)
-    narrow = frame.select(number.alias("batch"), key.alias("key"), *values)
+    narrow = frame.select("batch", key.alias("key"), *values)
     narrow = narrow.withColumn("bucket", sf.pmod("key", sf.lit(_BUCKETS)))
     heavy = narrow.groupBy("batch", "bucket").count().where(sf.col("count") >= limit).drop("count")
     left = narrow.join(sf.broadcast(heavy), ["batch", "bucket"], "left_semi")
@@ -226,46 +193,31 @@ def heavy_keys(
 
 
 def build(
-    frame: DataFrame, stream: str, specs: Sequence[SketchSpec], batch: Batch | None = None
+    spark: SparkSession, tuples: Tuples, stream: str, specs: Sequence[SketchSpec]
 ) -> list[dict[str, Any]]:
-    """Rows of the `sketches` table for every batch in `frame` and every sketch that merges (not stable_bloom).
-
-    `frame` has the attributes, seq (for pair_count), and batch and batch_date unless all of it is `batch`.
-    """
-    rows = _built_natively(frame, stream, [spec for spec in specs if spec.kind == "count_min"], batch)
-    kernels = [spec for spec in specs if spec.kind in ("quantiles", "pair_count")]
-    if kernels:
-        partials = partial_sketches(frame, kernels, batch)
-        if partials.rdd.getNumPartitions() * len(kernels) > _GATHERED_MAX:
-            partials = merged_sketches(partials)
-        for row in _gathered(partials.collect()):
-            rows.append(
-                table_row(stream, kernels[row.spec], row.batch, row.batch_date, row.rows, bytes(row.payload))
-            )
-    return sorted(rows, key=lambda row: (row["batch"], row["kind"], row["name"]))
-
-
-def _built_natively(
-    frame: DataFrame, stream: str, specs: Sequence[SketchSpec], batch: Batch | None
-) -> list[dict[str, Any]]:
-    if not specs:
+    """Rows of the `sketches` table for every batch that has rows and every sketch that merges (not stable_bloom)."""
+    specs = [spec for spec in specs if spec.kind != "stable_bloom"]
+    if not specs or not tuples.files:
         return []
-    found = [row.asDict() for row in counted_tables(frame, specs, batch).collect() if row.rows]
-    if batch:
-        found = [{**row, "batch": batch[0], "batch_date": batch[1]} for row in found]
+    partials = partial_sketches(spark, tuples, specs)
+    if len(tuples.files) * len(specs) > _GATHERED_MAX:
+        partials = merged_sketches(partials)
+    found = _gathered(partials.collect())
     rows = []
     for place, spec in enumerate(specs):
-        sketch = spec.empty()
+        mine = [row for row in found if row.spec == place]
         heavy: dict[int, list[Any]] = {}
-        if isinstance(sketch, HeavyHitters) and found:
-            sizes = {row["batch"]: row["rows"] for row in found}
-            for key in heavy_keys(frame, spec, sizes, batch).collect():
+        if mine and isinstance(spec.empty(), HeavyHitters):
+            for key in heavy_keys(spark, tuples, spec, {row.batch: row.rows for row in mine}).collect():
                 heavy.setdefault(key.batch, []).append(key)
-        for row in found:
-            counts = CountMin.from_spark(bytes(row[f"t{place}"]), _counts(spec).parameters)
-            payload = _with_heavy(spec, counts, heavy.get(row["batch"], [])).to_bytes()
-            rows.append(table_row(stream, spec, row["batch"], row["batch_date"], row["rows"], payload))
-    return rows
+        for row in mine:
+            payload = bytes(row.payload)
+            if spec.kind == "count_min":
+                counts = read_sketch(payload)
+                assert isinstance(counts, CountMin)
+                payload = _with_heavy(spec, counts, heavy.get(row.batch, [])).to_bytes()
+            rows.append(table_row(stream, spec, row.batch, row.batch_date, row.rows, payload))
+    return sorted(rows, key=lambda row: (row["batch"], row["kind"], row["name"]))
 
 
 def _gathered(partials: Sequence[Any]) -> list[Any]:

@@ -18,9 +18,10 @@ from spillway.lake.columns import table_contracts
 from spillway.lake.files import read_table
 from spillway.lake.tables import Lake, table_path, where
 from spillway.settings import Settings
-from spillway.sketches.plan import build
+from spillway.sketches.plan import Tuples, build
 from spillway.sketches.query import Loaded, load
 from spillway.sketches.specification import SketchSpec
+from spillway.steps.rows import stream_files
 
 Say = Callable[[str], None]
 
@@ -78,10 +79,9 @@ def _write(
     lake: Lake, contract: StreamContract, specs: Sequence[SketchSpec], batches: Sequence[Batch]
 ) -> int:
     numbers = [batch.batch for batch in batches]
-    days = {str(batch.batch_date) for batch in batches}
-    one = (batches[0].batch, batches[0].batch_date) if len(batches) == 1 else None
-    frame = lake.read("raw", contract.stream, where(batch_date=days, batch=numbers))
-    rows = build(frame, contract.stream, specs, one)
+    files = tuple(stream_files(lake.settings, "raw", contract.stream, batches))
+    tuples = Tuples(files, {batch.batch: batch.batch_date for batch in batches})
+    rows = build(lake.spark, tuples, contract.stream, specs)
     for spec in specs:
         mine = [row for row in rows if (row["kind"], row["name"]) == (spec.kind, spec.name)]
         lake.replace_rows(
