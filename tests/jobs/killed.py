@@ -4,8 +4,7 @@
 
 python tests/jobs/killed.py before TABLE N    before its n-th write to a table
 python tests/jobs/killed.py within raw        from a Python worker that parses a landing file
-python tests/jobs/killed.py within synopsis   from a Python worker that sheds a frame
-python tests/jobs/killed.py within TABLE      once the first new file of a table is on the disk, uncommitted
+python tests/jobs/killed.py within TABLE      from a Python worker that writes a file of a table
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from threading import Thread
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from spillway.attributes import plan
 from spillway.contracts import load_contracts
 from spillway.lake import intake
 from spillway.lake.session import spark_session
 from spillway.lake.tables import Lake
+from spillway.lake.task_files import Make
 from spillway.settings import Settings
 from spillway.steps.job import run_job, say
 from spillway.steps.shed import shed_channel
@@ -55,27 +52,20 @@ def before(table: str, count: int) -> None:
 
 
 def within(table: str) -> None:
-    """Die while the table is written."""
+    """Die while the table is written: from a Python worker, the rows of a file made and nothing committed."""
     if table == "raw":
         intake.parse_records = die
-    elif table == "synopsis":
-        plan.shed_frame = die
-    else:
-        whole = Lake.replace_in_tasks
+        return
+    whole = Lake.replace_in_tasks
 
-        def write(self: Lake, written: str, *args: Any, **more: Any) -> None:
-            if written == table:
-                there = Path(self.path(table, more.get("stream")))
-                Thread(target=_watch, args=(there, set(there.rglob("*.parquet"))), daemon=True).start()
-            whole(self, written, *args, **more)
+    def write(self: Lake, written: str, pieces: Any, make: Make, *args: Any, **more: Any) -> None:
+        def doomed(piece: Any) -> Iterator[Any]:
+            yield from make(piece)
+            die()
 
-        Lake.replace_in_tasks = write  # type: ignore[method-assign]
+        whole(self, written, pieces, doomed if written == table else make, *args, **more)
 
-
-def _watch(folder: Path, known: set[Path]) -> None:
-    while not set(folder.rglob("part-*.parquet")) - known:
-        pass
-    die()
+    Lake.replace_in_tasks = write  # type: ignore[method-assign]
 
 
 def main() -> None:

@@ -83,7 +83,7 @@ def pieces(framing: Framing, cores: int = 1, most: int = MOST_ROWS, least: int =
     >>> framing = Framing(1, date(2026, 1, 1), 0, 99, 0, 10, 1)
     >>> [(piece[0].from_seq, piece[-1].to_seq) for piece in pieces(framing, 1, most=40, least=10)]
     [(0, 29), (30, 59), (60, 99)]
-    >>> len(pieces(framing, 2, most=80, least=10)), len(pieces(framing, 2, most=80, least=60))
+    >>> len(pieces(framing, 2, most=200, least=10)), len(pieces(framing, 2, most=200, least=60))
     (2, 1)
     """
     tasks = frame_tasks(framing)
