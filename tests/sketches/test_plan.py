@@ -88,7 +88,7 @@ def test_the_number_of_files_shows_nowhere(
 ) -> None:
     frame = flights(spark)
     one, many = (build(frame, tmp_path, SPECS, files) for files in (1, 5))
-    monkeypatch.setattr(plan, "_GATHERED_MAX", 1)
+    monkeypatch.setattr(plan, "_GATHERED_KIB", 1)
     assert build(frame, tmp_path, SPECS, 3) == one
     assert one == many
     assert [(row["batch"], row["kind"], row["name"]) for row in one] == sorted(

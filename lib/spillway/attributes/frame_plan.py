@@ -80,6 +80,8 @@ def frame_tasks(framing: Framing) -> list[FrameTask]:
 def pieces(framing: Framing, cores: int = 1, most: int = MOST_ROWS, least: int = LEAST_ROWS) -> list[Piece]:
     """The batch as pieces of about equal size, of whole parts of frames: one for each core unless that is too few.
 
+    A batch of one unbounded frame is one piece, and so one core's work: its values hang together to the end.
+
     >>> framing = Framing(1, date(2026, 1, 1), 0, 99, 0, 10, 1)
     >>> [(piece[0].from_seq, piece[-1].to_seq) for piece in pieces(framing, 1, most=40, least=10)]
     [(0, 29), (30, 59), (60, 99)]

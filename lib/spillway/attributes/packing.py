@@ -149,9 +149,9 @@ class _Coded:
         return _Coded(entries, marks, form, wholes, np.unique(wholes[numbers]))
 
     def best(self, periods: tuple[np.ndarray, np.ndarray]) -> tuple[int, bytes]:
-        """The shorter of both encodings: whole values as indices into a list of them, if they are few, or as they are.
+        """Whole values as indices into a list of them, if they are few, or as they are: what is shorter at first.
 
-        Tried on the first entries, as far as there are whole values among them: the rest is alike in both.
+        Tried on the first entries, as far as there are whole values among them; steps are coded alike in both.
         """
         if not 0 < len(self.distinct) <= min(LONGEST_LIST, len(self.entries) // 4 + 16):
             return CODED, self.body(periods, False)

@@ -142,6 +142,10 @@ def _kind(rows: pa.Table, name: str) -> pa.DataType | None:
     return None if pa.types.is_null(kind) else kind
 
 
+Blocks = dict[int, list[tuple[str, int, bytes]]]
+"""By frame: the attribute of each block, its first seq, and its payload."""
+
+
 @dataclass(frozen=True)
 class Recovery:
     """What giving back a range of a stream needs, besides its transmitted rows (whose frames it knows)."""
@@ -161,43 +165,47 @@ class Recovery:
             found.update(dict.fromkeys(needed_columns(models, [a for a in self.attributes if a in models])))
         return list(found)
 
-    def give_back(self, rows: pa.Table, framing: Framing, frame: int) -> tuple[dict[str, Recovered], int]:
-        """The shed attributes of a frame's rows, which must begin with the frame; and the synopsis bytes read."""
+    def blocks(self, day: date, frames: tuple[int, int]) -> Blocks:
+        """The synopsis of a range of frames of one date."""
+        dated = [file for file in self.synopsis_files if as_date(file.value("batch_date")) == day]
+        return read_blocks(dated, frames)
+
+    def give_back(
+        self, rows: pa.Table, framing: Framing, frame: int, blocks: Blocks
+    ) -> tuple[dict[str, Recovered], int]:
+        """The shed attributes of a frame's rows, which must begin with the frame; and the synopsis bytes used."""
         last = rows["seq"][-1].as_py()
         runs = self.runs.within(frame, last)
         wanted = [name for name in self.attributes if name in runs.attributes("shed")]
         if not wanted:
             return {}, 0
         models = self.models[framing.model_version]
-        dated = [
-            file for file in self.synopsis_files if as_date(file.value("batch_date")) == framing.batch_date
-        ]
-        payloads, read = read_payloads(dated, frame, with_regressors(models, wanted), last)
-        return recover_frame(rows, self.key, runs, models, payloads, wanted), read
+        payloads: dict[str, list[bytes]] = {}
+        for attribute, first_seq, payload in blocks.get(frame, ()):
+            if first_seq <= last and attribute in with_regressors(models, wanted):
+                payloads.setdefault(attribute, []).append(payload)
+        used = sum(len(payload) for found in payloads.values() for payload in found)
+        return recover_frame(rows, self.key, runs, models, payloads, wanted), used
 
 
-def read_payloads(
-    files: Sequence[DataFile], frame: int, attributes: Sequence[str], to_seq: int
-) -> tuple[dict[str, list[bytes]], int]:
-    """The synopsis blocks of one frame up to a row, by attribute, and their bytes; reads only what can hold them."""
-    rows = read_rows(files, ["attribute", "first_seq", "payload"], frame, frame, order="frame")
-    found: dict[str, list[bytes]] = {}
-    read = 0
+def read_blocks(files: Sequence[DataFile], frames: tuple[int, int]) -> Blocks:
+    """The synopsis blocks of a range of frames; reads only what can hold them."""
+    rows = read_rows(files, ["attribute", "first_seq", "payload"], *frames, order="frame")
+    found: Blocks = {}
     for row in rows.to_pylist():
-        if row["attribute"] in attributes and row["first_seq"] <= to_seq:
-            found.setdefault(row["attribute"], []).append(row["payload"])
-            read += len(row["payload"])
-    return found, read
+        found.setdefault(row["frame"], []).append((row["attribute"], row["first_seq"], row["payload"]))
+    return found
 
 
 def given_back(piece: Piece, plan: Recovery, attributes: Sequence[str]) -> Iterator[pa.Table]:
     """The tuples of a piece with the shed values of `plan.attributes` given back, each with its bound."""
     runs = plan.runs.within(piece[0].frame, piece[-1].to_seq)
     back = [name for name in plan.attributes if runs.stretches(name, "shed")]
+    blocks = plan.blocks(piece[0].framing.batch_date, (piece[0].frame, piece[-1].frame)) if back else {}
 
     def kernel(rows: pa.Table, task: FrameTask) -> dict[str, pa.Array]:
         columns = {}
-        for name, found in plan.give_back(rows, task.framing, task.frame)[0].items():
+        for name, found in plan.give_back(rows, task.framing, task.frame, blocks)[0].items():
             columns[name] = found.values.to_arrow(_kind(rows, name))
             columns[name + BOUND_SUFFIX] = pa.array(found.bound_pct, mask=np.isnan(found.bound_pct))
         return columns

@@ -2,7 +2,7 @@
 
 A *scheme* says for every attribute whether it is kept, rounded or shed, and at which stage (1: the stream's own
 shedding, 2: its channel's, specs/attributes.md section 8). A *run* is a stretch of `seq` under one scheme.
-Everything that depends on a scheme at a row (kernels, the native copy, recovery) asks the runs.
+Everything that depends on a scheme at a row (kernels, what is sent, recovery) asks the runs.
 
 >>> ways = (Way("temp", "shed"), Way("visib", "keep"))
 >>> runs = Runs((Run(0, 9, (Way("temp", "keep"), Way("visib", "keep"))), Run(10, 19, ways)))

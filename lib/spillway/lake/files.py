@@ -105,8 +105,7 @@ def holding(files: Iterable[DataFile], batches: Iterable[tuple[date, int]]) -> l
         file
         for file in files
         if as_date(file.value("batch_date")) in days
-        and file.low("batch") <= high
-        and file.high("batch") >= low
+        and (file.low("batch") is None or (file.low("batch") <= high and file.high("batch") >= low))
     ]
 
 

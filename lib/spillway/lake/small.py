@@ -3,7 +3,7 @@
 `batches`, `schemes`, `ledger`, `models`, `certificates` and `validations` get a few rows a run. A Spark commit of three
 rows costs a second or more, one by delta-rs some hundredths, with the same atomic replacement of what matches a
 predicate, and the same refusal when another writer was there first. Each table has one kind of writer, always: these
-delta-rs, the large ones Spark; so no two log protocols ever meet in one table.
+delta-rs, the large ones Delta on Spark; so no two log protocols ever meet in one table.
 """
 
 from __future__ import annotations

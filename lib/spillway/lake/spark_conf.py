@@ -71,7 +71,7 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
         "spark.sql.parquet.compression.codec": "zstd",
         # Eight bytes with statistics, as every reader expects, instead of the twelve of INT96 without.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # One task a file, one pass a task: rows stay in seq order from scan to file without a sort or a shuffle.
+        # One task a file, one pass a task: raw rows stay in seq order from scan to file without a sort.
         "spark.sql.files.openCostInBytes": str(128 * 1024 * 1024),
         "spark.sql.maxConcurrentOutputFileWriters": "64",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

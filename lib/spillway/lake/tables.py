@@ -155,9 +155,11 @@ class Lake:
         """Put what `make` makes of the pieces in the place of the stream's `batches`, in one commit.
 
         Tasks write the files themselves: see `spillway.lake.task_files`. All files of the pieces' dates that hold
-        rows of the batches go; where one holds rows of other batches too (somebody had compacted the table), the rows
-        that go are deleted in a commit of their own before.
+        rows of the batches go. Where one holds rows of other batches too (somebody has compacted the table), the rows
+        that go are deleted in a commit of their own just before; whoever dies in between left the batches pending.
         """
+        if not pieces:
+            return
         contract = self.contract(table, attributes)
         shared = contract.scope == "shared"
         path = self.path(table, None if shared else stream)
@@ -176,10 +178,14 @@ class Lake:
             if not shared:
                 self._grow(contract, path)
             replacement = Replacement(self.spark, path, days, numbers)
+            added = write_pieces(self.spark, path, schema, INDEXED_COLUMNS, pieces, make)
             if replacement.mixed:
+                if Replacement(self.spark, path, days, numbers).version != replacement.version:
+                    raise ConcurrentRun(
+                        f"{table}/{stream}: another run wrote to it at the same time; run it again"
+                    )
                 self.delete(table, predicate, None if shared else stream)
                 replacement = Replacement(self.spark, path, days, numbers)
-            added = write_pieces(self.spark, path, schema, INDEXED_COLUMNS, pieces, make)
             replacement.commit(added, predicate)
 
     def delete(self, table: str, predicate: str, stream: str | None = None) -> None:

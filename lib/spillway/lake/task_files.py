@@ -27,7 +27,7 @@ from spillway.lake.files import data_files, open_filesystem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS_IN_A_GROUP = 1 << 20
+ROWS_IN_A_GROUP = 1 << 19
 LONGEST_TEXT_IN_STATISTICS = 32
 NEVER_REPEATED = frozenset({"seq", "payload"})
 """Columns for which a dictionary is only a burden."""
@@ -84,9 +84,7 @@ def write_file(
     filesystem, inside = open_filesystem(f"{folder}/{name}")
     writer: pq.ParquetWriter | None = None
     try:
-        for table in tables:
-            if not table.num_rows:
-                continue
+        for group in _groups(shaped(table, schema) for table in tables):
             if writer is None:
                 filesystem.create_dir(inside.rpartition("/")[0], recursive=True)
                 writer = pq.ParquetWriter(
@@ -100,8 +98,7 @@ def write_file(
                     # Arrow leaves NaN out of smallest and largest, where Spark takes it for the largest of all
                     write_statistics=[field.name for field in schema if not pa.types.is_floating(field.type)],
                 )
-            for batch in shaped(table, schema).combine_chunks().to_batches():
-                writer.write_batch(batch, row_group_size=ROWS_IN_A_GROUP)
+            writer.write_table(group, row_group_size=ROWS_IN_A_GROUP)
     finally:
         if writer is not None:
             writer.close()
@@ -119,6 +116,21 @@ def write_file(
             "stats": json.dumps(statistics(metadata, schema.names[:indexed])),
         }
     }
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows in tables of `ROWS_IN_A_GROUP`, however few come at a time: each gets dictionaries of its own."""
+    held: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        held.append(table)
+        count += table.num_rows
+        while count >= ROWS_IN_A_GROUP:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, ROWS_IN_A_GROUP)
+            held, count = [whole.slice(ROWS_IN_A_GROUP)], count - ROWS_IN_A_GROUP
+    if count:
+        yield pa.concat_tables(held)
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -151,8 +163,14 @@ def statistics(metadata: pq.FileMetaData, names: Sequence[str]) -> dict[str, Any
         whole = all(one.has_min_max or not one.num_values for one in found)
         if not ranged or not whole:
             continue
-        smallest = spelled(min(one.min for one in ranged), up=False)
-        largest = spelled(max(one.max for one in ranged), up=True)
+        try:
+            smallest = spelled(min(one.min for one in ranged), up=False)
+            largest = spelled(max(one.max for one in ranged), up=True)
+        except (
+            OverflowError,
+            ValueError,
+        ):  # times that Python has none for, as "until further notice" often is
+            continue
         if smallest is not None and largest is not None:
             low[name], high[name] = smallest, largest
     return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
@@ -201,8 +219,10 @@ class Replacement:
         live = self._transaction.filterFiles(self._seq([condition]), False).iterator()
         wanted = set(batches)
         # what Delta hands out comes without its statistics
-        version = self._transaction.snapshot().version()
-        edges = {file.path: (file.low("batch"), file.high("batch")) for file in data_files(path, version)}
+        self.version = int(self._transaction.snapshot().version())
+        edges = {
+            file.path: (file.low("batch"), file.high("batch")) for file in data_files(path, self.version)
+        }
         self._gone: list[Any] = []
         self.mixed = False
         while live.hasNext():

@@ -65,7 +65,7 @@ _WEIGHT_MAX = 1 << 62
 class CountMinParameters:
     """The shape of a table: `width` (w), `depth` (d), the hash seed, and whether updates are conservative.
 
-    `hashing` is `mix64`, or `spark` for a table that Spark's native `count_min_sketch` counted (seed below 2^31).
+    `hashing` is `mix64`, or `spark` for the table that Spark's native `count_min_sketch` would count (seed below 2^31).
     """
 
     width: int

@@ -1,4 +1,4 @@
-"""Hashing: one 64-bit key per row, made in Spark; every sketch row mixes it again with a seed of its own.
+"""Hashing: one 64-bit key per row (`column_keys`, or in Spark); every sketch row mixes it again with a seed of its own.
 
 A key is `xxhash64(header ^ nulls, value, value, ...)`, chained as Spark chains its columns: `header` is a hash
 of the seed and of the attributes' types, `nulls` a bit mask of the attributes that are null. So 1, '1' and 1.0

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
 
 PARTIAL = "spec int, batch bigint, batch_date date, rows bigint, payload binary"
 _SPARK_TYPES = {"integer": "bigint"}
-_GATHERED_MAX = 1000
+_GATHERED_KIB = 256 * 1024
+"""Up to here the driver adds partial sketches up itself: another stage of tasks would cost more."""
 _ROWS_AT_A_TIME = 262_144
+_GLOB = re.compile(r"([\\*?\[\]{}])")
+"""What Spark would take for a pattern in a path."""
 _BUCKETS = 1 << 16
 _PARTIAL_ARROW = pa.schema(
     [
@@ -179,7 +183,9 @@ def heavy_keys(spark: SparkSession, tuples: Tuples, spec: SketchSpec, rows: Mapp
         f"`{name}` {_SPARK_TYPES.get(kind, kind)}"
         for name, kind in zip(spec.attributes, spec.types, strict=True)
     )
-    frame = spark.read.schema(f"batch bigint, {types}").parquet(*(file.path for file in tuples.files))
+    frame = spark.read.schema(f"batch bigint, {types}").parquet(
+        *(_GLOB.sub(r"\\\1", file.path) for file in tuples.files)
+    )
     frame = frame.where(sf.col("batch").isin(list(rows)))
     values = [_column(name, kind).alias(name) for name, kind in zip(spec.attributes, spec.types, strict=True)]
     key = key_column(spec.attributes, spec.types, spec.seed)
@@ -200,7 +206,7 @@ def build(
     if not specs or not tuples.files:
         return []
     partials = partial_sketches(spark, tuples, specs)
-    if len(tuples.files) * len(specs) > _GATHERED_MAX:
+    if len(tuples.files) * len(tuples.batches) * sum(spec.memory_kib for spec in specs) > _GATHERED_KIB:
         partials = merged_sketches(partials)
     found = _gathered(partials.collect())
     rows = []

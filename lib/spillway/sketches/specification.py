@@ -99,7 +99,7 @@ class SketchSpec:
     def _empty(self) -> Sketch:
         memory = self.memory_kib * 1024
         if self.kind == "count_min":
-            # counted by Spark natively, which costs a third of shipping keys to a kernel of any speed
+            # the hashes of Spark's own count_min_sketch, so that its tables and ours are the same
             parameters = replace(
                 parameters_for_memory(memory, depth=self.depth), seed=self.seed & 0x7FFFFFFF, hashing="spark"
             )

@@ -145,7 +145,8 @@ def look_up(
             continue
         last = hits["seq"][-1].as_py()
         rows = read_rows(frames.files_of(framing.batch_date), columns, frame, last)
-        found, size = plan.recovery.give_back(rows, framing, frame)
+        blocks = plan.recovery.blocks(framing.batch_date, (frame, frame))
+        found, size = plan.recovery.give_back(rows, framing, frame, blocks)
         read += size
         held += 1
         for name in shown:
