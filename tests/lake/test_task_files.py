@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from spillway.lake import tables
+from spillway.lake import tables, task_files
 from spillway.lake.files import data_files, read_table
 from spillway.lake.small import ConcurrentRun
 from spillway.lake.tables import Lake
@@ -119,6 +122,33 @@ def test_no_filter_misses_a_row_for_what_the_log_says_of_a_file(lake: Lake, pred
     send(lake, 1, 10)
     whole = lake.spark.createDataFrame(pa.Table.from_pylist(rows(1, 10)))
     assert lake.read("transmitted", "s", predicate).count() == whole.where(predicate).count()
+
+
+def test_rows_that_come_a_few_at_a_time_lie_in_large_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_files, "ROWS_IN_A_GROUP", 100)
+    schema = pa.schema([("seq", pa.int64())])
+    few = [pa.table({"seq": range(start, start + 7)}) for start in range(0, 259, 7)]
+    added = task_files.write_file(str(tmp_path), {}, schema, 1, few)
+    assert added is not None
+    written = pq.ParquetFile(tmp_path / added["add"]["path"])
+    assert [written.metadata.row_group(i).num_rows for i in range(written.num_row_groups)] == [100, 100, 59]
+    assert written.read()["seq"].to_pylist() == list(range(259))
+
+
+def test_a_time_that_python_has_none_for_is_written_without_its_edges(tmp_path: Path) -> None:
+    schema = pa.schema([("seq", pa.int64()), ("until", pa.timestamp("us", "UTC"))])
+    last = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999
+    rows = pa.table({"seq": [1], "until": pa.array([last], pa.int64()).cast(schema.types[1])})
+    added = task_files.write_file(str(tmp_path), {}, schema, 2, [rows])
+    assert added is not None
+    assert json.loads(added["add"]["stats"]) == {
+        "numRecords": 1,
+        "minValues": {"seq": 1},
+        "maxValues": {"seq": 1},
+        "nullCount": {"seq": 0, "until": 0},
+    }
 
 
 def test_a_batch_takes_the_place_of_its_own_files_only(lake: Lake) -> None:
