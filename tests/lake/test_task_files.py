@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -135,6 +136,16 @@ def test_rows_that_come_a_few_at_a_time_lie_in_large_groups(
     written = pq.ParquetFile(tmp_path / added["add"]["path"])
     assert [written.metadata.row_group(i).num_rows for i in range(written.num_row_groups)] == [100, 100, 59]
     assert written.read()["seq"].to_pylist() == list(range(259))
+
+
+def test_a_payload_is_written_once(tmp_path: Path) -> None:
+    schema = pa.schema([("seq", pa.int64()), ("payload", pa.binary())])
+    payload = np.random.default_rng(1).bytes(50_000)
+    added = task_files.write_file(
+        str(tmp_path), {}, schema, 2, [pa.table({"seq": [1], "payload": [payload]})]
+    )
+    assert added is not None
+    assert added["add"]["size"] < 55_000
 
 
 def test_a_time_that_python_has_none_for_is_written_without_its_edges(tmp_path: Path) -> None:

@@ -95,8 +95,7 @@ def write_file(
                     compression="zstd",
                     compression_level=3,
                     use_dictionary=[name for name in schema.names if name not in NEVER_REPEATED],
-                    # Arrow leaves NaN out of smallest and largest, where Spark takes it for the largest of all
-                    write_statistics=[field.name for field in schema if not pa.types.is_floating(field.type)],
+                    write_statistics=[field.name for field in schema if _has_edges(field.type)],
                 )
             writer.write_table(group, row_group_size=ROWS_IN_A_GROUP)
     finally:
@@ -116,6 +115,15 @@ def write_file(
             "stats": json.dumps(statistics(metadata, schema.names[:indexed])),
         }
     }
+
+
+def _has_edges(kind: pa.DataType) -> bool:
+    """Whether a column's smallest and largest value are written down.
+
+    Not of floats: Arrow leaves NaN out of them, where Spark takes it for the largest of all. Not of bytes: Arrow would
+    write whole payloads, twice.
+    """
+    return not (pa.types.is_floating(kind) or pa.types.is_binary(kind))
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
