@@ -3,7 +3,7 @@
 Rows, nulls in keys and in required columns, first and last `seq`, schemes, and a checksum of (seq, keys): the exclusive
 or of a hash of each row, so that neither order nor files matter. Equal counts and checksums mean the same tuples; a
 uniqueness test over all rows would cost a shuffle and say less. Tasks read these few columns straight from the tables'
-files, which costs a tenth of what rows would.
+files, which took a quarter of the time of Spark's rows.
 """
 
 from __future__ import annotations

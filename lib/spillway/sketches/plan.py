@@ -301,8 +301,8 @@ def suspects(
 ) -> DataFrame:
     """Pass the rows `seq` (from, to) of a table's files through the filter in their order, each shard by one task.
 
-    A task reads the few columns in the order of `seq` and takes what is of its shards: to read them once a task costs a
-    tenth of moving and sorting them. Rows with a `seq` are suspected duplicates; rows with a `payload` are states, each
+    A task reads the few columns in the order of `seq` and takes what is of its shards, so that none is moved or
+    sorted. Rows with a `seq` are suspected duplicates; rows with a `payload` are states, each
     good for its `shards`.
     """
     start, shards = (before or _filter(spec)).to_bytes(), spec.shards
