@@ -47,11 +47,11 @@ test: check ## Everything CI runs: check, then the whole test suite
 
 .PHONY: bench
 bench: $(READY) ## Measure against floors and peers; leaves build/bench.json
-	@$(with_java) python -m tests.benchmarks
+	@$(with_java) python -m evidence.bench
 
 .PHONY: evidence
 evidence: $(READY) ## Rebuild each paper's tables and figures beside ours; leaves build/evidence.json
-	@$(with_java) python -m spillway.evidence
+	@$(with_java) python -m evidence
 
 .PHONY: doctor
 doctor: $(READY) ## Say what is wrong with this machine and how to mend it

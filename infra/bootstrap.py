@@ -22,7 +22,7 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HOME / "lib"))
 
-from spillway.java import INSTALL_JAVA, find_java, java_versions_seen  # noqa: E402
+from spillway.doctor.java import INSTALL_JAVA, find_java, java_versions_seen  # noqa: E402
 
 DEBIAN_JAVA = "openjdk-17-jre-headless"
 DEBIAN_VENV = "python3-venv"
@@ -204,7 +204,7 @@ def fetch_jars(folder: Path, java_home: Path, ivy_jar: Path) -> None:
 def archive_classes(venv: Path, jars: Path, java_home: Path) -> None:
     say("keeping Spark's classes in an archive, so that jobs start in half the time (half a minute, once)")
     run(
-        [venv_python(venv), "-m", "spillway.lake.class_archive", jars],
+        [venv_python(venv), "-m", "spillway.engine.class_archive", jars],
         PYTHONPATH=str(HOME / "lib"),
         JAVA_HOME=str(java_home),
         PYSPARK_PYTHON=str(venv_python(venv)),

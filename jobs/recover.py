@@ -15,9 +15,9 @@ import pyarrow.parquet
 
 from spillway.contracts import load_contracts
 from spillway.errors import SpillwayError
+from spillway.job import run_job, say
+from spillway.pipeline.recover import look_up, parse_key, parse_range
 from spillway.settings import Settings
-from spillway.steps.job import run_job, say
-from spillway.steps.recover import look_up, parse_key, parse_range
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ import argparse
 from datetime import date
 
 from spillway.contracts import load_contracts
-from spillway.lake.session import open_lake
+from spillway.engine.session import open_lake
+from spillway.job import run_job, run_name, say
+from spillway.pipeline.shed import shed_channel
 from spillway.settings import Settings
-from spillway.steps.job import run_job, run_name, say
-from spillway.steps.shed import shed_channel
 
 
 def main() -> None:

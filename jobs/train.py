@@ -10,13 +10,13 @@ import argparse
 from collections.abc import Callable
 
 from spillway.contracts import load_contracts
+from spillway.engine.session import open_lake
 from spillway.errors import SpillwayError
-from spillway.lake.intake import take_in
-from spillway.lake.session import open_lake
+from spillway.intake.take_in import take_in
+from spillway.job import run_job, run_name, say, side_by_side
+from spillway.levers.attributes.facts import load_trained
+from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
-from spillway.steps.job import run_job, run_name, say, side_by_side
-from spillway.steps.train import train_stream
-from spillway.steps.trained import load_trained
 
 
 def main() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from spillway.checks import load_in_background
 from spillway.contracts import load_contracts
-from spillway.lake.session import open_lake
-from spillway.report import build_report
+from spillway.engine.session import open_lake
+from spillway.job import run_job, run_name, say
+from spillway.pipeline.validate import validate
 from spillway.settings import Settings
-from spillway.steps.job import run_job, run_name, say
-from spillway.steps.validate import validate
+from spillway.show.report import build_report
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The shared session: two cores, small everything."""
-    from spillway.lake.session import spark_session
-    from spillway.lake.spark_conf import SHORT_LIVED_JVM
+    from spillway.engine.session import spark_session
+    from spillway.engine.spark_conf import SHORT_LIVED_JVM
 
     os.environ.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)
     session = spark_session(

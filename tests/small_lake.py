@@ -12,9 +12,9 @@ import pyarrow as pa
 import yaml
 from deltalake import write_deltalake
 
-from spillway.lake.columns import table_contracts
-from spillway.lake.tables import table_path
 from spillway.settings import Settings
+from spillway.store.table_contracts import table_contracts
+from spillway.store.tables import table_path
 
 HOME = Path(__file__).resolve().parents[1]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -56,8 +56,8 @@ def test_every_layer_knows_only_what_is_below_it() -> None:
     [
         ("attributes/ranking.py", "import pyspark", "Kernels import no engine"),
         ("attributes/ranking.py", "import time", "Kernels import no engine"),
-        ("sketches/hashing.py", "import spillway.lake.files", "Kernels import no engine"),
-        ("contracts/model.py", "import spillway.lake.batches", "Each layer knows only what is below it"),
+        ("sketches/hashing.py", "import spillway.store.files", "Kernels import no engine"),
+        ("contracts/model.py", "import spillway.store.batches", "Each layer knows only what is below it"),
         ("scheduling.py", "import pyspark", "starts no Spark"),
         ("lake/tables.py", "import airflow", "Only the demo's driver imports Airflow"),
     ],

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from tests.report.small_lake import TUPLES, empty_home, small_lake
-from tests.report.small_lake import write as write_table
+from tests.show.report.small_lake import TUPLES, empty_home, small_lake
+from tests.show.report.small_lake import write as write_table
 
 from spillway.cli import COMMANDS, main, parser
 from spillway.cli.recover import write
@@ -134,7 +134,7 @@ def test_status_tells_programs_the_same(at_home: Settings, capsys: pytest.Captur
 def test_broken_promises_are_wrong_and_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from spillway.summary import table_rows
+    from spillway.show.summary import table_rows
 
     settings = small_lake(tmp_path)
     stand_in(settings, monkeypatch)
@@ -157,7 +157,7 @@ def test_broken_promises_are_wrong_and_come_first(
 def test_shed_batches_without_certificates_wait_for_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from spillway.summary import table_rows
+    from spillway.show.summary import table_rows
 
     settings = small_lake(tmp_path)
     stand_in(settings, monkeypatch)
@@ -391,7 +391,7 @@ def test_recovered_tuples_can_be_written_in_three_formats(tmp_path: Path, name: 
 @pytest.fixture
 def asked_of_look_up(at_home: Settings, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the command asks of `look_up`, whose own answers are tested where it lives."""
-    from spillway.steps import recover
+    from spillway.pipeline import recover
 
     asked: list[tuple[Any, ...]] = []
 

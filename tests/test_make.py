@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from spillway.airflow_home import environment
-from spillway.lake.spark_conf import DELTA_JARS, defaults_file, spark_conf
+from spillway.demo.airflow_home import environment
+from spillway.engine.spark_conf import DELTA_JARS, defaults_file, spark_conf
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[1]

@@ -9,9 +9,9 @@ import polars
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.steps.streams import World, brought_through
+from tests.pipeline.streams import World, brought_through
 
-from spillway.lake.columns import table_contracts
+from spillway.store.table_contracts import table_contracts
 
 CURATED = ("batches", "models", "schemes", "synopsis", "certificates", "ledger", "validations")
 OF_A_STREAM = ("transmitted", "recovered")

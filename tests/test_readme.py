@@ -14,12 +14,12 @@ import pytest
 
 from spillway.contracts import load_contracts
 from spillway.demo.data import write_demo
-from spillway.lake.intake import take_in
-from spillway.lake.tables import Lake
+from spillway.intake.take_in import take_in
+from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.train import train_stream
+from spillway.pipeline.validate import validate
 from spillway.settings import Settings
-from spillway.steps.shed import shed_channel
-from spillway.steps.train import train_stream
-from spillway.steps.validate import validate
+from spillway.store.tables import Lake
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
-from spillway.lake.spark_conf import spark_conf
 from spillway.settings import Settings
 
 OWNER = "spillway"
@@ -116,7 +116,7 @@ def dates_to_recompute(
 
 def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> list[list[str]]:
     """One list of arguments of jobs/shed.py per channel that has work; NothingToDo when none has."""
-    from spillway.lake.pending import channels_of_dates, pending_channels
+    from spillway.intake.pending import channels_of_dates, pending_channels
 
     if dates is None:
         channels = pending_channels(settings)

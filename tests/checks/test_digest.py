@@ -14,7 +14,7 @@ import pytest
 
 from spillway.checks import digest
 from spillway.checks.digest import Digest, StoredRows, hashes, summaries
-from spillway.lake.files import DataFile
+from spillway.store.files import DataFile
 
 DAY = date(2026, 1, 1)
 SCHEMA = pa.schema(

@@ -20,10 +20,10 @@ import pytest
 from tests.checks.sound import DAY, Rows, contract, sound_stream
 
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
-from spillway.lake.columns import table_contracts
-from spillway.lake.files import DataFile
 from spillway.settings import Settings
 from spillway.sketches.pair_count import PairCount, PairCountParameters
+from spillway.store.files import DataFile
+from spillway.store.table_contracts import table_contracts
 
 EXPECTATIONS = Path(__file__).resolve().parents[2] / "expectations"
 Spoil = Callable[[Rows], Any]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from spillway import airflow_home
+from spillway.demo import airflow_home
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
-from spillway.lake.batches import DONE
+from spillway.store.batches import DONE
 
 Calls = Callable[[], list[list[str]]]
 Run = Callable[..., dict[str, Any]]

@@ -20,12 +20,12 @@ import pytest
 from tests.dags.conftest import clean_environment
 from tests.small_lake import small_settings
 
-from spillway import airflow_home
+from spillway.demo import airflow_home
 from spillway.demo.ui import healthy, passwords
-from spillway.lake.batches import load_batches
-from spillway.lake.files import read_table
-from spillway.lake.pending import pending_channels
+from spillway.intake.pending import pending_channels
 from spillway.settings import Settings
+from spillway.store.batches import load_batches
+from spillway.store.files import read_table
 
 START_SECONDS = 400.0
 RUN_SECONDS = 900.0

@@ -9,7 +9,6 @@ import pytest
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
 from spillway.errors import SpillwayError
-from spillway.lake.batches import DONE
 from spillway.scheduling import (
     NothingToDo,
     dates_to_recompute,
@@ -18,6 +17,7 @@ from spillway.scheduling import (
     spark_step,
 )
 from spillway.settings import Settings
+from spillway.store.batches import DONE
 
 DAY = date(2013, 2, 1)
 MIDNIGHT = datetime(2013, 2, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from spillway.demo.run import MARKER, Failed, Progress, final_table, reset_lake, run_dags, said, sentence
 from spillway.settings import Settings
-from spillway.summary import StreamFigures
+from spillway.show.summary import StreamFigures
 
 OURS = ("weather", "stocks")
 
@@ -78,7 +78,7 @@ def test_lines_for_people_lose_what_airflow_puts_around_them() -> None:
 
 def test_the_sentence_of_a_failure_is_ours_where_there_is_one() -> None:
     log = [
-        "spillway.lake.tables.ConcurrentRun: raw/s: another run wrote it; run it again",
+        "spillway.store.tables.ConcurrentRun: raw/s: another run wrote it; run it again",
         "py4j.protocol.Py4JJavaError: An error occurred",
         "airflow.sdk.exceptions.AirflowException: Cannot execute: spark-submit. Error code is: 1.",
     ]

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from spillway.attributes.scheme import Reevaluation
-from spillway.evidence.attributes_generated import Source, generated
-from spillway.evidence.attributes_hits import by_ranking, followed, hits, window_scores
-from spillway.evidence.attributes_lab import Lab, with_error
-from spillway.evidence.attributes_precision import Point, best_accuracy, least_bytes, precision
-from spillway.evidence.attributes_predictors import predictors
-from spillway.evidence.attributes_rankings import at_bytes
-from spillway.evidence.attributes_shedding import Shed, shed_fixed, shed_planned
-from spillway.evidence.attributes_single_ways import contestants, single_ways
-from spillway.evidence.attributes_summary import summary
-from spillway.evidence.attributes_targets import targets
-from spillway.evidence.attributes_thresholds import share_at
-from spillway.evidence.attributes_trained import load_of, paper_models, train
-from spillway.evidence.book import Book
+from evidence.attributes.generated import Source, generated
+from evidence.attributes.hits import by_ranking, followed, hits, window_scores
+from evidence.attributes.lab import Lab, with_error
+from evidence.attributes.precision import Point, best_accuracy, least_bytes, precision
+from evidence.attributes.predictors import predictors
+from evidence.attributes.rankings import at_bytes
+from evidence.attributes.shedding import Shed, shed_fixed, shed_planned
+from evidence.attributes.single_ways import contestants, single_ways
+from evidence.attributes.summary import summary
+from evidence.attributes.targets import targets
+from evidence.attributes.thresholds import share_at
+from evidence.attributes.trained import load_of, paper_models, train
+from evidence.book import Book
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")

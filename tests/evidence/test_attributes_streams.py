@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spillway.attributes.cycle import find_cycle
+from evidence.attributes.generated import Source, generated, sources
+from evidence.attributes.streams import landed
 from spillway.contracts import StreamContract, read_stream
 from spillway.errors import SpillwayError
-from spillway.evidence.attributes_generated import Source, generated, sources
-from spillway.evidence.attributes_streams import landed
-from spillway.steps.train import plain_values
+from spillway.levers.attributes.cycle.find import find_cycle
+from spillway.pipeline.train import plain_values
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spillway.evidence.book import Book
-from spillway.evidence.run import gather, main, write
-from spillway.report.svg import Line, line_chart
+from evidence.book import Book
+from evidence.run import gather, main, write
 from spillway.settings import Settings
+from spillway.show.report.svg import Line, line_chart
 
 
 def quiet(_: str) -> None:

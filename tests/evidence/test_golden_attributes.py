@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spillway.evidence.golden_attributes import GROUPS, recompute
-from spillway.evidence.golden_cells import Cell
+from evidence.golden.attributes import GROUPS, recompute
+from evidence.golden.cells import Cell
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from spillway.contracts import load_contracts
-from spillway.lake import intake
-from spillway.lake.session import spark_session
-from spillway.lake.tables import Lake
-from spillway.lake.task_files import Make
+from spillway.engine.session import spark_session
+from spillway.intake import take_in as intake
+from spillway.job import run_job, say
+from spillway.pipeline.shed import shed_channel
 from spillway.settings import Settings
-from spillway.steps.job import run_job, say
-from spillway.steps.shed import shed_channel
+from spillway.store.tables import Lake
+from spillway.store.task_files import Make
 
 GROUP = os.getpgid(0)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.steps.streams import ROOT, World, brought_through
+from tests.pipeline.streams import ROOT, World, brought_through
 
 Run = Callable[..., tuple[int, str]]
 
@@ -24,7 +24,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) 
 @pytest.fixture
 def run(world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """A job by name with its arguments, on the world's lake and the session that is there."""
-    from spillway.lake import session
+    from spillway.engine import session
 
     @contextmanager
     def shared(_name: str, _settings: Any) -> Iterator[Any]:
@@ -108,6 +108,6 @@ def test_what_cannot_be_recovered_is_said_in_a_sentence(
 
 
 def _contracts(*names: str) -> list[dict[str, Any]]:
-    from tests.steps import streams
+    from tests.pipeline import streams
 
     return [getattr(streams, name.upper()) for name in names]

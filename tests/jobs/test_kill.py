@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.steps.streams import ROOT, SITES, World, brought_through, json_lines, sites
+from tests.pipeline.streams import ROOT, SITES, World, brought_through, json_lines, sites
 
-from spillway.lake.batches import DONE, PLANNED, RECORDED, TAKEN_IN
-from spillway.lake.intake import take_in
-from spillway.lake.spark_conf import SHORT_LIVED_JVM
+from spillway.engine.spark_conf import SHORT_LIVED_JVM
+from spillway.intake.take_in import take_in
+from spillway.store.batches import DONE, PLANNED, RECORDED, TAKEN_IN
 
 TAKING_IN = (
     ("before", "raw", "1", RECORDED),

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sketches import reference
 
-from spillway.sketches.answers import SketchError
-from spillway.sketches.bloom import Bloom, BloomParameters, false_positive_rate, optimal_hashes
+from evidence.sketches.bloom import Bloom, BloomParameters, false_positive_rate, optimal_hashes
+from evidence.sketches.fp_buffering import LruBuffer, with_false_positives
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
-from spillway.sketches.fp_buffering import LruBuffer, with_false_positives
+from spillway.sketches.types import SketchError
 
 KEYS = st.lists(st.integers(0, 12), max_size=80)
 

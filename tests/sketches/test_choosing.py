@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spillway.sketches.answers import SketchError
 from spillway.sketches.choosing import (
     effective_keys,
     estimator_by_skew,
@@ -16,6 +15,7 @@ from spillway.sketches.choosing import (
 )
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.intervals import median_row_tail, rows_for_confidence
+from spillway.sketches.types import SketchError
 
 
 def zipf(skew: float, rows: int = 100_000, keys: int = 10_000) -> np.ndarray:

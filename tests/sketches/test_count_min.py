@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sketches import reference
 
-from spillway.sketches.answers import SketchError
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.hashing import row_seeds
+from spillway.sketches.types import SketchError
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "004_cmm.json").read_text())
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=40)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.sketches.answers import SketchError
 from spillway.sketches.dyadic import Dyadic, DyadicParameters, cell_edges, order_code
+from spillway.sketches.types import SketchError
 
 REALS = st.floats(allow_nan=False, width=64)
 

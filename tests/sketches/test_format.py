@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.sketches import format as binary
-from spillway.sketches.answers import SketchError
-from spillway.sketches.bloom import Bloom, BloomParameters
+from evidence.sketches.bloom import Bloom, BloomParameters
+from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.dyadic import Dyadic, DyadicParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
+from spillway.sketches.types import SketchError
 
 FIXTURES = Path(__file__).parent / "fixtures"
 KEYS = (np.arange(200, dtype=np.uint64) ** np.uint64(2)) % np.uint64(61)

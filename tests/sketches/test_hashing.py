@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tests.sketches import reference
 
-from spillway.sketches.answers import SketchError
 from spillway.sketches.hashing import (
     as_keys,
     fingerprint,
@@ -21,6 +20,7 @@ from spillway.sketches.hashing import (
     xxhash64_key,
     xxhash64_long,
 )
+from spillway.sketches.types import SketchError
 
 
 def test_mix64_is_the_finaliser_written_out() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.sketches.answers import SketchError
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
+from spillway.sketches.types import SketchError
 
 STREAM = st.lists(st.integers(0, 25), min_size=1, max_size=120)
 

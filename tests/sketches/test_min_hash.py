@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spillway.sketches.answers import SketchError
 from spillway.sketches.min_hash import min_hash, random_projection, super_shingles, text_tokens
+from spillway.sketches.types import SketchError
 
 WORDS = [f"word{i}" for i in range(60)]
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sketches import reference
 
-from spillway.sketches.answers import SketchError
 from spillway.sketches.pair_count import PairCount, PairCountParameters, match_variance, solve
 from spillway.sketches.super_values import draw_subsets, draw_super_values, subsets
+from spillway.sketches.types import SketchError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAIRS = json.loads((GOLDEN / "004_paircount.json").read_text())

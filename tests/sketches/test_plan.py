@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spillway.lake.files import RowReader, data_files
-from spillway.lake.tables import Lake, where
 from spillway.settings import Settings
 from spillway.sketches import plan
-from spillway.sketches.answers import SketchError
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.query import load
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.stable_bloom import StableBloom
+from spillway.sketches.types import SketchError
+from spillway.store.files import RowReader, data_files
+from spillway.store.tables import Lake, where
 
 TYPES = ("string", "integer", "double", "boolean", "timestamp", "date")
 NAMES = ("s", "i", "d", "b", "t", "a")

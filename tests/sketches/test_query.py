@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from spillway.sketches import plan, sql
-from spillway.sketches.answers import SketchError
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.query import Loaded, coerced, load, merged, ordinal
 from spillway.sketches.specification import SketchSpec
+from spillway.sketches.types import SketchError
 
 DAY = datetime.date(2013, 1, 1)
 ORIGIN = SketchSpec("count_min", ("origin",), ("string",))

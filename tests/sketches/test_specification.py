@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from evidence.sketches.bloom import Bloom, BloomParameters
 from spillway.contracts.sections import Sketch
-from spillway.sketches.answers import SketchError
-from spillway.sketches.bloom import Bloom, BloomParameters
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.dyadic import Dyadic
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount
 from spillway.sketches.specification import SketchSpec, read_sketch
 from spillway.sketches.stable_bloom import StableBloom
+from spillway.sketches.types import SketchError
 
 TYPES = {"origin": "string", "time_hour": "timestamp", "temp": "double", "humid": "double"}
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.sketches import reference
 
 from spillway.sketches import stable_bloom_theory as theory
-from spillway.sketches.answers import SketchError
 from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters, choose, draws, step
+from spillway.sketches.types import SketchError
 
 SBF = json.loads((Path(__file__).parents[1] / "golden" / "004_sbf.json").read_text())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spillway.sketches import stable_bloom_theory as theory
-from spillway.sketches.answers import SketchError
+from spillway.sketches.types import SketchError
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SBF = json.loads((GOLDEN / "004_sbf.json").read_text())

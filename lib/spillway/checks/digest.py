@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from spillway.lake.files import DataFile, as_date, rows_of
 from spillway.sketches.hashing import mix64
+from spillway.store.files import DataFile, as_date, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

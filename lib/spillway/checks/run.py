@@ -27,9 +27,9 @@ from spillway.checks.views import (
 )
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
-from spillway.lake.columns import table_contracts
 from spillway.settings import Settings
 from spillway.sketches.plan import register_functions
+from spillway.store.table_contracts import table_contracts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

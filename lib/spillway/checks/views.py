@@ -10,7 +10,7 @@ import pyarrow as pa
 from spillway.checks.suites import Suite
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
-from spillway.lake.columns import BOUND_SUFFIX, TableContract
+from spillway.store.table_contracts import BOUND_SUFFIX, TableContract
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ from spillway.cli.output import UsageError, command, say_json, say_table
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
-    from spillway.sketches.answers import Answer
     from spillway.sketches.query import Loaded
+    from spillway.sketches.types import Answer
 
 Answers = list[tuple[str, "Answer"]]
 
@@ -103,7 +103,7 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    from spillway.steps.sketching import load_sketch
+    from spillway.pipeline.sketch import load_sketch
 
     settings = Settings.from_environment()
     kind, _, answer = QUESTIONS[asked.question]

@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    from spillway.doctor import run_checks
+    from spillway.doctor.checks import run_checks
 
     checks = run_checks(deep=asked.deep)
     wrong = [check for check in checks if not check.ok]

@@ -9,7 +9,7 @@ from spillway.cli.output import command, said, say, say_json, say_table
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
-    from spillway.explain import Explanation
+    from spillway.show.explain import Explanation
 
 PAST = {"keep": "kept", "round": "rounded", "shed": "shed", None: "not planned yet"}
 
@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    from spillway.explain import explain
+    from spillway.show.explain import explain
 
     found = explain(Settings.from_environment(), asked.stream, asked.attribute)
     if asked.json:

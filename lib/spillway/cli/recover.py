@@ -13,7 +13,7 @@ from spillway.settings import Settings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spillway.steps.recover import Found
+    from spillway.pipeline.recover import Found
 
 FILE_KINDS = (".parquet", ".csv", ".json")
 
@@ -64,7 +64,7 @@ def run(asked: argparse.Namespace) -> int:
         raise UsageError(f"`--output` must end in {', '.join(FILE_KINDS)}, got {asked.output!r}; name it so")
     times = [_time(name, getattr(asked, name)) for name in ("from_time", "to_time")]
 
-    from spillway.steps.recover import look_up, parse_range
+    from spillway.pipeline.recover import look_up, parse_range
 
     seqs = parse_range(
         asked.from_seq if asked.seq is None else asked.seq, asked.to_seq if asked.seq is None else asked.seq

@@ -21,7 +21,7 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    from spillway.report import build_report
+    from spillway.show.report import build_report
 
     path = build_report(Settings.from_environment(), asked.output)
     if asked.json:

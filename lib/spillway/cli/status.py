@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
 
 
 def run(asked: argparse.Namespace) -> int:
-    from spillway.status import status
+    from spillway.show.status import status
 
     found = status(Settings.from_environment())
     if asked.json:

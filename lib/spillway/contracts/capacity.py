@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.attributes.capacity import CapacityError, parse_capacity
 from spillway.contracts.shapes import Report
+from spillway.levers.attributes.capacity.fit import CapacityError, parse_capacity
 
 REMEDY = "write 120 kbps, 5 Mbps, 2 GB/day or {bandwidth_khz: 4, signal_to_noise_db: 20}"
 _MESSAGE = re.compile(r"^`(?P<name>.*?)` must (?P<rule>.*), got .*?; .*$", re.DOTALL)

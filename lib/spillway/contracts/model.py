@@ -249,8 +249,8 @@ class StreamContract:
         if not self.sketches:
             return
         # compiled kernels take a moment to import, and few contracts need them
-        from spillway.sketches.answers import SketchError
         from spillway.sketches.specification import KINDS, SketchSpec
+        from spillway.sketches.types import SketchError
 
         types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
         for i, sketch in enumerate(self.sketches):

@@ -17,12 +17,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from spillway import airflow_home
+from spillway.demo import airflow_home
 from spillway.demo.pipeline import STEP
+from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
-from spillway.lake.spark_conf import SHORT_LIVED_JVM
 from spillway.settings import Settings
-from spillway.summary import StreamFigures, lake_figures, write_run
+from spillway.show.summary import StreamFigures, lake_figures, write_run
 
 MARKER = ".spillway-demo"
 DAGS = ("spillway_train", "spillway_shed", "spillway_validate")

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from spillway import airflow_home
+from spillway.demo import airflow_home
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
 

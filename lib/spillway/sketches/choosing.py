@@ -21,9 +21,9 @@ import math
 
 import numpy as np
 
-from spillway.sketches.answers import refuse
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.intervals import check_confidence, rows_for_confidence
+from spillway.sketches.types import refuse
 
 
 def parameters_for_error(error_share: float, confidence: float, seed: int = 1) -> CountMinParameters:

@@ -34,17 +34,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from spillway.sketches import format as binary
-from spillway.sketches.answers import (
-    Answer,
-    Estimates,
-    Floats,
-    Integers,
-    Keys,
-    SketchError,
-    refuse,
-    require_same,
-)
+from spillway.sketches import binary
 from spillway.sketches.hashing import (
     as_keys,
     bucket,
@@ -55,6 +45,16 @@ from spillway.sketches.hashing import (
 )
 from spillway.sketches.intervals import check_confidence, median_deviation, normal_quantile
 from spillway.sketches.noise import Noise
+from spillway.sketches.types import (
+    Answer,
+    Estimates,
+    Floats,
+    Integers,
+    Keys,
+    SketchError,
+    refuse,
+    require_same,
+)
 
 KIND = "count_min"
 ESTIMATORS = ("cm", "cmm_mean", "cmm_median", "cmm_order")

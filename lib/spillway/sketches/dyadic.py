@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from spillway.sketches import format as binary
-from spillway.sketches.answers import Answer, Floats, Integers, Keys, refuse, require_same
+from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.hashing import check_seed, row_seeds
+from spillway.sketches.types import Answer, Floats, Integers, Keys, refuse, require_same
 
 KIND = "quantiles"
 METHOD = "dyadic_cmm"

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numba import njit
 
-from spillway.sketches import format as binary
-from spillway.sketches.answers import Answer, Estimates, Floats, Integers, Keys, refuse, require_same
+from spillway.sketches import binary
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
 from spillway.sketches.intervals import median_deviation, median_row_tail, normal_quantile
+from spillway.sketches.types import Answer, Estimates, Floats, Integers, Keys, refuse, require_same
 
 KIND = "fast_agms"
 

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from spillway.sketches.answers import Keys, refuse
+from spillway.sketches.types import Keys, refuse
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from spillway.sketches import format as binary
-from spillway.sketches.answers import Estimates, Integers, Keys, refuse, require_same
+from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters, column
 from spillway.sketches.hashing import as_keys, mix64
+from spillway.sketches.types import Estimates, Integers, Keys, refuse, require_same
 
 KIND = "heavy_hitters"
 

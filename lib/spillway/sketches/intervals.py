@@ -17,7 +17,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from spillway.sketches.answers import refuse
+from spillway.sketches.types import refuse
 
 
 def check_confidence(confidence: float) -> float:

@@ -23,8 +23,8 @@ from collections.abc import Iterable
 import numpy as np
 from numba import njit
 
-from spillway.sketches.answers import Floats, Integers, Keys, refuse
 from spillway.sketches.hashing import as_keys, mix64, row_seeds, xxhash64_bytes
+from spillway.sketches.types import Floats, Integers, Keys, refuse
 
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 

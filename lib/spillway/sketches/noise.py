@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from spillway.sketches.answers import Floats
+from spillway.sketches.types import Floats
 
 _SAMPLE = 1 << 16
 

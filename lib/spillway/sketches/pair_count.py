@@ -31,14 +31,14 @@ from typing import Any
 
 import numpy as np
 
-from spillway.sketches import format as binary
-from spillway.sketches.answers import Answer, Keys, refuse, require_same
+from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
 from spillway.sketches.pair_streams import ExactStream, OnlineStream
 from spillway.sketches.super_values import draw_super_values, subsets
+from spillway.sketches.types import Answer, Keys, refuse, require_same
 
 KIND = "pair_count"
 SUPER_VALUES_MAX = 4096

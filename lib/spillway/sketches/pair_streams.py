@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from spillway.sketches.answers import Integers, Keys
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.fast_agms import FastAgms
+from spillway.sketches.types import Integers, Keys
 
 
 class ExactStream:

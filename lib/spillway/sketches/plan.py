@@ -22,9 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.lake.files import DataFile, RowReader, rows_of
-from spillway.sketches import format as binary
-from spillway.sketches import sql
+from spillway.sketches import binary, sql
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.dyadic import Dyadic
@@ -34,6 +32,7 @@ from spillway.sketches.pair_count import PairCount
 from spillway.sketches.query import merged
 from spillway.sketches.specification import Sketch, SketchSpec, read_sketch
 from spillway.sketches.stable_bloom import StableBloom, shards_of
+from spillway.store.files import DataFile, RowReader, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from spillway.sketches.answers import Answer, Covers, SketchError, refuse
 from spillway.sketches.choosing import effective_keys
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.dyadic import Dyadic
@@ -28,6 +27,7 @@ from spillway.sketches.hashing import fingerprint
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount
 from spillway.sketches.specification import Sketch, read_sketch
+from spillway.sketches.types import Answer, Covers, SketchError, refuse
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

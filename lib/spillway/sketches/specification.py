@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from spillway.sketches import format as binary
-from spillway.sketches.answers import refuse
+from spillway.sketches import binary
 from spillway.sketches.choosing import parameters_for_memory
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.dyadic import Dyadic, DyadicParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.stable_bloom import StableBloom, choose
+from spillway.sketches.types import refuse
 
 Sketch = CountMin | HeavyHitters | Dyadic | PairCount | StableBloom
 KINDS = ("count_min", "quantiles", "pair_count", "stable_bloom")

@@ -14,9 +14,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from spillway.sketches.answers import Answer
 from spillway.sketches.query import Loaded, merged
 from spillway.sketches.specification import read_sketch
+from spillway.sketches.types import Answer
 
 ANSWER = "struct<estimate:double,low:double,high:double,confidence:double,method:string>"
 HEAVY = f"array<struct<key:string,answer:{ANSWER}>>"

@@ -28,10 +28,10 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spillway.sketches import format as binary
+from spillway.sketches import binary
 from spillway.sketches import stable_bloom_theory as theory
-from spillway.sketches.answers import Booleans, Keys, refuse
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds, xxhash64_key
+from spillway.sketches.types import Booleans, Keys, refuse
 
 KIND = "stable_bloom"
 TESTING_GAP = 200.0

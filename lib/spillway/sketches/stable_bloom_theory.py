@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spillway.sketches.answers import refuse
+from spillway.sketches.types import refuse
 
 
 def stable_zero_share(cells: int, hashes: int, decrements: int, top: int) -> float:

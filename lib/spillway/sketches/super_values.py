@@ -14,8 +14,8 @@ from itertools import combinations
 import numpy as np
 from numba import njit
 
-from spillway.sketches.answers import Integers, Keys
 from spillway.sketches.hashing import mix64
+from spillway.sketches.types import Integers, Keys
 
 
 def subsets(attributes: int, k: int) -> Integers:

@@ -1,0 +1,5 @@
+"""`python -m evidence`."""
+
+from evidence.run import main
+
+raise SystemExit(main())

@@ -1,0 +1,154 @@
+"""What accuracy costs: bytes against accuracy of every shed attribute, and what both targets allow together.
+
+Corrections of any precision keep the bound E; finer ones take more bytes and leave less mean error. Every attribute
+offers the points that its plan's predictors reach at several precisions; one point each is chosen so that
+
+    the mean accuracy is greatest while the mean of bytes over last-value's bytes keeps to a limit,
+
+by a Lagrange multiplier, which is exact on the points' convex hull.
+
+>>> offers = {"a": [Point(0.2, 90.0), Point(1.0, 99.0)], "b": [Point(0.4, 99.0)]}
+>>> best_accuracy(offers, {"a": 0.5, "b": 0.5}, at_most=0.7)
+(99.0, 0.7)
+>>> best_accuracy(offers, {"a": 0.5, "b": 0.5}, at_most=0.6)
+(94.5, 0.30000000000000004)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evidence.attributes.lab import Lab
+from evidence.attributes.shedding import Shed
+from evidence.attributes.trained import paper_models
+from evidence.book import Book
+from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
+
+PRECISIONS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13, 0.09, 0.06)
+ACCURACY_PCT, RATIO = 99.0, 0.7
+
+
+@dataclass(frozen=True)
+class Point:
+    """One precision: bytes over those of the last value, and accuracy."""
+
+    ratio: float
+    accuracy_pct: float
+
+
+def precision(book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed]) -> dict[str, float]:
+    """Every shed attribute's points, and the best that all together can do."""
+    rows: list[tuple[Any, ...]] = []
+    figures: dict[str, float] = {}
+    offers: dict[Hashable, list[Point]] = {}
+    weights: dict[Hashable, float] = {}
+    for name, lab in labs.items():
+        paper = paper_models(lab.facts)
+        shed = list(done[name].synopsis_bytes)
+        kept = {n for n in lab.measures if n not in shed}
+        for attribute in shed:
+            last = lab.shed(paper[attribute])
+            points = points_of(lab, lab.facts.models[attribute].for_scheme(kept), last.packed_bytes)
+            offers[name, attribute], weights[name, attribute] = points, 1.0 / len(shed) / len(labs)
+            least = min(points, key=lambda p: p.ratio)
+            best = max((p for p in points if p.ratio <= 1.0), key=lambda p: p.accuracy_pct)
+            fine = min((p.ratio for p in points if p.accuracy_pct >= ACCURACY_PCT), default=None)
+            rows.append(
+                (name, attribute, lab.facts.error_pct[attribute], last.packed_bytes, 100 - last.errors.mean_error_pct,
+                 least.ratio, least.accuracy_pct, best.accuracy_pct, fine)
+            )  # fmt: skip
+        mine = {place: points for place, points in offers.items() if place[0] == name}  # type: ignore[index]
+        own = dict.fromkeys(mine, 1.0 / max(1, len(mine)))
+        figures[f"attributes.best_accuracy_within_last_value_bytes_pct.{name}"] = best_accuracy(
+            mine, own, None
+        )[0]
+        figures[f"attributes.fewest_bytes_over_last_value.{name}"] = sum(
+            min(p.ratio for p in points) for points in mine.values()
+        ) / max(1, len(mine))
+    accuracy, ratio = best_accuracy(offers, weights, RATIO)
+    figures[f"attributes.best_accuracy_pct_at_{RATIO:g}_of_last_value"] = accuracy
+    free, its_ratio = best_accuracy(offers, weights, None)
+    figures["attributes.best_accuracy_pct_within_last_value_bytes"] = free
+    least_ratio = least_bytes(offers, weights, ACCURACY_PCT)
+    if least_ratio is not None:
+        figures[f"attributes.bytes_over_last_value_at_{ACCURACY_PCT:g}_pct_accuracy"] = least_ratio
+    book.table(
+        "What accuracy costs: precisions of corrections under the plan's predictors",
+        ("stream", "attribute", "E %", "last value, bytes", "its accuracy %", "fewest bytes over last", "at accuracy %",
+         "most accuracy within the bytes of last %", "bytes at 99 % accuracy over last"),
+        rows,
+        [
+            f"All together, never larger than the last value: mean accuracy {accuracy:.2f} % where the mean ratio is "
+            f"at most {RATIO:g} ({ratio:.2f}), {free:.2f} % without that limit (ratio {its_ratio:.2f}); "
+            + (
+                f"{ACCURACY_PCT:g} % take a mean ratio of {least_ratio:.2f}."
+                if least_ratio is not None
+                else f"{ACCURACY_PCT:g} % are out of reach."
+            ),
+            "Where the right-most figure is above 1, an accuracy of 99 % and a synopsis not larger than that of the "
+            "last value exclude each other.",
+        ],
+    )  # fmt: skip
+    return figures
+
+
+def points_of(lab: Lab, model: AttributeModel, last_bytes: int) -> list[Point]:
+    """The model and the paper's form at several precisions of corrections."""
+    paper = AttributeModel(model.attribute, model.kind, model.error_pct, cycle_length=model.cycle_length)
+    tried = {model, paper}
+    if model.kind != "text" and model.error_pct:
+        predictors = (Predictor("previous"),) if model.paper_form else model.predictors
+        for share in PRECISIONS:
+            aim = model.error_pct * share
+            for width in (1.0, 2.0):
+                tried.add(replace(model, predictors=predictors, aim_pct=aim, step_pct=aim * width, unit=0.0))
+    found = [lab.shed(one) for one in tried]
+    return sorted(
+        (
+            Point(one.packed_bytes / last_bytes, 100.0 - one.errors.mean_error_pct)
+            for one in found
+            if not one.errors.violations
+        ),
+        key=lambda point: (point.ratio, point.accuracy_pct),
+    )
+
+
+def best_accuracy(
+    offers: Mapping[Any, Sequence[Point]], weights: Mapping[Any, float], at_most: float | None
+) -> tuple[float, float]:
+    """The greatest weighed accuracy with no point above last value's bytes and the mean ratio within `at_most`."""
+    schemes = [one for one in _schemes(offers, weights) if at_most is None or one[1] <= at_most + 1e-9]
+    return max(schemes, default=(0.0, 0.0))
+
+
+def least_bytes(
+    offers: Mapping[Any, Sequence[Point]], weights: Mapping[Any, float], accuracy_pct: float
+) -> float | None:
+    """The least mean ratio that reaches an accuracy; None where none does."""
+    return min((r for a, r in _schemes(offers, weights) if a >= accuracy_pct), default=None)
+
+
+def _schemes(
+    offers: Mapping[Any, Sequence[Point]], weights: Mapping[Any, float]
+) -> list[tuple[float, float]]:
+    """(accuracy, mean ratio) of the best choice at every price of a byte."""
+    found = []
+    for price in (0.0, *np.geomspace(1e-3, 1e3, 200).tolist()):
+        accuracy = ratio = 0.0
+        for place, points in offers.items():
+            fitting = [p for p in points if p.ratio <= 1.0] or list(points)
+            chosen = max(
+                fitting,
+                key=lambda p, w=weights[place]: (
+                    w * p.accuracy_pct - price / len(offers) * p.ratio,
+                    -p.ratio,
+                ),  # type: ignore[misc]
+            )
+            accuracy += weights[place] * chosen.accuracy_pct
+            ratio += chosen.ratio / len(offers)
+        found.append((accuracy, ratio))
+    return found

@@ -1,0 +1,93 @@
+"""The plan against one way for all: bytes on the wire and at rest together.
+
+Contestants: everything rounded; shed by the paper's method (ranking by deviation until it fits, last value, exact
+entries) and everything so shed; random attributes; the largest first. Random and largest-first shed with our
+synopsis, which makes them stronger than they would be by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evidence.attributes.lab import Lab, Scheme, mean_scheme
+from evidence.attributes.shedding import Shed
+from evidence.attributes.trained import paper_models
+from evidence.book import Book
+from spillway.levers.attributes.ranking.rank import largest_first, random_order
+
+RANDOM_ORDERS = 10
+
+
+def contestants(lab: Lab, capacity_kbps: float) -> dict[str, Scheme]:
+    """Every single way, weighed."""
+    paper = paper_models(lab.facts)
+    ranked = sorted(lab.measures, key=lambda name: lab.facts.trained.ranking[name])
+    widest = [one.attribute for one in largest_first(lab.measures, lab.column_bytes)]
+    orders = [[one.attribute for one in random_order(lab.measures, seed)] for seed in range(RANDOM_ORDERS)]
+    drawn = [lab.weigh(lab.until_it_fits(order, capacity_kbps)) for order in orders]
+    return {
+        "everything kept": lab.weigh({}),
+        "everything rounded": lab.weigh(dict.fromkeys(lab.measures, "round")),
+        "the paper's: by deviation until it fits, last value": lab.weigh(
+            lab.until_it_fits(ranked, capacity_kbps), paper
+        ),
+        "everything shed, last value": lab.weigh(dict.fromkeys(lab.measures, "shed"), paper),
+        "random attributes, mean": mean_scheme(drawn),
+        "random attributes, best": min(drawn, key=lambda one: one.net_bytes),
+        "largest first": lab.weigh(lab.until_it_fits(widest, capacity_kbps)),
+    }
+
+
+def single_ways(
+    book: Book, labs: Mapping[str, Lab], capacities: Mapping[str, float], done: Mapping[str, Shed]
+) -> dict[str, float]:
+    """Net bytes of the plan over the best single way, stream by stream."""
+    book.section(
+        "The plan against single ways",
+        "Net bytes: what goes over the wire, and what the synopsis keeps at the source, in compressed bytes.",
+    )
+    rows: list[tuple[Any, ...]] = []
+    figures: dict[str, float] = {}
+    for name, lab in labs.items():
+        every = contestants(lab, capacities[name])
+        plan = done[name]
+        rivals = {label: one for label, one in every.items() if label != "everything kept"}
+        best = min(one.net_bytes for one in rivals.values())
+        accuracy = [one.accuracy_pct for one in plan.certificates.values()]
+        synopsis = sum(plan.synopsis_bytes.values())
+        rows.append(
+            (name, "the plan", plan.wire_bytes, synopsis, plan.net_bytes, lab.kbps(plan.wire_bytes),
+             lab.kbps(plan.wire_bytes) <= capacities[name], _mean(accuracy))
+        )  # fmt: skip
+        for label, one in every.items():
+            fits = lab.kbps(one.wire_bytes) <= capacities[name]
+            rows.append(
+                (name, label, one.wire_bytes, one.synopsis_bytes, one.net_bytes, lab.kbps(one.wire_bytes), fits,
+                 one.accuracy_pct)
+            )  # fmt: skip
+        figures[f"attributes.net_bytes_over_best_single_way.{name}"] = plan.net_bytes / best
+        for label, one in every.items():
+            figures[f"attributes.net_bytes_over.{_slug(label)}.{name}"] = plan.net_bytes / one.net_bytes
+    book.table(
+        "Net bytes of the plan and of one way for all",
+        ("stream", "way", "wire bytes", "synopsis bytes", "net bytes", "kbps", "fits", "accuracy %"),
+        rows,
+        [
+            f"Random: {RANDOM_ORDERS} orders. The wire includes key, order and seq, which always travel. Accuracy is "
+            "the mean over attributes that do not travel as they are.",
+        ],
+    )
+    return figures
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _slug(label: str) -> str:
+    """
+    >>> _slug("the paper's: by deviation until it fits, last value")
+    'the_papers_by_deviation_until_it_fits_last_value'
+    """
+    return "".join(c for c in label.replace(" ", "_") if c.isalnum() or c == "_")

@@ -1,0 +1,47 @@
+"""`make bench`: every benchmark, printed for people and written to `build/bench.json`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+from spillway.engine.session import spark_session
+from spillway.settings import Settings
+
+PACKAGES = ("pyspark", "delta-spark", "numpy", "numba", "pyarrow", "deltalake", "datasketches", "rbloom")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=["attributes", "sketches"], help="only these")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="tuples of the attribute benchmark")
+    parser.add_argument("--most-rows", type=int, default=30_000_000, help="tuples of its longest run")
+    parser.add_argument("--entries", type=int, default=100_000_000, help="entries of the look-up benchmark")
+    asked = parser.parse_args()
+    out = Path(Settings.from_environment().build, "bench.json")
+    figures: dict[str, object] = json.loads(out.read_text()) if out.exists() else {}
+    if asked.only != "sketches":
+        from evidence.bench import bench_attributes
+
+        figures |= bench_attributes.figures(asked.rows, asked.most_rows, asked.entries)
+    if asked.only != "attributes":
+        from evidence.bench import bench_sketches
+
+        figures |= bench_sketches.figures()
+        figures |= bench_sketches.spark_figures(spark_session("bench sketches"))
+    figures |= {f"version.{name}": version(name) for name in PACKAGES}
+    figures |= {"machine.cores": os.cpu_count() or 0, "machine.platform": platform.platform()}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(figures, indent=2, sort_keys=True) + "\n")
+    width = max(map(len, figures))
+    for name, value in sorted(figures.items()):
+        print(f"{name:{width}}  {value:.4g}" if isinstance(value, float) else f"{name:{width}}  {value}")
+    print(f"written to {out}")
+
+
+if __name__ == "__main__":
+    main()

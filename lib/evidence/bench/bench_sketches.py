@@ -1,0 +1,205 @@
+"""Sketch kernels against Apache DataSketches and rbloom, builds in Spark against Spark's own; ratios, one run.
+
+`python tests/benchmarks/bench_sketches.py [--spark ROWS]` prints the figures; `figures()` returns the kernels' and
+`spark_figures(spark)` those that need Spark. Contestants take turns, their order alternates, the best of all rounds
+counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "lib"))
+
+from evidence.sketches.data_models import shuffled, zipf_frequencies
+from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.dyadic import Dyadic, DyadicParameters
+from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
+from spillway.sketches.heavy_hitters import HeavyHitters
+from spillway.sketches.pair_count import PairCount, PairCountParameters
+from spillway.sketches.query import Loaded
+from spillway.sketches.specification import SketchSpec
+from spillway.sketches.stable_bloom import StableBloom, choose
+
+WIDTH, DEPTH = 2048, 5
+
+
+def best_seconds(
+    contestants: Mapping[str, Callable[[], object]],
+    rounds: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
+    """The best of `rounds` of each contestant, the order turned around every round, after one run unmeasured."""
+    for contestant in contestants.values():
+        contestant()
+    best = dict.fromkeys(contestants, float("inf"))
+    for turn in range(rounds):
+        names = list(contestants) if turn % 2 == 0 else list(reversed(contestants))
+        for name in names:
+            begin = clock()
+            contestants[name]()
+            best[name] = min(best[name], clock() - begin)
+    return best
+
+
+def figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, float]:
+    """Million keys a second and core of every kernel, of the peers from Python, and query latencies."""
+    from datasketches import count_min_sketch
+    from rbloom import Bloom
+
+    frequencies = zipf_frequencies(keys_count, 1_000_000, 1.0, seed=1)
+    keys = shuffled(frequencies, seed=2) * np.uint64(0x9E3779B97F4A7C15)
+    few = keys[: keys_count // 20].view(np.int64).tolist()
+    filter_ = choose(1 << 20, 0.01)
+    records = keys[: keys_count // 60 * 6].reshape(-1, 6)
+
+    def datasketches() -> None:
+        sketch = count_min_sketch(DEPTH, WIDTH)
+        for key in few:
+            sketch.update(key)
+
+    def rbloom() -> None:
+        bloom = Bloom(len(few), 0.01)
+        for key in few:
+            if key not in bloom:
+                bloom.add(key)
+
+    contestants: dict[str, tuple[int, Callable[[], object]]] = {
+        "cmm_kernel": (keys.size, lambda: CountMin(CountMinParameters(WIDTH, DEPTH)).update(keys)),
+        "heavy_hitters": (
+            keys.size,
+            lambda: HeavyHitters(CountMinParameters(WIDTH, DEPTH), 0.001).update(keys),
+        ),
+        "fast_agms": (keys.size, lambda: FastAgms(FastAgmsParameters(WIDTH, DEPTH)).update(keys)),
+        "sbf_kernel": (keys.size, lambda: StableBloom(filter_).observe(keys)),
+        "quantiles": (
+            len(few),
+            lambda: Dyadic(DyadicParameters(1024, 3)).update(keys[: len(few)].astype(np.float64)),
+        ),
+        "pair_count_records": (
+            len(records),
+            lambda: PairCount(PairCountParameters(6, 4, width=1000, depth=3)).update(
+                records, np.arange(len(records))
+            ),
+        ),
+        "datasketches": (len(few), datasketches),
+        "rbloom": (len(few), rbloom),
+    }
+    # a core's seconds: every contestant is one thread, and other processes must not count
+    seconds = best_seconds({name: run for name, (_, run) in contestants.items()}, rounds, time.process_time)
+    found = {
+        f"sketches.{name}_million_per_second": contestants[name][0] / seconds[name] / 1e6
+        for name in contestants
+    }
+    found["sketches.cmm_kernel_over_datasketches_speed"] = (
+        found["sketches.cmm_kernel_million_per_second"] / found["sketches.datasketches_million_per_second"]
+    )
+    found["sketches.sbf_kernel_over_rbloom_speed"] = (
+        found["sketches.sbf_kernel_million_per_second"] / found["sketches.rbloom_million_per_second"]
+    )
+    return found | latencies(keys, rounds)
+
+
+def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
+    """Milliseconds of a question to a loaded sketch, and of the exact count of one key."""
+    tracked = HeavyHitters(CountMinParameters(26_214, DEPTH), 0.001)
+    tracked.context = {"attributes": ["k"], "types": ["integer"], "seed": 1}
+    counts = Loaded(tracked)
+    tracked.update(keys)
+    ordered = Loaded(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
+    ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.float64)[:500_000])  # type: ignore[union-attr, call-arg]
+    seconds = best_seconds(
+        {
+            "query": lambda: counts.frequency(7),
+            "top_query": lambda: counts.top(10),
+            "quantile_query": lambda: ordered.quantile(0.5),
+            "self_join_query": lambda: counts.self_join_size(),
+            "exact_scan": lambda: int((keys == keys[0]).sum()),
+        },
+        rounds,
+    )
+    return {f"sketches.{name}_ms": 1e3 * value for name, value in seconds.items()}
+
+
+def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[str, float]:
+    """Builds over a Delta column of `rows` keys against Spark's own sketches and exact queries."""
+    from pyspark.sql import functions as sf
+
+    from spillway.sketches import plan
+    from spillway.store.files import data_files
+
+    with tempfile.TemporaryDirectory() as folder:
+        domain = rows // 20
+        made = spark.range(rows).select(
+            sf.col("id").alias("seq"),
+            sf.lit(1).cast("bigint").alias("batch"),
+            sf.to_date(sf.lit("2013-01-01")).alias("batch_date"),
+            sf.floor(domain ** sf.rand(1)).cast("bigint").alias("k"),
+        )
+        made.write.format("delta").save(f"{folder}/keys")
+        frame = spark.read.format("delta").load(f"{folder}/keys")
+        files = data_files(f"{folder}/keys")
+        spec = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=None, memory_kib=80)
+        heavy = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=0.1, memory_kib=80)
+        filter_ = SketchSpec(
+            "stable_bloom", ("k",), ("integer",), memory_kib=1024, false_positive_pct=1.0, shards=8
+        )
+        # Spark's width is ceil(2 / eps), its depth ceil(-log2(1 - confidence)): the same table of 2048 x 5
+        spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
+        loaded = Loaded(spec.empty())
+        tuples = plan.Tuples(tuple(files), {1: datetime.date(2013, 1, 1)})
+        seconds = best_seconds(
+            {
+                "cmm_build": lambda: plan.build(spark, tuples, "keys", [spec]),
+                "heavy_build": lambda: plan.build(spark, tuples, "keys", [heavy]),
+                "spark_cms": lambda: frame.agg(
+                    sf.count_min_sketch("k", sf.lit(spark_table[0]), sf.lit(spark_table[1]), sf.lit(1))
+                ).collect(),
+                "spark_hll": lambda: frame.agg(sf.hll_sketch_agg("k")).collect(),
+                "group_by": lambda: frame.groupBy("k").count().agg(sf.max("count")).collect(),
+                "sbf_pass": lambda: plan.pass_through(spark, files, (0, rows - 1), filter_).suspected.count(),
+                "drop_duplicates": lambda: frame.dropDuplicates(["k"]).count(),
+                "query": lambda: loaded.frequency(7),
+                "exact_query": lambda: frame.where("k = 7").count(),
+            },
+            rounds,
+        )
+    return {
+        "sketches.cmm_build_over_spark_cms": seconds["cmm_build"] / seconds["spark_cms"],
+        "sketches.cmm_build_over_spark_hll": seconds["cmm_build"] / seconds["spark_hll"],
+        "sketches.cmm_build_over_group_by": seconds["cmm_build"] / seconds["group_by"],
+        "sketches.heavy_build_over_group_by": seconds["heavy_build"] / seconds["group_by"],
+        "sketches.sbf_pass_over_drop_duplicates": seconds["sbf_pass"] / seconds["drop_duplicates"],
+        "sketches.query_ms": 1e3 * seconds["query"],
+        "sketches.exact_query_ms": 1e3 * seconds["exact_query"],
+        **{f"sketches.{name}_seconds": value for name, value in seconds.items() if "query" not in name},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--spark", type=int, default=0, metavar="ROWS", help="also build in Spark over ROWS rows"
+    )
+    arguments = parser.parse_args()
+    found = figures()
+    if arguments.spark:
+        from spillway.engine.session import spark_session
+
+        found |= spark_figures(spark_session("bench-sketches", "local[2]"), arguments.spark)
+    for name, value in found.items():
+        print(f"{name} = {value:.4g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""Tables C.1 and C.2: the categories of eighty streams, with plain words and with the table of correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from evidence.golden.cells import Cell, read_json
+from spillway.levers.attributes.threshold.categories import Matcher
+
+# the one row of Table C.2 whose two similarities stand in each other's column (A46)
+_SWAPPED = "www.weatheronline.co.uk"
+
+DOMAINS = ("Weather Information", "Stock Exchange Information", "Internet Traffic Information")
+
+
+def categories(directory: Path) -> Iterable[Cell]:
+    """Tables C.1 and C.2: both similarities, EQ and category with plain words (A44 to A51)."""
+    matcher = Matcher.text()
+    for table in ("C1", "C2"):
+        for row in read_json(directory, f"000_table{table}.json")["rows"]:
+            name = f"{row['row']} {row['source']}"
+            words = matcher.words(row["attributes"])
+            matches = {known.domain: matcher.compare(words, known) for known in matcher.lists}
+            for domain, (forth, back) in row["sim_all_categories"].items():
+                found = matches[domain]
+                group, which = f"table {table[0]}.{table[1]}", f"{name}, {domain}"
+                got_forth, got_back = _fraction(found.stream_in_list), _fraction(found.list_in_stream)
+                yield Cell(group, f"{which}, Sim(i,j)", str(Fraction(forth)), got_forth, "A44-A51")
+                yield Cell(group, f"{which}, Sim(j,i)", str(Fraction(back)), got_back, "A44-A51")
+            equal = str(int(any(match.equal for match in matches.values())))
+            got = _class(matcher, row["attributes"])
+            yield Cell(f"table {table[0]}.{table[1]}", f"{name}, EQ", str(row["eq_recomputed"]), equal, "A44")
+            yield Cell(
+                f"table {table[0]}.{table[1]}",
+                f"{name}, category",
+                row["detected_recomputed"],
+                got,
+                "A45, A52",
+            )
+
+
+def categories_correct(directory: Path, table: str, matcher: Matcher | None = None) -> int:
+    """Of the 40 streams of `table` (C1 or C2), how many the matcher assigns to their true category."""
+    judge = matcher or Matcher.standard()
+    rows = read_json(directory, f"000_table{table}.json")["rows"]
+    return sum(
+        _class(judge, row["attributes"])
+        == (row["true_category"] if row["true_category"] in DOMAINS else "Others")
+        for row in rows
+    )
+
+
+def rows_as_printed(directory: Path) -> int:
+    """Of the 80 rows of both tables, in how many both similarities are those printed, reversal undone."""
+    exact = 0
+    matcher = Matcher.text()
+    for table in ("C1", "C2"):
+        for row in read_json(directory, f"000_table{table}.json")["rows"]:
+            printed = row.get("printed_values_after_undoing_reversal")
+            if printed is None or printed[0] is None:
+                printed = [row["sim_ij_printed"], row["sim_ji_printed"]]
+            if row["source"] == _SWAPPED:
+                printed = printed[::-1]
+            words = matcher.words(row["attributes"])
+            known = next(known for known in matcher.lists if known.domain == row["j"])
+            found = matcher.compare(words, known)
+            exact += _cut_as(found.stream_in_list, printed[0]) and _cut_as(found.list_in_stream, printed[1])
+    return exact
+
+
+def _class(matcher: Matcher, names: Sequence[str]) -> str:
+    found = matcher.classify(names)
+    return "Others" if found.criticality == "others" else found.domain
+
+
+def _fraction(similarity: float) -> str:
+    return str(Fraction(similarity).limit_denominator(1000))
+
+
+def _cut_as(similarity: float, printed: str | None) -> bool:
+    if printed is None:
+        return False
+    places = len(printed.partition(".")[2])
+    exact = Fraction(similarity).limit_denominator(1000)
+    return Fraction(int(exact * 10**places), 10**places) == Fraction(printed)

@@ -1,0 +1,88 @@
+"""The plain Bloom filter: a stable Bloom filter with one-bit cells that never decrements (Max = 1, P = 0).
+
+FP after n distinct keys: (1 - (1 - 1/m)^(K n))^K, least at K = ln 2 * m/n (2.1.1; the text's "section 2.3" is that
+one, ERRATA E7). It never forgets, so it misses no duplicate and fills up on an unbounded stream. Unlike the stable
+filter, two of them over one set of hashes merge: bitwise or.
+
+>>> bloom = Bloom(BloomParameters(cells=1024, hashes=3))
+>>> bloom.observe(np.array([4, 4], dtype=np.uint64)).tolist()
+[False, True]
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from spillway.sketches import binary
+from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
+from spillway.sketches.types import Booleans, refuse, require_same
+
+KIND = "bloom"
+
+
+@dataclass(frozen=True)
+class BloomParameters:
+    """`cells` (m, a multiple of 64), `hashes` (K) and the hash seed."""
+
+    cells: int
+    hashes: int
+    seed: int = 1
+
+    @property
+    def as_stable(self) -> StableBloomParameters:
+        return StableBloomParameters(self.cells, 1, self.hashes, 0, self.seed)
+
+
+def optimal_hashes(cells: int, keys: int) -> int:
+    """K nearest ln 2 * m/n, at least 1.
+
+    >>> optimal_hashes(10_000, 1_000)
+    7
+    """
+    if keys < 1:
+        raise refuse("keys", "be at least 1", keys, "state how many distinct keys will come")
+    return max(round(math.log(2) * cells / keys), 1)
+
+
+def false_positive_rate(cells: int, hashes: int, keys: float) -> float:
+    """The probability that a key that never came finds all its cells set, after `keys` distinct ones."""
+    return float((1.0 - math.exp(hashes * keys * math.log1p(-1.0 / cells))) ** hashes)
+
+
+class Bloom:
+    """Membership without false negatives, until it is full."""
+
+    def __init__(self, parameters: BloomParameters) -> None:
+        self.parameters = parameters
+        self._filter = StableBloom(parameters.as_stable)
+
+    def observe(self, keys: object) -> Booleans:
+        """Take the elements in; True where one was there before, or seems to."""
+        return self._filter.observe(keys)
+
+    def merge(self, other: Bloom) -> Bloom:
+        """The filter of both sets together."""
+        require_same(KIND, self.parameters, other.parameters)
+        merged = Bloom(self.parameters)
+        merged._filter.words = self._filter.words | other._filter.words
+        merged._filter.elements = self._filter.elements + other._filter.elements
+        return merged
+
+    def to_bytes(self) -> bytes:
+        arrays = {"words": self._filter.words, "elements": self._filter.elements}
+        return binary.pack(KIND, asdict(self.parameters), {}, arrays)
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> Bloom:
+        packed = binary.unpack(payload, KIND)
+        sketch = cls(BloomParameters(**packed.parameters))
+        if packed.arrays["words"].shape != sketch._filter.words.shape:
+            raise refuse(
+                "words", f"be {sketch._filter.words.size}", packed.arrays["words"].shape, "rebuild it"
+            )
+        sketch._filter.words = packed.arrays["words"]
+        sketch._filter.elements = np.asarray(packed.arrays["elements"], dtype=np.uint64)
+        return sketch

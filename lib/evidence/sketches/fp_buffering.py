@@ -1,0 +1,106 @@
+"""FP-buffering: the baseline a stable Bloom filter is measured against (3.5.2).
+
+A buffer of the last `capacity` distinct elements, least recently used out first. An element found is a duplicate;
+one not found is called a duplicate with probability q, which gives buffering the same false positive rate as the
+filter, so that their false negatives compare at equal bits (64 a buffered element on the text's real data, 32 on its
+synthetic data; the space of the hash table and of the list is not counted, in buffering's favour).
+
+>>> LruBuffer(capacity=2).observe(np.array([1, 2, 1, 3, 2], dtype=np.uint64)).tolist()
+[False, False, True, False, False]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from spillway.sketches.hashing import as_keys, mix64, row_seeds
+from spillway.sketches.types import Booleans, Integers, Keys, refuse
+
+_HEAD, _TAIL, _USED = 0, 1, 2
+
+
+@njit(cache=True)
+def _observe(
+    keys: Keys, held: Keys, heads: Integers, chain: Integers, newer: Integers, older: Integers, state: Integers,
+    found: Booleans,
+) -> None:  # fmt: skip
+    mask = np.uint64(heads.size - 1)
+    seed = np.uint64(0xA5A5A5A5)
+    for index in range(keys.size):
+        key = keys[index]
+        place = mix64(key, seed) & mask
+        slot = heads[place]
+        while slot >= 0 and held[slot] != key:
+            slot = chain[slot]
+        found[index] = slot >= 0
+        if slot >= 0:
+            if state[_HEAD] == slot:
+                continue
+            after, before = newer[slot], older[slot]
+            older[after] = before
+            if before >= 0:
+                newer[before] = after
+            else:
+                state[_TAIL] = after
+        else:
+            if state[_USED] < held.size:
+                slot = state[_USED]
+                state[_USED] += 1
+            else:
+                slot = state[_TAIL]
+                after = newer[slot]
+                state[_TAIL] = after
+                if after >= 0:
+                    older[after] = -1
+                else:
+                    state[_HEAD] = -1
+                gone = mix64(held[slot], seed) & mask
+                if heads[gone] == slot:
+                    heads[gone] = chain[slot]
+                else:
+                    link = heads[gone]
+                    while chain[link] != slot:
+                        link = chain[link]
+                    chain[link] = chain[slot]
+            held[slot] = key
+            chain[slot] = heads[place]
+            heads[place] = slot
+        newer[slot] = -1
+        older[slot] = state[_HEAD]
+        if state[_HEAD] >= 0:
+            newer[state[_HEAD]] = slot
+        else:
+            state[_TAIL] = slot
+        state[_HEAD] = slot
+
+
+class LruBuffer:
+    """The last `capacity` distinct elements."""
+
+    def __init__(self, capacity: int) -> None:
+        if capacity < 1:
+            raise refuse("capacity", "be at least 1", capacity, "give it the bits of one element")
+        self.held: Keys = np.zeros(capacity, dtype=np.uint64)
+        slots = 1 << max(int(2 * capacity - 1).bit_length(), 1)
+        self._heads = np.full(slots, -1, dtype=np.int64)
+        self._chain = np.full(capacity, -1, dtype=np.int64)
+        self._newer = np.full(capacity, -1, dtype=np.int64)
+        self._older = np.full(capacity, -1, dtype=np.int64)
+        self._state = np.array([-1, -1, 0], dtype=np.int64)
+
+    def observe(self, keys: object) -> Booleans:
+        """Take the elements in, in order; True where one is still held."""
+        hashed = as_keys(keys)
+        found = np.empty(hashed.size, dtype=np.bool_)
+        _observe(hashed, self.held, self._heads, self._chain, self._newer, self._older, self._state, found)
+        return found
+
+
+def with_false_positives(found: Booleans, rate: float, seed: int = 1) -> Booleans:
+    """FP-buffering's verdicts: found, or else called a duplicate with probability `rate` (q)."""
+    if not 0.0 <= rate <= 1.0:
+        raise refuse("rate", "lie from 0 to 1", rate, "give the filter's false positive rate")
+    (start,) = row_seeds(seed, 1, purpose=5)
+    coins = np.random.Generator(np.random.PCG64(int(start))).random(found.size)
+    return found | (coins < rate)

@@ -1,0 +1,204 @@
+"""Chapter 4 again: Figures 4.1 to 4.7 of count-min with mean correction, and what its intervals cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from evidence.sketches.data_models import shuffled, zipf_frequencies
+from spillway.sketches.choosing import effective_keys, estimator_by_skew, parameters_for_memory
+from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.dyadic import Dyadic, DyadicParameters
+from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
+from spillway.sketches.types import Answer, Estimates, Floats, Integers
+
+Say = Callable[[str], object]
+SKEWS = (0.0, 0.4, 0.8, 1.0, 1.2, 1.6, 2.0)
+METHODS = ("cm", "cmm_mean", "cmm_median", "cmm_order", "by_skew", "fast_agms", "mi")
+DOMAIN = 1_000_000
+URL_SKEW = 0.85
+
+
+def point_errors(
+    frequencies: Integers, width: int, depth: int, seeds: range, asked: Integers | None, mi: bool = True
+) -> dict[str, float]:
+    """Mean absolute error of each estimator over the keys `asked` (default: the whole domain)."""
+    present = np.flatnonzero(frequencies)
+    keys, weights = present.astype(np.uint64), frequencies[present]
+    queries = (np.arange(frequencies.size) if asked is None else asked).astype(np.uint64)
+    truth = frequencies[queries.astype(np.int64)]
+    total = dict.fromkeys(METHODS, 0.0)
+    for seed in seeds:
+        counts = CountMin(CountMinParameters(width, depth, seed)).update(keys, weights)
+        signed = FastAgms(FastAgmsParameters(width, depth, seed)).update(keys, weights)
+        answers: dict[str, Floats] = {
+            name: counts.point(queries, name).estimate
+            for name in ("cm", "cmm_mean", "cmm_median", "cmm_order")
+        }
+        answers["by_skew"] = answers[estimator_by_skew(counts)]
+        answers["fast_agms"] = signed.point(queries).estimate
+        if mi:
+            conservative = CountMin(CountMinParameters(width, depth, seed, conservative=True))
+            answers["mi"] = conservative.update(shuffled(frequencies, seed)).point(queries, "cm").estimate
+        for name, answer in answers.items():
+            total[name] += float(np.abs(answer - truth).mean()) / len(seeds)
+    return total
+
+
+def _row(label: object, values: dict[str, float]) -> str:
+    return f"{label!s:>9} " + " ".join(f"{values[name]:11.3f}" for name in METHODS)
+
+
+def multiplicity(say: Say) -> dict[str, float]:
+    """Figures 4.1 to 4.4: average absolute errors of point queries over skew, width and depth."""
+    found: dict[str, float] = {}
+    head = " ".join(f"{name:>11}" for name in METHODS)
+    streams = {skew: zipf_frequencies(1_000_000, DOMAIN, skew, seed=1) for skew in SKEWS}
+    say("Figure 4.1: mean absolute error, all elements of the domain, w 64, d 3\n     skew " + head)
+    for skew, frequencies in streams.items():
+        say(_row(skew, point_errors(frequencies, 64, 3, range(1), None)))
+    say("Figure 4.2: mean absolute error, top 100 elements, w 256, d 5\n     skew " + head)
+    over_agms = []
+    for skew, frequencies in streams.items():
+        top = np.argsort(-frequencies, kind="stable")[:100]
+        errors = point_errors(frequencies, 256, 5, range(8), top)
+        say(_row(skew, errors))
+        better = min(errors["cm"], errors["cmm_median"])
+        found[f"sketches.cmm_over_cm_error.{skew:g}"] = errors["cmm_order"] / errors["cm"]
+        found[f"sketches.cmm_median_over_cm_error.{skew:g}"] = errors["cmm_median"] / errors["cm"]
+        found[f"sketches.choice_by_skew_over_better_error.{skew:g}"] = errors["by_skew"] / better
+        found[f"sketches.cmm_order_over_better_error.{skew:g}"] = errors["cmm_order"] / better
+        over_agms.append([errors[name] / errors["fast_agms"] for name in ("cmm_order", "cmm_median")])
+    order, median = np.array(over_agms).T
+    found["sketches.cmm_over_agms_error"] = float(np.exp(np.mean(np.log(order))))
+    found["sketches.cmm_over_agms_error_largest"] = float(order.max())
+    found["sketches.cmm_median_over_agms_error"] = float(np.exp(np.mean(np.log(median))))
+    urls = zipf_frequencies(1_000_000, DOMAIN, URL_SKEW, seed=2)
+    top = np.argsort(-urls, kind="stable")[:100]
+    say(f"Figure 4.3: the same by width, d 5, Zipf {URL_SKEW} for the URLs\n    width " + head)
+    for width in (64, 256, 1024, 4096):
+        say(_row(width, point_errors(urls, width, 5, range(3), top)))
+    say(f"Figure 4.4: the same by depth, w 256, Zipf {URL_SKEW}\n    depth " + head)
+    for depth in (1, 3, 5, 9):
+        say(_row(depth, point_errors(urls, 256, depth, range(3), top)))
+    return found
+
+
+def self_join_errors(frequencies: Integers, width: int, depth: int, seeds: range) -> dict[str, float]:
+    """Mean relative error of the self-join size by CM, CMM and Fast-AGMS."""
+    present = np.flatnonzero(frequencies)
+    keys, weights = present.astype(np.uint64), frequencies[present]
+    truth = float((weights.astype(np.float64) ** 2).sum())
+    total = {"cm": 0.0, "cmm": 0.0, "fast_agms": 0.0}
+    for seed in seeds:
+        counts = CountMin(CountMinParameters(width, depth, seed)).update(keys, weights)
+        signed = FastAgms(FastAgmsParameters(width, depth, seed)).update(keys, weights)
+        for name in ("cm", "cmm"):
+            total[name] += abs(counts.self_join_size(name).estimate / truth - 1.0) / len(seeds)
+        total["fast_agms"] += abs(signed.self_join_size().estimate / truth - 1.0) / len(seeds)
+    return total
+
+
+def self_joins(say: Say) -> dict[str, float]:
+    """Figures 4.5 to 4.7: relative errors of the self-join size over skew, width and depth."""
+    ratios = []
+
+    def row(label: object, errors: dict[str, float]) -> None:
+        say(f"{label!s:>9} " + " ".join(f"{errors[name]:11.4f}" for name in ("cm", "cmm", "fast_agms")))
+        ratios.append(errors["cmm"] / errors["fast_agms"])
+
+    head = " ".join(f"{name:>11}" for name in ("cm", "cmm", "fast_agms"))
+    say("Figure 4.5: relative error of the self-join size, w 16, d 5\n     skew " + head)
+    for skew in (0.0, 0.6, 1.0, 1.4, 2.0):
+        row(skew, self_join_errors(zipf_frequencies(1_000_000, 100_000, skew, seed=1), 16, 5, range(20)))
+    urls = zipf_frequencies(1_000_000, 200_000, URL_SKEW, seed=2)
+    say(f"Figure 4.6: the same by width, d 3, Zipf {URL_SKEW}\n    width " + head)
+    for width in (16, 64, 256, 1024):
+        row(width, self_join_errors(urls, width, 3, range(20)))
+    say(f"Figure 4.7: the same by depth, w 16, Zipf {URL_SKEW}\n    depth " + head)
+    for depth in (1, 3, 5, 9):
+        row(depth, self_join_errors(urls, 16, depth, range(20)))
+    return {"sketches.cmm_over_agms_self_join_error": float(np.exp(np.mean(np.log(ratios))))}
+
+
+def skews(say: Say) -> dict[str, float]:
+    """How many effective keys F2 sees, and whether mean correction or the minimum is chosen."""
+    say("Skew by the self-join size: effective keys N^2/F2 (w 1024, d 5)")
+    found = {}
+    for skew in SKEWS:
+        frequencies = zipf_frequencies(1_000_000, 100_000, skew, seed=1)
+        present = np.flatnonzero(frequencies)
+        sketch = CountMin(CountMinParameters(1024, 5)).update(present.astype(np.uint64), frequencies[present])
+        chosen = estimator_by_skew(sketch)
+        truth = 1e12 / float((frequencies.astype(np.float64) ** 2).sum())
+        found[f"sketches.effective_keys_ratio.{skew:g}"] = effective_keys(sketch) / truth
+        say(f"{skew:9.1f} {effective_keys(sketch):12.1f} (truth {truth:12.1f})  {chosen}")
+    return found
+
+
+def _inside(answer: Answer, truth: float) -> bool:
+    return bool(answer.low <= truth <= answer.high)
+
+
+def _share_inside(found: Estimates, truth: Integers) -> float:
+    return float(np.mean((found.low <= truth) & (truth <= found.high)))
+
+
+def coverage(say: Say, seeds: int = 1000) -> dict[str, float]:
+    """How often 95 % intervals hold the truth, over `seeds` hash functions, per estimator."""
+    domain, ordered_seeds = 1000, max(seeds // 5, 1)
+    counts = [zipf_frequencies(20_000, domain, skew, seed=5) for skew in (0.4, 0.9, 1.4)]
+    other = zipf_frequencies(20_000, domain, 0.7, seed=6)
+    keys = np.arange(domain, dtype=np.uint64)
+    shape = parameters_for_memory(5 * 8 * 256, depth=5)
+    hits: dict[str, list[float]] = {}
+    for seed in range(seeds):
+        frequencies = counts[seed % len(counts)]
+        table = CountMin(CountMinParameters(shape.width, shape.depth, seed)).update(keys, frequencies)
+        second = CountMin(CountMinParameters(shape.width, shape.depth, seed)).update(keys, other)
+        signed = FastAgms(FastAgmsParameters(shape.width, shape.depth, seed)).update(keys, frequencies)
+        signed_second = FastAgms(FastAgmsParameters(shape.width, shape.depth, seed)).update(keys, other)
+        moment, join = float((frequencies**2).sum()), float((frequencies * other).sum())
+        cases: dict[str, float] = {
+            name: _share_inside(table.point(keys, name), frequencies)
+            for name in ("cm", "cmm_mean", "cmm_median", "cmm_order")
+        }
+        cases |= {
+            "fast_agms": _share_inside(signed.point(keys), frequencies),
+            "self_join_cm": _inside(table.self_join_size("cm"), moment),
+            "self_join_cmm": _inside(table.self_join_size(), moment),
+            "self_join_fast_agms": _inside(signed.self_join_size(), moment),
+            "join_cmm": _inside(table.join_size(second), join),
+            "join_fast_agms": _inside(signed.join_size(signed_second), join),
+        }
+        wide = CountMin(CountMinParameters(1024, 3, seed)).update(keys[frequencies > 0])
+        cases["distinct"] = _inside(wide.distinct(), float((frequencies > 0).sum()))
+        if seed < ordered_seeds:
+            cases |= _ordered_coverage(frequencies, seed)
+            stream = shuffled(frequencies, seed)
+            careful = CountMin(CountMinParameters(shape.width, shape.depth, seed, conservative=True))
+            cases["mi"] = _share_inside(careful.update(stream).point(keys), frequencies)
+        for name, inside in cases.items():
+            hits.setdefault(name, []).append(float(inside))
+    say(f"Coverage of 95 % intervals over {seeds} hash functions (ranges, quantiles and MI: {ordered_seeds})")
+    found = {}
+    for name, inside_each in hits.items():
+        found[f"sketches.interval_coverage_pct.{name}"] = 100 * float(np.mean(inside_each))
+        say(f"{name:>22} {100 * np.mean(inside_each):7.2f} %")
+    return found
+
+
+def _ordered_coverage(frequencies: Integers, seed: int) -> dict[str, float]:
+    rng = np.random.default_rng(seed)
+    values = np.repeat(np.arange(frequencies.size, dtype=np.float64), frequencies)
+    rng.shuffle(values)
+    sketch = Dyadic(DyadicParameters(128, 3, 28, seed)).update(values)
+    low, high = np.sort(rng.integers(0, frequencies.size, 2))
+    truth = float(frequencies[low : high + 1].sum())
+    share = rng.uniform(0.05, 0.95)
+    wanted = np.sort(values)[int(np.ceil(share * values.size)) - 1]
+    return {
+        "range": _inside(sketch.between(float(low), float(high)), truth),
+        "quantile": _inside(sketch.quantile(share), float(wanted)),
+    }

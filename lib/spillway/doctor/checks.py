@@ -1,0 +1,269 @@
+"""What is wrong with this machine, and how to mend it: each check says what it found and the remedy.
+
+A check never raises and never changes anything; what it writes to test a folder it removes again. With
+`deep`, Spark is started for real and a Delta table is written and read, some 20 seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from spillway.doctor.java import INSTALL_JAVA, JAVA_VERSIONS, find_java, java_version, java_versions_seen
+from spillway.engine.spark_conf import jars_folder
+from spillway.errors import SpillwayError
+from spillway.settings import Settings
+
+PYTHON_AT_LEAST = (3, 11)
+SETUP = "run: make setup"
+CHECKED_PACKAGES = (
+    "apache-airflow",
+    "apache-airflow-providers-apache-spark",
+    "pyspark",
+    "delta-spark",
+    "deltalake",
+    "great-expectations",
+    "numpy",
+    "numba",
+    "pandas",
+    "pyarrow",
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at: whether it is well, what was found, and what to do when it is not."""
+
+    name: str
+    ok: bool
+    found: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {self.found}" + (
+            "" if self.ok else f"; {self.remedy}"
+        )
+
+
+def check_python() -> Check:
+    """Python is recent enough."""
+    found = f"{sys.version.split()[0]} in {sys.executable}"
+    return Check(
+        "Python",
+        sys.version_info[:2] >= PYTHON_AT_LEAST,
+        found,
+        "make the environment with Python 3.11 or later: make run PYTHON=python3.12",
+    )
+
+
+def check_java(environment: Mapping[str, str]) -> Check:
+    """The Java that Spark would start is one it runs on."""
+    named = environment.get("JAVA_HOME")
+    if named:
+        told = java_version(Path(named) / "bin" / "java")
+        return Check(
+            "Java",
+            told in JAVA_VERSIONS,
+            f"version {told} in JAVA_HOME={named}",
+            f"point JAVA_HOME to Java 17 or 21, or unset it and {INSTALL_JAVA}",
+        )
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    told = java_version(Path(on_path)) if on_path else None
+    if told in JAVA_VERSIONS:
+        return Check("Java", True, f"version {told} in {on_path}")
+    other = find_java(environment)
+    remedy = f"say: export JAVA_HOME={other}" if other else INSTALL_JAVA
+    seen = java_versions_seen(environment)
+    return Check("Java", False, f"version {told} on the path, {seen or 'none'} on the machine", remedy)
+
+
+def pinned_digests(checksums: Path) -> dict[str, str]:
+    """Digest by file name, from lines as `sha256sum` prints them."""
+    lines = (line.split() for line in checksums.read_text(encoding="utf-8").splitlines() if line.strip())
+    return {name: digest for digest, name in lines}
+
+
+def check_jars(checksums: Path, folder: Path) -> Check:
+    """The Delta jars are there and are, byte for byte, the pinned ones."""
+    if not checksums.is_file():
+        return Check("Delta jars", False, f"no {checksums}", "set SPILLWAY_HOME to the checkout")
+    for name, digest in pinned_digests(checksums).items():
+        jar = folder / name
+        if not jar.is_file():
+            return Check("Delta jars", False, f"{name} is not in {folder}", f"rm -f .venv/.ready; {SETUP}")
+        if hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
+            return Check(
+                "Delta jars", False, f"{jar} is not the pinned file", f"rm {jar} .venv/.ready; {SETUP}"
+            )
+    return Check("Delta jars", True, f"pinned ones in {folder}")
+
+
+def pinned_versions(requirements: Path) -> dict[str, set[str]]:
+    """The versions each package is pinned to; more than one where they differ by Python version."""
+    pins: dict[str, set[str]] = {}
+    for name, pin in re.findall(
+        r"(?m)^([A-Za-z0-9._-]+)==([^\s;\\]+)", requirements.read_text(encoding="utf-8")
+    ):
+        pins.setdefault(name.lower(), set()).add(pin)
+    return pins
+
+
+def check_versions(requirements: Path) -> Check:
+    """What is installed is what was pinned."""
+    if not requirements.is_file():
+        return Check("versions", False, f"no {requirements}", "set SPILLWAY_HOME to the checkout")
+    pins = pinned_versions(requirements)
+    wrong = []
+    for package in CHECKED_PACKAGES:
+        try:
+            found = version(package)
+        except PackageNotFoundError:
+            found = "none"
+        if found not in pins.get(package, set()):
+            wrong.append(f"{package} {found} instead of {' or '.join(sorted(pins.get(package, {'none'})))}")
+    if wrong:
+        return Check("versions", False, ", ".join(wrong), f"rm -f .venv/.ready .venv/.requirements; {SETUP}")
+    return Check("versions", True, f"{len(CHECKED_PACKAGES)} packages as pinned")
+
+
+def check_spark() -> Check:
+    """Spark and its Delta package can be imported, and there is a spark-submit."""
+    try:
+        import delta
+        import pyspark
+    except ImportError as problem:
+        return Check("Spark", False, str(problem), SETUP)
+    beside = Path(sys.executable).parent / "spark-submit"
+    submit = shutil.which("spark-submit") or (str(beside) if beside.is_file() else None)
+    if submit is None:
+        return Check("Spark", False, "there is no spark-submit on the path", SETUP)
+    return Check("Spark", bool(delta), f"{pyspark.__version__}, {submit}")
+
+
+def check_spark_starts() -> Check:
+    """Spark starts, writes a Delta table and reads it with the same Python at both ends."""
+    from spillway.engine.session import spark_session
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            spark = spark_session("spillway-doctor")
+            try:
+                spark.range(10).write.format("delta").save(f"{folder}/table")
+                rows = spark.read.format("delta").load(f"{folder}/table")
+                count = rows.mapInArrow(lambda batches: batches, "id bigint").count()
+            finally:
+                spark.stop()
+        except Exception as problem:
+            first = str(problem).strip().splitlines()
+            return Check(
+                "Spark starts",
+                False,
+                first[0] if first else type(problem).__name__,
+                "see the checks above; the whole message is in what Spark printed",
+            )
+    return Check("Spark starts", count == 10, f"wrote and read a Delta table of {count} rows")
+
+
+def check_writable(name: str, root: str) -> Check:
+    """Something can be written under a root; the nearest folder that exists is tried."""
+    if "://" in root:
+        return Check(
+            f"{name} root", True, f"{root} (not a local folder: tried by --deep runs of the jobs only)"
+        )
+    folder = Path(root)
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".spillway-doctor-"):
+            pass
+    except OSError as problem:
+        variable = f"SPILLWAY_{name.upper()}"
+        return Check(
+            f"{name} root",
+            False,
+            f"{root}: {problem.strerror or problem}",
+            f"give yourself the right to write there, or set {variable} to another folder",
+        )
+    return Check(f"{name} root", True, root)
+
+
+def check_contracts(schemas: str) -> Check:
+    """The contracts can be read and nothing is wrong with them."""
+    from spillway.contracts import check
+
+    if not Path(schemas).is_dir():
+        return Check(
+            "contracts", False, f"no folder {schemas}", "run from the checkout, or set SPILLWAY_HOME"
+        )
+    problems = check(schemas)
+    if problems:
+        return Check("contracts", False, str(problems[0]), "run: spillway contracts check")
+    return Check("contracts", True, f"nothing wrong in {schemas}")
+
+
+def check_airflow(settings: Settings, environment: Mapping[str, str]) -> Check:
+    """Airflow is installed and its DAG folder is there."""
+    # not imported: Airflow makes its home when it is
+    try:
+        found = version("apache-airflow")
+    except PackageNotFoundError:
+        return Check("Airflow", False, "not installed", SETUP)
+    dags = Path(environment.get("AIRFLOW__CORE__DAGS_FOLDER") or Path(settings.home) / "dags")
+    if not (dags / "spillway_shed.py").is_file():
+        return Check("Airflow", False, f"no spillway_shed.py in {dags}", "set SPILLWAY_HOME to the checkout")
+    return Check("Airflow", True, f"{found}, DAGs in {dags}")
+
+
+def check_worker_python(environment: Mapping[str, str]) -> Check:
+    """Spark's workers would run the Python that the driver runs, or what was recovered could differ."""
+    told = environment.get("PYSPARK_PYTHON")
+    if told and not shutil.which(told):
+        return Check(
+            "worker Python", False, f"PYSPARK_PYTHON={told} is not there", f"set it to {sys.executable}"
+        )
+    if told and os.path.realpath(shutil.which(told) or told) != os.path.realpath(sys.executable):
+        return Check(
+            "worker Python", False, f"PYSPARK_PYTHON={told} is another Python", f"set it to {sys.executable}"
+        )
+    return Check("worker Python", True, told or f"{sys.executable} (by spark.pyspark.python)")
+
+
+def _checks(
+    settings: Settings, environment: Mapping[str, str], deep: bool
+) -> Iterator[tuple[str, Callable[[], Check]]]:
+    infra = Path(settings.home) / "infra"
+    yield "Python", check_python
+    yield "Java", lambda: check_java(environment)
+    yield "versions", lambda: check_versions(infra / "requirements.txt")
+    yield "Delta jars", lambda: check_jars(infra / "jars.sha256", Path(jars_folder(environment)))
+    yield "Spark", check_spark
+    yield "worker Python", lambda: check_worker_python(environment)
+    yield "Airflow", lambda: check_airflow(settings, environment)
+    yield "contracts", lambda: check_contracts(settings.schemas)
+    for name in ("lake", "destination", "landing", "build"):
+        root = getattr(settings, name)
+        yield f"{name} root", lambda name=name, root=root: check_writable(name, root)  # type: ignore[misc]
+    if deep:
+        yield "Spark starts", check_spark_starts
+
+
+def run_checks(
+    settings: Settings | None = None, deep: bool = False, environment: Mapping[str, str] | None = None
+) -> list[Check]:
+    """Every check, in the order in which to mend things."""
+    env = os.environ if environment is None else environment
+    found = []
+    for name, look in _checks(settings or Settings.from_environment(env), env, deep):
+        try:
+            found.append(look())
+        except (OSError, ImportError, SpillwayError, ValueError) as problem:
+            found.append(Check(name, False, str(problem).splitlines()[0], SETUP))
+    return found

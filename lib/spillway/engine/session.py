@@ -1,0 +1,60 @@
+"""The Spark session, made the same way by spark-submit, python and the tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from spillway.engine.spark_conf import jars_folder, spark_conf
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from spillway.settings import Settings
+    from spillway.store.tables import Lake
+
+
+def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSession:
+    """The session called `name`; `conf` overrules single settings (the tests do).
+
+    Under spark-submit the master and the jars come from there; run by python, from `spark_conf`.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.master(master or os.environ.get("SPILLWAY_MASTER", "local[*]"))
+    elif _submitted_here():
+        # said here and not in SPARK_LOCAL_IP, so that a cluster's executors still find the driver
+        conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | conf
+    for key, value in {**spark_conf(jars_folder()), **conf}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def _submitted_here() -> bool:
+    """Whether spark-submit was told a local master."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return str(SparkConf().get("spark.master", "")).startswith("local")
+
+
+@contextmanager
+def open_lake(name: str, settings: Settings) -> Iterator[Lake]:
+    """The lake with a session of its own for one job; the session stops with the block."""
+    from spillway.store.tables import Lake
+
+    spark = spark_session(name)
+    try:
+        yield Lake(spark, settings)
+    finally:
+        spark.stop()

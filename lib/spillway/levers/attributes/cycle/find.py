@@ -1,0 +1,294 @@
+"""The cycle identifier (CID) of a stream: the smallest set of attributes that comes round and round.
+
+Tuples arrive in cycles: New Delhi, Ghurian, ... 75 cities, then New Delhi again (section 3.2.1). The CID
+names the member of the cycle a tuple belongs to; it is the key of the synopsis, is never shed, and its
+length is the window of everything else. `find_cycle` finds it unaided: first as the text defines it
+(`cycle_strict`: T[i+L][A] = T[i][A] throughout), then in the form that survives gaps, repeats, swapped
+neighbours and members that come and go (`cycle_robust`); `cycle_search` chooses among attributes.
+
+The cycle's length is the least common multiple of its attributes' periods; the text's product is kept
+beside it and differs when periods share a factor (errata A6).
+
+>>> import numpy as np
+>>> router = np.array(["a", "b", "c"] * 20, dtype=object)
+>>> phase = np.array([0, 1, 2, 3] * 15)
+>>> cycle = find_cycle({"router": router, "phase": phase}, np.arange(60), {"router": 8, "phase": 8})
+>>> cycle.attributes, cycle.length, cycle.form
+(('router', 'phase'), 12, 'strict')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm, prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spillway.errors import SpillwayError
+from spillway.levers.attributes.cycle.members import Member, members_of_trace
+from spillway.levers.attributes.cycle.robust import DEFAULT_CONFIDENCE, Trace, trace_cycle
+from spillway.levers.attributes.cycle.search import Candidate, Search
+from spillway.levers.attributes.cycle.strict import cycle_codes, replicated_period
+from spillway.levers.attributes.cycle.value_codes import Codes, first_appearance, key_codes, value_codes
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+class CycleNotFound(SpillwayError):
+    """No cycle could be trusted; says what came closest and how to state the cycle by hand."""
+
+    def __init__(self, attributes: Sequence[str], confidence: float, needed: float, reason: str) -> None:
+        self.attributes = tuple(attributes)
+        self.confidence = confidence
+        self.reason = reason
+        listed = ", ".join(attributes)
+        best = (
+            f"`{listed}` as best candidate with confidence {confidence:.2f} of {needed:.2f} (it {reason})"
+            if attributes
+            else f"no candidate ({reason})"
+        )
+        super().__init__(
+            f"`cycle` must be found in the training set, got {best}; train on more tuples, or state it in "
+            f"the contract: `cycle: {{attributes: [{listed or '...'}]}}`"
+        )
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A trained cycle identifier: its attributes, its members in order and since when, and how sure it is."""
+
+    attributes: tuple[str, ...]
+    length: int
+    """Members active at the end of training; for periods, their least common multiple."""
+    product: int
+    """What step (e) of the text gives; equals `length` for coprime periods only."""
+    periods: Mapping[str, int]
+    form: str
+    """strict, robust or declared."""
+    confidence: float
+    members: tuple[Member, ...]
+    """In cyclic order; the first is where a cycle starts."""
+    unique: bool = True
+    """False when a value comes twice in a cycle and no attribute tells the two apart (a,b,a,c)."""
+    needed_confidence: float = DEFAULT_CONFIDENCE
+
+    def __post_init__(self) -> None:
+        if not self.attributes:
+            raise SpillwayError("`attributes` must name the cycle, got nothing; name at least one attribute")
+        if self.length < 1:
+            raise SpillwayError(f"`length` must be positive, got {self.length}; train the cycle again")
+        if self.form not in ("strict", "robust", "declared"):
+            raise SpillwayError(f"`form` must be strict, robust or declared, got {self.form!r}; correct it")
+
+    def positions(self, columns: Columns) -> Codes:
+        """The place in the cycle of every row, 0 where it starts; -1 for values that are no member."""
+        codes, values = key_codes(columns, self.attributes)
+        place = {member.values: min(k, 1) if not self.unique else k for k, member in enumerate(self.members)}
+        table = np.array([place.get(value, -1) for value in values] + [-1], dtype=np.int64)
+        return table[codes]
+
+    def length_at(self, seq: int) -> int:
+        """How many members the cycle has at `seq`: windows follow as members come and go."""
+        if self.form == "strict":
+            return self.length
+        return sum(member.is_active_at(seq) for member in self.members) or self.length
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "attributes": list(self.attributes),
+            "length": self.length,
+            "product": self.product,
+            "periods": dict(self.periods),
+            "form": self.form,
+            "confidence": self.confidence,
+            "members": [member.to_dict() for member in self.members],
+            "unique": self.unique,
+            "needed_confidence": self.needed_confidence,
+        }
+
+    @classmethod
+    def from_dict(cls, fact: Mapping[str, Any]) -> Cycle:
+        """The inverse of `to_dict`."""
+        return cls(
+            **{
+                **fact,
+                "attributes": tuple(fact["attributes"]),
+                "members": tuple(Member.from_dict(member) for member in fact["members"]),
+            }
+        )
+
+
+def find_cycle(
+    columns: Columns,
+    seq: npt.NDArray[np.int64],
+    bits: Mapping[str, int],
+    *,
+    order: str | None = None,
+    exclude: Collection[str] = (),
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> Cycle:
+    """The cycle identifier of a training set, or `CycleNotFound`.
+
+    `columns` in contract order; `order` names the order attribute: no candidate itself, its ties tell keys
+    from clocks; `exclude` names further attributes that may not be taken; `bits` are the widths that choose
+    among attributes that identify alike (one that has none is taken last).
+    """
+    if not 0.5 < confidence <= 1:
+        raise SpillwayError(f"`confidence` must lie in (0.5, 1], got {confidence}; the default is 0.8")
+    tuples = len(seq)
+    for name, column in columns.items():
+        if len(column) != tuples:
+            raise SpillwayError(f"`{name}` must have {tuples} values, got {len(column)}; pass whole tuples")
+    names = [name for name in columns if name != order and name not in exclude]
+    if tuples < 4 or not names:
+        what = "the training set has no attribute to try" if not names else f"{tuples} tuples prove nothing"
+        raise CycleNotFound((), 0.0, confidence, what)
+    instants = None if order is None or order not in columns else np.asarray(columns[order])
+    search = Search(columns, names, bits, instants, confidence)
+    found = search.run() or _repeating_but_not_unique(search)
+    if found is None:
+        best = max(search.tested.values(), key=lambda c: (c.confidence, -len(c.attributes)), default=None)
+        if best is None or best.confidence <= 0:
+            raise CycleNotFound((), 0.0, confidence, "no attribute repeats")
+        # screening stops at the first doubt; the error owes the user the whole count
+        whole = trace_cycle(search.joint(best.attributes), forced=True).confidence
+        raise CycleNotFound(best.attributes, max(best.confidence, whole), confidence, best.reason)
+    return _cycle(found, search, seq, instants, confidence)
+
+
+def declared_cycle(
+    columns: Columns,
+    seq: npt.NDArray[np.int64],
+    attributes: Sequence[str],
+    *,
+    order: str | None = None,
+) -> Cycle:
+    """The cycle for a CID stated by hand: members and confidence are learned, nothing is refused.
+
+    >>> import numpy as np
+    >>> cycle = declared_cycle({"city": np.array(["Oslo", "Bern", "Oslo"], dtype=object)}, np.arange(3), ["city"])
+    >>> [member.values for member in cycle.members], cycle.length
+    ([('Oslo',), ('Bern',)], 2)
+    """
+    for name in attributes:
+        if name not in columns:
+            raise SpillwayError(
+                f"`cycle.attributes` must name attributes of the stream, got {name!r}; "
+                f"choose among {', '.join(columns)}"
+            )
+    codes, values = key_codes(columns, attributes)
+    trace = trace_cycle(codes, forced=True)
+    if not len(trace.order):
+        raise SpillwayError(
+            f"`cycle.attributes` must have values, got none in {', '.join(attributes)}; name others"
+        )
+    instants = None if order is None else np.asarray(columns[order])
+    members = members_of_trace(_turn_trace(trace, codes, instants), values, seq)
+    length = max(trace.length, 1)
+    periods = {name: replicated_period(value_codes(columns[name])[0]) or length for name in attributes}
+    return Cycle(
+        tuple(attributes), length, prod(periods.values()), periods, "declared", trace.confidence, members
+    )
+
+
+def _repeating_but_not_unique(search: Search) -> Candidate | None:
+    """a,b,a,c has period 4 (A5): with nothing better, a strict cycle whose values are not unique."""
+    repeating = [
+        name
+        for name, period in search.periods.items()
+        if np.mean(search.codes[name][1:] == search.codes[name][:-1]) < 0.5 and period <= 1000
+    ]
+    if not repeating:
+        return None
+    chosen = min(repeating, key=lambda name: (-search.periods[name], search.width((name,))))
+    length = search.periods[chosen]
+    return Candidate((chosen,), True, "strict", length, search.codes[chosen].max() + 1, 1.0, "not unique")
+
+
+def _cycle(
+    found: Candidate,
+    search: Search,
+    seq: npt.NDArray[np.int64],
+    instants: npt.NDArray[Any] | None,
+    needed: float,
+) -> Cycle:
+    chosen = found.attributes
+    codes = search.joint(chosen)
+    unique = found.reason != "not unique"
+    if found.trace is None:
+        length = int(found.length)
+        members = _strict_members(search, found, seq, instants)
+    else:
+        values = _values_of(search, chosen, codes)
+        members = members_of_trace(_turn_trace(found.trace, codes, instants), values, seq)
+        length = found.trace.length
+    periods = {}
+    for name in chosen:
+        alone = search.tested.get((name,))
+        if name in search.periods:
+            periods[name] = search.periods[name]
+        elif alone is not None and alone.accepted and alone.trace is not None:
+            periods[name] = alone.trace.length
+        else:
+            periods[name] = length
+    if found.trace is None:
+        length = lcm(*periods.values())
+    product = prod(periods.values())
+    return Cycle(chosen, length, product, periods, found.form, found.confidence, members, unique, needed)
+
+
+def _values_of(search: Search, chosen: tuple[str, ...], codes: Codes) -> list[tuple[Any, ...]]:
+    _, first_rows = first_appearance(codes)
+    return [tuple(search.values[name][search.codes[name][row]] for name in chosen) for row in first_rows]
+
+
+def _strict_members(
+    search: Search, found: Candidate, seq: npt.NDArray[np.int64], instants: npt.NDArray[Any] | None
+) -> tuple[Member, ...]:
+    """The members as one whole cycle lays them out, also those a short training set has not reached."""
+    chosen = found.attributes
+    joint = cycle_codes(search.codes, search.periods, chosen)
+    _, rows = first_appearance(joint)
+    laid_out = [
+        tuple(search.values[name][search.codes[name][row % search.periods[name]]] for name in chosen)
+        for row in rows
+    ]
+    if found.reason == "not unique":
+        once = [k for k in range(len(laid_out)) if np.sum(joint == k) == 1]
+        start = once[0] if once else 0
+    else:
+        at = np.arange(len(seq)) % int(found.length)
+        start = _first_of_cycle(at, len(laid_out), instants)
+    return tuple(Member(value, int(seq[0])) for value in laid_out[start:] + laid_out[:start])
+
+
+def _turn_trace(trace: Trace, codes: Codes, instants: npt.NDArray[Any] | None) -> Trace:
+    """Let the ring start where an instant starts, else at the first tuple."""
+    positions = trace.positions(codes)
+    start = _first_of_cycle(positions, len(trace.order), instants)
+    known = positions[positions >= 0]
+    if instants is None and len(known):
+        start = int(known[0])
+    size = len(trace.order)
+    fields = {name: getattr(trace, name) for name in trace.__dataclass_fields__}
+    fields["order"] = np.roll(trace.order, -start)
+    fields["interval_position"] = (trace.interval_position - start) % size
+    return Trace(**fields)
+
+
+def _first_of_cycle(positions: Codes, size: int, instants: npt.NDArray[Any] | None) -> int:
+    """The member that most often opens a new instant; the first tuple's when instants say nothing."""
+    known = positions >= 0
+    first = int(positions[known][0]) if known.any() else 0
+    if instants is None or len(positions) < 2:
+        return first
+    instant = value_codes(instants)[0]
+    changed = np.flatnonzero((instant[1:] != instant[:-1]) & known[1:]) + 1
+    if not 0 < len(changed) < 0.8 * len(positions):
+        return first
+    opened = np.bincount(positions[changed], minlength=size)
+    return int(opened.argmax()) if opened.max() > 1.5 * opened.mean() else first

@@ -1,0 +1,212 @@
+"""The ring of a cycle's members, learned from the steps of the stream, and how well the steps follow it.
+
+>>> import numpy as np
+>>> codes = np.array([0, 1, 2, 3] * 5 + [0, 2, 1, 3] + [0, 1, 2, 3] * 5)     # one swap
+>>> settle_ring(codes, ring_by_entry(codes, 4), reach=1).tolist()
+[0, 1, 2, 3]
+>>> always = np.zeros(4, dtype=np.int64)
+>>> conforming_steps(codes, 4, always, always + 99, np.arange(4))[:2]
+(37, 40)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spillway.levers.attributes.cycle.value_codes import Codes
+
+ENTRY_TURNS = 9
+"""From how many of its first turns a member's place is learned."""
+
+
+@njit(cache=True)
+def _most_frequent(values: Codes, filled: int) -> int:
+    best = -1
+    most = 0
+    for i in range(filled):
+        count = 0
+        for k in range(i, filled):
+            if values[k] == values[i]:
+                count += 1
+        if count > most:
+            most = count
+            best = values[i]
+    return best
+
+
+@njit(cache=True)
+def ring_by_entry(codes: Codes, members: int) -> Codes:
+    """Step 1; codes count up in order of first appearance."""
+    before = np.full((members, ENTRY_TURNS), -1, dtype=np.int64)
+    after = np.full((members, ENTRY_TURNS), -1, dtype=np.int64)
+    befores = np.zeros(members, dtype=np.int64)
+    afters = np.zeros(members, dtype=np.int64)
+    for i in range(1, len(codes)):
+        u, v = codes[i - 1], codes[i]
+        if u == v:
+            continue
+        if befores[v] < ENTRY_TURNS:
+            before[v, befores[v]] = u
+            befores[v] += 1
+        if afters[u] < ENTRY_TURNS:
+            after[u, afters[u]] = v
+            afters[u] += 1
+    following = np.full(members, -1, dtype=np.int64)
+    preceding = np.full(members, -1, dtype=np.int64)
+    following[0] = 0
+    preceding[0] = 0
+    placed = 1
+    forced = False
+    turns = 0
+    while placed < members:
+        progress = False
+        turns += 1
+        for v in range(1, members):
+            if following[v] >= 0:
+                continue
+            u = _most_frequent(before[v], befores[v])
+            if u < 0 or following[u] < 0:
+                w = _most_frequent(after[v], afters[v])
+                if w >= 0 and following[w] >= 0:
+                    u = preceding[w]
+                elif forced:
+                    u = v - 1
+                else:
+                    continue
+            w = following[u]
+            following[u] = v
+            preceding[v] = u
+            following[v] = w
+            preceding[w] = v
+            placed += 1
+            progress = True
+        # forced places go in order of appearance, where v - 1 always has its place
+        forced = not progress or turns >= ENTRY_TURNS
+    order = np.empty(members, dtype=np.int64)
+    value = 0
+    for k in range(members):
+        order[k] = value
+        value = following[value]
+    return order
+
+
+@njit(cache=True)
+def _settle(order: Codes, keys: Codes, counts: Codes, look: int) -> Codes:
+    """Let members that most cycles see the other way round change places, over any that saw neither."""
+    members = len(order)
+
+    def votes(before: int, after: int) -> int:
+        at = np.searchsorted(keys, before * members + after)
+        return counts[at] if at < len(keys) and keys[at] == before * members + after else 0
+
+    for _ in range(100):
+        moved = False
+        for left in range(members):
+            for step in range(1, min(look, members - 1) + 1):
+                a = order[left]
+                b = order[(left + step) % members]
+                if votes(b, a) <= votes(a, b):
+                    continue
+                # b goes before a when all in between let it pass
+                free = True
+                for k in range(1, step):
+                    x = order[(left + k) % members]
+                    if votes(x, b) > votes(b, x):
+                        free = False
+                        break
+                if free:
+                    for k in range(step, 0, -1):
+                        order[(left + k) % members] = order[(left + k - 1) % members]
+                    order[left] = b
+                    moved = True
+        if not moved:
+            break
+    return order
+
+
+def settle_ring(codes: Codes, order: Codes, reach: int) -> Codes:
+    """Step 2: votes are pairs seen within `reach` tuples of each other."""
+    members = len(order)
+    if members < 3 or len(codes) <= reach:
+        return order
+    pairs = np.concatenate([codes[:-lag] * members + codes[lag:] for lag in range(1, reach + 1)])
+    keys, counts = np.unique(pairs, return_counts=True)
+    return np.asarray(_settle(order.copy(), keys, counts.astype(np.int64), 8), dtype=np.int64)
+
+
+@njit(cache=True)
+def same_successor_share(codes: Codes, values: int) -> float:
+    """Steps that go where the last step from the same value went, among steps that can be compared."""
+    successor = np.full(values, -1, dtype=np.int64)
+    same = 0
+    compared = 0
+    for i in range(1, len(codes)):
+        before = codes[i - 1]
+        if successor[before] >= 0:
+            compared += 1
+            same += successor[before] == codes[i]
+        successor[before] = codes[i]
+    return same / compared if compared else 0.0
+
+
+@njit(cache=True)
+def _walk(
+    positions: Codes, members: int, event_row: Codes, event_position: Codes, event_on: npt.NDArray[np.bool_]
+) -> tuple[int, int, int, int]:
+    """Steps that conform, steps that count, active members summed over rows, active members at the end."""
+    following = np.full(members, -1, dtype=np.int64)
+    preceding = np.full(members, -1, dtype=np.int64)
+    active = np.zeros(members, dtype=np.bool_)
+    seen = np.zeros(members, dtype=np.bool_)
+    alive = 0
+    conforming = 0
+    counted = 0
+    alive_rows = 0
+    event = 0
+    for i in range(len(positions)):
+        while event < len(event_row) and event_row[event] <= i:
+            x = event_position[event]
+            if event_on[event] and not active[x]:
+                if alive == 0:
+                    following[x] = x
+                    preceding[x] = x
+                else:
+                    before = x - 1 if x > 0 else members - 1
+                    while not active[before]:
+                        before = before - 1 if before > 0 else members - 1
+                    after = following[before]
+                    following[before] = x
+                    preceding[x] = before
+                    following[x] = after
+                    preceding[after] = x
+                active[x] = True
+                alive += 1
+            elif not event_on[event] and active[x]:
+                following[preceding[x]] = following[x]
+                preceding[following[x]] = preceding[x]
+                active[x] = False
+                alive -= 1
+            event += 1
+        value = positions[i]
+        if i > 0 and seen[value]:
+            counted += 1
+            if following[positions[i - 1]] == value:
+                conforming += 1
+        seen[value] = True
+        alive_rows += alive
+    return conforming, counted, alive_rows, alive
+
+
+def conforming_steps(
+    positions: Codes, members: int, starts: Codes, stops: Codes, at: Codes
+) -> tuple[int, int, float, int]:
+    """Walk the rows with members active in [start, stop): conforming, counted, mean length, last length."""
+    rows = np.concatenate([starts, stops])
+    places = np.concatenate([at, at])
+    on = np.concatenate([np.ones(len(starts), dtype=np.bool_), np.zeros(len(stops), dtype=np.bool_)])
+    # arrivals before departures, so that the ring is never empty between the two
+    by_row = np.lexsort((places, ~on, rows))
+    kept, counted, alive_rows, alive = _walk(positions, members, rows[by_row], places[by_row], on[by_row])
+    return int(kept), int(counted), alive_rows / max(len(positions), 1), int(alive)

@@ -1,0 +1,194 @@
+"""One frame from rows to synopsis blocks, and back: what the source's tasks and the destination's both call.
+
+The source builds the frame *as transmitted* (shed values hidden, rounded ones rounded), so that every prediction
+is made from what the destination will have. A block holds the entries of one attribute at one stage; a frame
+that spans batches has one block a batch, and recovery joins them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.packing.block import pack, unpack
+from spillway.levers.attributes.scheme import Runs
+from spillway.levers.attributes.synopsis.entries import Entries, Recovered, recover, shed
+from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.synopsis.rounding import as_sent
+
+
+@dataclass(frozen=True)
+class Block:
+    """The packed entries of one attribute, at one stage, of one batch's part of a frame."""
+
+    attribute: str
+    stage: int
+    first_seq: int
+    last_seq: int
+    entries: int
+    shed_values: int
+    payload: bytes
+
+
+def frame_start(seq: int, origin: int, frame_tuples: int | None) -> int:
+    """First seq of the frame that `seq` lies in; frames count from `origin`. None: one endless frame.
+
+    >>> frame_start(250, 100, 64), frame_start(250, 100, None)
+    (228, 100)
+    """
+    return origin if frame_tuples is None else origin + (seq - origin) // frame_tuples * frame_tuples
+
+
+def key_codes(rows: pa.Table, attributes: Sequence[str]) -> np.ndarray:
+    """One code per row, equal for equal keys (nulls are a key of their own).
+
+    >>> key_codes(pa.table({"a": ["x", "y", "x"], "b": [1, 1, 1]}), ["a", "b"]).tolist()
+    [0, 1, 0]
+    """
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in attributes:
+        column = pc.fill_null(
+            pc.dictionary_encode(rows[name].combine_chunks(), null_encoding="encode").indices, 0
+        )
+        part = np.asarray(column).astype(np.int64)
+        if len(attributes) == 1:
+            return part
+        codes = codes * (int(part.max(initial=0)) + 1) + part
+        codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def frame_of(rows: pa.Table, key: Sequence[str], columns: Iterable[str]) -> Frame:
+    """The rows as a frame of the named columns."""
+    return Frame(
+        np.asarray(rows["seq"]),
+        key_codes(rows, key),
+        {name: Column.from_arrow(rows[name]) for name in columns},
+    )
+
+
+def with_regressors(models: Mapping[str, AttributeModel], attributes: Iterable[str]) -> tuple[str, ...]:
+    """The attributes and all that their predictions rest on, in the order of recovery (the *cascade*).
+
+    An attribute that is shed is a regressor of those of higher rank all the same: both ends have it as recovered. What
+    rests on it must be recovered with it, so a look-up of one attribute gives back a few.
+    """
+    found: set[str] = set()
+    waiting = list(attributes)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name in models:
+            found.add(name)
+            waiting += [other for p in models[name].predictors for other in p.regressors if other in models]
+    return tuple(sorted(found, key=lambda name: (models[name].rank, name)))
+
+
+def needed_columns(models: Mapping[str, AttributeModel], attributes: Iterable[str]) -> tuple[str, ...]:
+    """The attributes and whatever their predictors read, directly or through what is recovered first."""
+    found: dict[str, None] = {}
+    for name in with_regressors(models, attributes):
+        found[name] = None
+        for predictor in models[name].predictors:
+            found.update(dict.fromkeys(sorted(predictor.regressors)))
+    return tuple(found)
+
+
+def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel]) -> Frame:
+    """The frame as the destination sees it under these runs: rounded values rounded, shed ones hidden."""
+    masks = {
+        way: {name: rows for name in frame.columns if (rows := runs.mask(name, way, frame.seq)).any()}
+        for way in ("shed", "round")
+    }
+    return as_sent(frame, models, masks["shed"], masks["round"])
+
+
+def shed_frame(
+    rows: pa.Table, key: Sequence[str], runs: Runs, models: Mapping[str, AttributeModel], first_new_seq: int
+) -> list[Block]:
+    """The blocks of what is shed from `first_new_seq` on; earlier rows of the frame only give the state."""
+    attributes = [
+        name for name in with_regressors(models, runs.attributes("shed")) if name in runs.attributes("shed")
+    ]
+    truth = frame_of(rows, key, needed_columns(models, attributes))
+    sent = as_transmitted(truth, runs, models)
+    first_new_row = int(np.searchsorted(truth.seq, first_new_seq))
+    blocks = []
+    for name in attributes:
+        is_shed = runs.mask(name, "shed", truth.seq)
+        if not bool(is_shed.any()):
+            continue
+        mixed = _truth_where(is_shed, truth.columns[name], sent.columns[name])
+        result = shed(models[name], sent.with_columns({name: mixed}), is_shed, first_new_row)
+        sent = sent.with_columns({name: result.reconstructed})
+        for stage in sorted({way.stage for run in runs for way in run.ways if way.way == "shed"}):
+            here = runs.mask(name, "shed", truth.seq, stage)
+            here[:first_new_row] = False
+            if bool(here.any()):
+                blocks.append(_block(name, stage, truth, here, result.entries.take(here[result.positions])))
+    return blocks
+
+
+def recover_frame(
+    rows: pa.Table,
+    key: Sequence[str],
+    runs: Runs,
+    models: Mapping[str, AttributeModel],
+    payloads: Mapping[str, Sequence[bytes]],
+    attributes: Sequence[str] | None = None,
+) -> dict[str, Recovered]:
+    """Every shed attribute of a whole frame given back, from the rows as transmitted and the frame's payloads.
+
+    `attributes` names those that are wanted; whatever they rest on is recovered too, so `payloads` must have it
+    (`with_regressors`).
+    """
+    gone = runs.attributes("shed")
+    wanted = [name for name in gone if attributes is None or name in attributes]
+    sent = frame_of(rows, key, needed_columns(models, wanted))
+    found = {}
+    for name in with_regressors(models, wanted):
+        if name not in gone:
+            continue
+        is_shed = runs.mask(name, "shed", sent.seq)
+        if not bool(is_shed.any()):
+            continue
+        if sent.columns[name].kind != models[name].kind:  # nothing but nulls has no kind of its own
+            sent = sent.with_columns({name: Column.nulls(models[name].kind, len(sent))})
+        entries = joined(payloads.get(name, ()), models[name].kind)
+        # a block goes to the end of its batch, the rows asked for may not
+        entries = entries.take(entries.seq <= sent.seq[-1])
+        found[name] = recover(models[name], sent, is_shed, entries)
+        sent = sent.with_columns({name: found[name].values})
+    return {name: one for name, one in found.items() if name in wanted}
+
+
+def joined(payloads: Sequence[bytes], kind: str) -> Entries:
+    """The entries of an attribute in a frame, whatever the number of blocks, in `seq` order."""
+    parts = [unpack(payload) for payload in payloads]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return Entries.none(kind)
+    whole = reduce(add, sorted(parts, key=lambda part: int(part.seq[0])))
+    order = np.argsort(whole.seq, kind="stable")
+    return whole if bool((np.diff(whole.seq) > 0).all()) else whole.take(order)
+
+
+def _truth_where(is_shed: np.ndarray, truth: Column, sent: Column) -> Column:
+    return Column(
+        truth.kind,
+        np.where(is_shed, truth.values, sent.values),
+        np.where(is_shed, truth.valid, sent.valid),
+        truth.dictionary,
+    )
+
+
+def _block(name: str, stage: int, frame: Frame, here: np.ndarray, entries: Any) -> Block:
+    seq = frame.seq[here]
+    return Block(name, stage, int(seq[0]), int(seq[-1]), len(entries), int(here.sum()), pack(entries, frame))

@@ -1,0 +1,187 @@
+"""Which attribute carries the least information (3.2.3.2): ascending score, shed first.
+
+`rank_by` is one of
+
+- `stddev`: sigma(A) = sqrt(1/n sum (s_i - mean)^2), the population standard deviation of the smoothed
+  attribute over the window, as the thesis has it (its examples 7, 5, 1 are population figures);
+- `relative`: sigma(A) divided by the mean of |s_i|, so that inches or millibars rank alike;
+- `recoverability` (ours): what was measured in training, the transmitted bytes that shedding A saves per byte
+  of synopsis and per cent of recovery error; the most recoverable goes first, so its score is the negative.
+
+Guarantee: the order depends on the values and the contract alone; ties break by contract order; every score
+is a finite number.
+
+Where we differ: the thesis ranks numbers only. A text attribute scores sqrt(1 - sum p_v^2) with p_v the share
+of value v: that is its population standard deviation when every value is a unit vector of its own, so a
+constant scores 0 and all-distinct values almost 1. Nulls do not count; an attribute without any observation
+tells nothing and scores 0, so it is shed first. The key, the order attribute and what the contract protects
+are not in `order`, hence never ranked.
+
+>>> import numpy as np
+>>> window = {"a": np.array([0.0, 6.0, 8.0, 14.0]), "b": np.array([6.0, 6.0, 8.0, 8.0])}
+>>> [str(ranked) for ranked in rank(window, ["a", "b"], smoothing=Smoothing(kind="none"))]
+['b (1)', 'a (5)']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from spillway.levers.attributes.ranking.smoothing import Smoothing, Values
+
+RANK_BY = ("stddev", "relative", "recoverability")
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An attribute and its score; less is shed earlier."""
+
+    attribute: str
+    score: float
+
+    def __str__(self) -> str:
+        return f"{self.attribute} ({self.score:g})"
+
+
+def rank(
+    window: Mapping[str, npt.NDArray[Any]],
+    order: Sequence[str],
+    by: str = "stddev",
+    smoothing: Smoothing | None = None,
+    recoverability: Mapping[str, float] | None = None,
+) -> tuple[Ranked, ...]:
+    """Rank the attributes named in `order` (contract order) over one window, shed first."""
+    if by not in RANK_BY:
+        raise ValueError(f"`rank_by` must be one of {', '.join(RANK_BY)}, got {by!r}; write rank_by: stddev")
+    if by == "recoverability":
+        missing = [a for a in order if recoverability is None or not _is_number(recoverability.get(a))]
+        if recoverability is None or missing:
+            raise ValueError(
+                f"`recoverability` must be known for every attribute that may be shed, got none for "
+                f"{', '.join(missing)}; train the stream or write rank_by: stddev"
+            )
+        return _ascending(order, [-float(recoverability[a]) + 0.0 for a in order])
+    missing = [a for a in order if a not in window]
+    if missing:
+        raise ValueError(
+            f"`window` must hold every attribute that may be shed, got none of {', '.join(missing)}; "
+            "read those columns too"
+        )
+    smoother = smoothing or Smoothing()
+    return _ascending(order, [score(window[a], smoother, relative=by == "relative") for a in order])
+
+
+def score(values: npt.NDArray[Any], smoothing: Smoothing, relative: bool = False) -> float:
+    """The information of one attribute in one window; 0 when nothing was observed."""
+    if values.dtype.kind in "OUS":
+        return text_score(values)
+    smoothed = smoothing.smooth(values)
+    sigma = population_std(smoothed)
+    if not relative or sigma == 0.0:
+        return sigma
+    # sigma > 0 means that some |value| > 0
+    return sigma / _mean_magnitude(smoothed)
+
+
+def population_std(values: Values) -> float:
+    """The population standard deviation of what is not NaN, 0 when there is nothing.
+
+    >>> import numpy as np
+    >>> population_std(np.array([0.0, 0.0, 14.0, np.nan, 14.0]))
+    7.0
+    """
+    return float(_population_std(np.ascontiguousarray(values, dtype=np.float64)))
+
+
+def text_score(values: npt.NDArray[Any]) -> float:
+    """sqrt(1 - sum p^2) over the values that are not null.
+
+    >>> import numpy as np
+    >>> text_score(np.array(["a", "a", None, "a"], dtype=object)), text_score(np.array(["a", "b"]))
+    (0.0, 0.7071067811865476)
+    """
+    counts: dict[Any, int] = {}
+    for value in values.tolist():
+        if value is not None and value == value:
+            counts[value] = counts.get(value, 0) + 1
+    total = sum(counts.values())
+    if total == 0:
+        return 0.0
+    return math.sqrt((total * total - sum(n * n for n in counts.values())) / (total * total))
+
+
+def random_order(order: Sequence[str], seed: int) -> tuple[Ranked, ...]:
+    """Baseline: shed in a random order, drawn from `seed`."""
+    shuffled = np.random.default_rng(seed).permutation(len(order))
+    return tuple(Ranked(order[int(i)], float(place)) for place, i in enumerate(shuffled))
+
+
+def largest_first(order: Sequence[str], widths: Mapping[str, float]) -> tuple[Ranked, ...]:
+    """Baseline: shed the widest attribute first, ties by contract order.
+
+    >>> [str(ranked) for ranked in largest_first(["a", "b"], {"a": 8, "b": 64})]
+    ['b (-64)', 'a (-8)']
+    """
+    return _ascending(order, [-float(widths[a]) for a in order])
+
+
+def fixed_list(order: Sequence[str], listed: Sequence[str]) -> tuple[Ranked, ...]:
+    """Baseline: shed as someone once listed; what the list forgets comes last, in contract order."""
+    places = {attribute: place for place, attribute in enumerate(listed)}
+    return _ascending(order, [float(places.get(a, len(listed))) for a in order])
+
+
+def _ascending(order: Sequence[str], scores: Sequence[float]) -> tuple[Ranked, ...]:
+    ranked = [Ranked(attribute, value) for attribute, value in zip(order, scores, strict=True)]
+    return tuple(sorted(ranked, key=lambda one: one.score))
+
+
+def _is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+@njit(cache=True)
+def _population_std(values: Values) -> float:
+    largest = 0.0
+    count = 0
+    for value in values:
+        if np.isfinite(value):
+            count += 1
+            largest = max(largest, abs(value))
+    if count == 0 or largest == 0.0:
+        return 0.0
+    # a power of two scales without rounding, and keeps squares of huge or tiny values in range
+    scale = 2.0 ** math.floor(math.log2(largest)) if largest > 1e-300 else 1.0
+    first = np.nan
+    total = 0.0
+    for value in values:
+        if np.isfinite(value):
+            if np.isnan(first):
+                first = value / scale
+            # deviations from the first value: a constant then scores exactly 0
+            total += value / scale - first
+    mean = total / count
+    squares = 0.0
+    for value in values:
+        if np.isfinite(value):
+            deviation = (value / scale - first) - mean
+            squares += deviation * deviation
+    return min(math.sqrt(squares / count) * scale, 1.7976931348623157e308)
+
+
+@njit(cache=True)
+def _mean_magnitude(values: Values) -> float:
+    total = 0.0
+    count = 0
+    for value in values:
+        if np.isfinite(value):
+            count += 1
+            total += (abs(value) - total) / count
+    return total

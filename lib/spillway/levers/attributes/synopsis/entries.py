@@ -1,0 +1,355 @@
+"""Shed and recover: the synopsis of one attribute over one frame (section 3.2.4, Algorithm 3 corrected).
+
+Going through a frame in `seq` order, the source predicts each shed value sv from what the destination will
+know, and stores a correction only when the prediction mv misses by more than the threshold:
+
+    |mv - sv| / |sv| x 100 > E        (Algorithm 3; |sv| for the text's sv, A17, A18)
+
+Recovery runs the same kernel over the frame as transmitted, with the entries in place of the truth. With the
+predictor `last`, mv is the last value *stored* for the key in this frame (A20), unchanged by rows at which
+the attribute was transmitted; the first value of a key is always stored (A21). sv = 0 is stored unless mv
+is 0; null, NaN, infinities and text are stored on any change.
+
+Guarantee: every recovered value keeps |rv - sv| / |sv| x 100 <= E in the float64 arithmetic of
+`certificate`, and what cannot be measured that way (null, NaN, infinities, text, 0) comes back as it was.
+The entries depend on the frame's rows alone: not on batches (`first_new_row` replays the rows before and
+returns what is new), not on partitions.
+
+>>> frame = Frame(np.arange(4), np.array([0, 1, 0, 1]), {"pressure": Column.real([29.91, 27.96, 30.08, 31.64])})
+>>> model, everything = AttributeModel("pressure", "real", error_pct=10), np.ones(4, bool)
+>>> result = shed(model, frame, everything)
+>>> result.positions.tolist()
+[0, 1, 3]
+>>> received = frame.as_transmitted({"pressure": everything})
+>>> recover(model, received, everything, result.entries).values.to_list()
+[29.91, 27.96, 29.91, 31.64]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
+from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
+from spillway.levers.attributes.synopsis.walking import powers, walk, within_integer
+
+
+class SynopsisError(ValueError):
+    """Arrays that do not fit together, or entries that do not belong to the frame."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Stored corrections in `seq` order: whole `values`, or `steps` away from the prediction.
+
+    Where `is_step`, the value is the prediction moved by so many steps (`steps`), and `values` is null;
+    elsewhere `values` holds it as it is (null for a stored null) and the step is 0.
+    """
+
+    seq: np.ndarray
+    is_step: np.ndarray
+    steps: np.ndarray
+    values: Column
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @staticmethod
+    def of_values(seq: np.ndarray, values: Column) -> Entries:
+        """Entries that are all whole values, as those of the paper's form."""
+        n = len(seq)
+        return Entries(np.asarray(seq, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.int64), values)
+
+    @staticmethod
+    def none(kind: str) -> Entries:
+        """No entries."""
+        return Entries.of_values(np.zeros(0, np.int64), Column.nulls(kind, 0))
+
+    def take(self, rows: np.ndarray) -> Entries:
+        """Some of the entries."""
+        return Entries(self.seq[rows], self.is_step[rows], self.steps[rows], self.values.take(rows))
+
+    def __add__(self, later: Entries) -> Entries:
+        """These and `later` ones, as the parts of a frame that spans batches are put together."""
+        values = concatenate(self.values, later.values)
+        return Entries(
+            np.concatenate([self.seq, later.seq]),
+            np.concatenate([self.is_step, later.is_step]),
+            np.concatenate([self.steps, later.steps]),
+            values,
+        )
+
+
+def concatenate(first: Column, second: Column) -> Column:
+    """Two columns of one kind, one after the other."""
+    words: tuple[str, ...] = ()
+    if first.kind == "text":
+        words = shared_dictionary(first, second)
+        first, second = first.with_dictionary(words), second.with_dictionary(words)
+    values = np.concatenate([first.values, second.values])
+    return Column(first.kind, values, np.concatenate([first.valid, second.valid]), words)
+
+
+@dataclass(frozen=True, eq=False)
+class Shed:
+    """What the source keeps (`entries`, at row `positions` of the frame) and what the destination will have."""
+
+    positions: np.ndarray
+    entries: Entries
+    reconstructed: Column
+
+
+@dataclass(frozen=True, eq=False)
+class Recovered:
+    """The attribute given back over the frame, and each shed value's bound in % (NaN where it was not shed)."""
+
+    values: Column
+    bound_pct: np.ndarray
+
+
+@njit(cache=True)
+def _stored_real(key, is_shed, values, valid, error_pct):  # type: ignore[no-untyped-def]
+    n = len(values)
+    keys = (key.max() + 1) if n else 0
+    at = np.full(keys, -1, np.int64)
+    source = np.empty(n, np.int64)
+    for i in range(n):
+        source[i] = i
+        if not is_shed[i]:
+            continue
+        j = at[key[i]]
+        keep = False
+        if j >= 0:
+            if not valid[i] or not valid[j]:
+                keep = valid[i] == valid[j]
+            else:
+                sv = values[i]
+                mv = values[j]
+                if mv == sv or (np.isnan(mv) and np.isnan(sv)):
+                    keep = True
+                elif sv != 0.0 and np.isfinite(sv) and np.isfinite(mv):
+                    keep = abs(mv - sv) / abs(sv) * 100.0 <= error_pct
+        if keep:
+            source[i] = j
+        else:
+            at[key[i]] = i
+    return source
+
+
+@njit(cache=True)
+def _stored_integer(key, is_shed, values, valid, error_pct):  # type: ignore[no-untyped-def]
+    n = len(values)
+    keys = (key.max() + 1) if n else 0
+    at = np.full(keys, -1, np.int64)
+    source = np.empty(n, np.int64)
+    for i in range(n):
+        source[i] = i
+        if not is_shed[i]:
+            continue
+        j = at[key[i]]
+        keep = False
+        if j >= 0:
+            if not valid[i] or not valid[j]:
+                keep = valid[i] == valid[j]
+            else:
+                keep = within_integer(values[j], values[i], error_pct)
+        if keep:
+            source[i] = j
+        else:
+            at[key[i]] = i
+    return source
+
+
+@njit(cache=True)
+def _last_entry(key, is_shed, is_entry):  # type: ignore[no-untyped-def]
+    n = len(key)
+    keys = (key.max() + 1) if n else 0
+    at = np.full(keys, -1, np.int64)
+    source = np.empty(n, np.int64)
+    for i in range(n):
+        source[i] = i
+        if is_shed[i]:
+            if is_entry[i]:
+                at[key[i]] = i
+            source[i] = at[key[i]]
+    return source
+
+
+def shed(model: AttributeModel, frame: Frame, is_shed: np.ndarray, first_new_row: int = 0) -> Shed:
+    """Decide, row by row, what the synopsis stores of the rows that are shed.
+
+    `frame` is as transmitted, except that the attribute's own column holds the truth where `is_shed`.
+    The entries are those of rows from `first_new_row` on; `reconstructed` covers the whole frame.
+    """
+    is_shed = _checked(model, frame, is_shed)
+    column = _one_form(frame.columns[model.attribute], is_shed)
+    if not model.paper_form:
+        return _shed_by_prediction(model, frame, is_shed, column, first_new_row)
+    source = _sources(model, frame, is_shed, column)
+    stored = is_shed & (source == np.arange(len(source)))
+    stored[:first_new_row] = False
+    positions = np.flatnonzero(stored)
+    entries = Entries.of_values(frame.seq[positions], column.take(positions))
+    return Shed(positions, entries, column.take(source))
+
+
+def recover(model: AttributeModel, frame: Frame, is_shed: np.ndarray, entries: Entries) -> Recovered:
+    """Give the shed values of a whole frame back from the frame as transmitted and its entries."""
+    is_shed = _checked(model, frame, is_shed)
+    rows = _rows_of(frame, is_shed, entries)
+    column = frame.columns.get(model.attribute, Column.nulls(model.kind, len(frame)))
+    if not model.paper_form:
+        return _recover_by_prediction(model, frame, is_shed, column, rows, entries)
+    known, bound = _placed(column.hide(is_shed), rows, entries.values), np.full(len(frame), np.nan)
+    is_entry = np.zeros(len(frame), np.bool_)
+    is_entry[rows] = True
+    source = _last_entry(frame.key, is_shed, is_entry)
+    if bool((source < 0).any()):
+        row = int(np.argmax(source < 0))
+        raise SynopsisError(
+            f"`entries` must hold the first shed value of every key, got none up to seq {frame.seq[row]}; "
+            f"read all batches of the frame"
+        )
+    bound[is_shed] = _bound_of_repeats(model)
+    bound[rows] = 0.0
+    return Recovered(known.take(source), bound)
+
+
+def _one_form(column: Column, rows: np.ndarray) -> Column:
+    """-0.0 as 0.0 and every NaN as one where shed: equal values must not leave different bits at the ends."""
+    if column.kind != "real":
+        return column
+    values = np.where(np.isnan(column.values), np.nan, column.values + 0.0)
+    return Column(column.kind, np.where(rows, values, column.values), column.valid)
+
+
+def _shed_by_prediction(
+    model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column, first_new_row: int
+) -> Shed:
+    n = len(frame)
+    is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)
+    known = _walked(False, model, frame, is_shed, column, is_entry, is_step, steps)
+    positions = np.flatnonzero(is_entry[first_new_row:]) + first_new_row
+    stepped = is_step[positions]
+    entries = Entries(frame.seq[positions], stepped, steps[positions], column.take(positions).hide(stepped))
+    return Shed(positions, entries, known)
+
+
+def _recover_by_prediction(
+    model: AttributeModel,
+    frame: Frame,
+    is_shed: np.ndarray,
+    column: Column,
+    rows: np.ndarray,
+    entries: Entries,
+) -> Recovered:
+    n = len(frame)
+    is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)
+    is_entry[rows], is_step[rows], steps[rows] = True, entries.is_step, entries.steps
+    whole = rows[~entries.is_step]
+    given = _placed(column.hide(is_shed), whole, entries.values.take(~entries.is_step))
+    known = _walked(True, model, frame, is_shed, given, is_entry, is_step, steps)
+    bound = np.full(n, np.nan)
+    bound[is_shed] = model.bound_pct
+    bound[whole] = 0.0
+    return Recovered(known, bound)
+
+
+def _walked(
+    decode: bool,
+    model: AttributeModel,
+    frame: Frame,
+    is_shed: np.ndarray,
+    column: Column,
+    is_entry: np.ndarray,
+    is_step: np.ndarray,
+    steps: np.ndarray,
+) -> Column:
+    evaluated = Evaluated.of(model.predictors, frame)
+    values, wholes = column_as_floats(column)
+    valid = column.valid.copy()
+    lost = walk(
+        decode, frame.key, is_shed, column.kind == "integer", values, wholes, valid, is_entry, is_step, steps,
+        evaluated.offsets, evaluated.regresses, evaluated.persistence, evaluated.slope, evaluated.season,
+        evaluated.common, model.bound_pct, powers(model.step_pct), model.unit, scale_of(model),
+    )  # fmt: skip
+    if lost >= 0:
+        raise SynopsisError(
+            f"`entries` must suit the rows as transmitted, got no start for seq {frame.seq[lost]}; "
+            f"read all batches of the frame"
+        )
+    return Column(column.kind, wholes if column.kind == "integer" else values, valid)
+
+
+def _bound_of_repeats(model: AttributeModel) -> float:
+    return 0.0 if model.kind == "text" else model.bound_pct
+
+
+def _sources(model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column) -> np.ndarray:
+    bound = 0.0 if column.kind == "text" else model.bound_pct
+    kernel = _stored_real if column.kind == "real" else _stored_integer
+    return kernel(frame.key, is_shed, column.values, column.valid, bound)
+
+
+def _placed(column: Column, rows: np.ndarray, values: Column) -> Column:
+    words: tuple[str, ...] = ()
+    if column.kind == "text":
+        words = shared_dictionary(column, values)
+        column, values = column.with_dictionary(words), values.with_dictionary(words)
+    data, valid = column.values.copy(), column.valid.copy()
+    data[rows], valid[rows] = values.values, values.valid
+    return Column(column.kind, data, valid, words)
+
+
+def _checked(model: AttributeModel, frame: Frame, is_shed: np.ndarray) -> np.ndarray:
+    is_shed = np.ascontiguousarray(is_shed, dtype=np.bool_)
+    if len(is_shed) != len(frame):
+        raise SynopsisError(
+            f"`is_shed` must have {len(frame)} flags, got {len(is_shed)}; one per row of the frame"
+        )
+    column = frame.columns.get(model.attribute)
+    if column is not None and column.kind != model.kind:
+        raise SynopsisError(
+            f"`{model.attribute}` must be {model.kind} as trained, got {column.kind}; retrain the stream"
+        )
+    return is_shed
+
+
+def _rows_of(frame: Frame, is_shed: np.ndarray, entries: Entries) -> np.ndarray:
+    rows = np.searchsorted(frame.seq, entries.seq)
+    inside = rows < len(frame)
+    good = inside & (frame.seq[np.where(inside, rows, 0)] == entries.seq) if len(frame) else inside
+    good &= is_shed[np.where(inside, rows, 0)] if len(frame) else good
+    if not bool(good.all()):
+        seq = int(entries.seq[int(np.argmin(good))])
+        raise SynopsisError(
+            f"`entries` must belong to shed rows of the frame, got seq {seq}; read the same frame"
+        )
+    return rows
+
+
+def lookup(model: AttributeModel, entries: Entries, key_seq: np.ndarray, seq: int) -> tuple[Column, float]:
+    """One value of the paper's form from entries alone (Module 2): the last stored for the key at or before.
+
+    `key_seq`: the `seq` of the key's shed rows in this frame. Returns a column of one value, and its bound.
+
+    >>> entries = Entries.of_values(np.array([0, 1, 3]), Column.real([29.91, 27.96, 31.64]))
+    >>> value, bound = lookup(AttributeModel("pressure", "real", 10.0), entries, np.array([0, 2]), 2)
+    >>> value.to_list(), bound
+    ([29.91], 10.0)
+    """
+    if not model.paper_form:
+        raise SynopsisError(
+            f"`model` must have the predictor last, got {model.predictors[0].name}; use recover"
+        )
+    mine = entries.take(np.isin(entries.seq, key_seq) & (entries.seq <= seq))
+    if not len(mine):
+        raise SynopsisError(
+            f"`entries` must hold a value of the key up to seq {seq}, got none; read the whole frame"
+        )
+    exact = int(mine.seq[-1]) == seq
+    return mine.values.take(np.array([len(mine) - 1])), 0.0 if exact else _bound_of_repeats(model)

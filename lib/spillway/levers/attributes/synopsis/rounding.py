@@ -1,0 +1,141 @@
+"""The lever `round`: spend the error bound on the wire, so that the column compresses, and recover nothing.
+
+* `grid`: each value goes to the nearest of J even levels per octave, J = ceil(1 / (2 E)) with E as a share,
+  so that the relative error is at most E and few distinct values remain for the dictionary;
+* `hold`: the key's previous sent value while it is within E, else the grid's: repeats for the compressor.
+A value that its level misses by more than E (in the arithmetic of `certificate`), zeros, nulls, NaN,
+infinities and text are sent as they are. Levels are made of multiplications and exact scalings by powers of
+two alone: every machine rounds alike.
+
+>>> frame = Frame(np.arange(3), np.zeros(3, int), {"max": Column.real([101.0, 103.0, 0.0])})
+>>> model = AttributeModel("max", "real", error_pct=10, way="round", rounding_pct=10)
+>>> round_rows(model, frame, np.ones(3, bool)).to_list()
+[102.4, 102.4, 0.0]
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numba import njit
+
+from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.synopsis.walking import within_integer
+
+
+def levels_per_octave(error_pct: float) -> int:
+    """J for a bound: neighbours are 1/J of the octave's start apart, so half of that is E.
+
+    >>> levels_per_octave(5.0)
+    10
+    """
+    return max(1, math.ceil(100.0 / (2.0 * error_pct))) if error_pct > 0 else 1
+
+
+@njit(cache=True)
+def _level(value, levels):  # type: ignore[no-untyped-def]
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(np.rint(mantissa * 2.0 * levels) / (2.0 * levels), exponent)
+
+
+@njit(cache=True)
+def _near(mv, sv, error_pct):  # type: ignore[no-untyped-def]
+    return mv == sv or (sv != 0.0 and abs(mv - sv) / abs(sv) * 100.0 <= error_pct)
+
+
+@njit(cache=True)
+def _round_real(key, wanted, values, valid, error_pct, levels, hold):  # type: ignore[no-untyped-def]
+    n = len(values)
+    sent = np.full((key.max() + 1) if n else 0, np.nan)
+    out = values.copy()
+    for i in range(n):
+        if not wanted[i] or not valid[i] or not np.isfinite(values[i]):
+            continue
+        held = sent[key[i]]
+        if hold and np.isfinite(held) and _near(held, values[i], error_pct):
+            out[i] = held
+        else:
+            level = _level(values[i], levels)
+            if np.isfinite(level) and _near(level, values[i], error_pct):
+                out[i] = level
+        sent[key[i]] = out[i]
+    return out
+
+
+@njit(cache=True)
+def _round_integer(key, wanted, values, valid, error_pct, levels, hold):  # type: ignore[no-untyped-def]
+    n = len(values)
+    keys = (key.max() + 1) if n else 0
+    sent = np.zeros(keys, np.int64)
+    known = np.zeros(keys, np.bool_)
+    out = values.copy()
+    for i in range(n):
+        if not wanted[i] or not valid[i]:
+            continue
+        k = key[i]
+        if hold and known[k] and within_integer(sent[k], values[i], error_pct):
+            out[i] = sent[k]
+        else:
+            level = np.rint(_level(np.float64(values[i]), levels))
+            if abs(level) < 9.2e18 and within_integer(np.int64(level), values[i], error_pct):
+                out[i] = np.int64(level)
+        sent[k] = out[i]
+        known[k] = True
+    return out
+
+
+def round_rows(model: AttributeModel, frame: Frame, is_rounded: np.ndarray) -> Column:
+    """The attribute's column with the rows of the mask rounded; the others as they are.
+
+    The state of `hold` starts afresh in every frame; for a later batch of an open frame pass the frame's
+    rows from its start and use the new ones.
+    """
+    column = frame.columns[model.attribute]
+    bound = model.rounding_pct
+    if column.kind == "text" or not bound:
+        return column
+    kernel = _round_real if column.kind == "real" else _round_integer
+    wanted = np.ascontiguousarray(is_rounded, np.bool_)
+    levels, hold = float(levels_per_octave(bound)), model.rounding == "hold"
+    values = kernel(frame.key, wanted, column.values, column.valid, bound, levels, hold)
+    return Column(column.kind, values, column.valid)
+
+
+def as_sent(
+    frame: Frame,
+    models: Mapping[str, AttributeModel],
+    is_shed: Mapping[str, np.ndarray],
+    is_rounded: Mapping[str, np.ndarray],
+    truth_of: str | None = None,
+) -> Frame:
+    """The frame as the destination sees it: rounded where rounded, null where shed.
+
+    With `truth_of`, that attribute's shed values stay: the frame that `synopsis.shed` wants for it. Predictors
+    read the other columns, so both ends must make them by this rule.
+
+    >>> frame = Frame(np.arange(2), np.zeros(2, int), {"a": Column.real([101.0, 7.0])})
+    >>> model = AttributeModel("a", "real", error_pct=10, rounding_pct=10)
+    >>> masks = {"a": np.array([False, True])}, {"a": np.array([True, False])}
+    >>> as_sent(frame, {"a": model}, *masks).columns["a"].to_list()
+    [102.4, None]
+    >>> as_sent(frame, {"a": model}, *masks, truth_of="a").columns["a"].to_list()
+    [102.4, 7.0]
+    """
+    rounded = {name: round_rows(models[name], frame, rows) for name, rows in is_rounded.items()}
+    hidden = {name: rows for name, rows in is_shed.items() if name != truth_of}
+    return frame.with_columns(rounded).as_transmitted(hidden)
+
+
+def column_bytes(column: Column) -> int:
+    """The column as the wire carries it: Parquet, dictionary where it helps, zstd."""
+    if not len(column):
+        return 0
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"a": column.to_arrow()}), sink, compression="zstd", use_dictionary=True)
+    return int(pq.ParquetFile(sink).metadata.row_group(0).column(0).total_compressed_size)

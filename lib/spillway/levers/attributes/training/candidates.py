@@ -1,0 +1,166 @@
+"""What to try: predictors that read no other attribute, and precisions of corrections.
+
+Slopes, seasons and the weight of what is common to all keys are estimated from the training rows by least
+squares on relative changes, so that a few candidates are enough.
+
+>>> waves = np.round(50 + 20 * np.sin(np.arange(4800) // 2 * 2 * np.pi / 24), 2)
+>>> frame = Frame(np.arange(4800), np.arange(4800) % 2, {"load": Column.real(waves)})
+>>> without_regressors(frame, "load", ["season"])[0].season
+24
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.synopsis.entries import Shed
+from spillway.levers.attributes.synopsis.model import Predictor
+from spillway.levers.attributes.synopsis.walking import same_key_before
+
+LONGEST_SEASON = 200
+_AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """How far a prediction may miss, and how coarse corrections are."""
+
+    aim_pct: float
+    step_pct: float
+    unit: float = 0.0
+
+
+@njit(cache=True)
+def _symbol_counts(key, symbols):  # type: ignore[no-untyped-def]
+    """How often each symbol follows each pair (kind of the key's one before, kind of the row's one before)."""
+    counts = np.zeros((16, 64), np.int64)
+    before = np.zeros(key.max() + 1, np.int64)
+    beside = 0
+    for i in range(len(key)):
+        symbol = symbols[i]
+        counts[before[key[i]] * 4 + beside, symbol] += 1
+        kind = 0 if symbol == 0 else (1 if symbol < 32 else (2 if symbol < 63 else 3))
+        before[key[i]] = kind
+        beside = kind
+    return counts
+
+
+def estimated_bytes(frame: Frame, result: Shed) -> int:
+    """About what a block would take, without coding it: the entropy of what happens at each row.
+
+    Symbols are "no entry", the steps from -31 to 30, "whole value"; what they leave open is charged by size.
+    """
+    if not len(frame):
+        return 0
+    entries = result.entries
+    symbols = np.zeros(len(frame), np.int64)
+    symbols[result.positions] = np.where(entries.is_step, np.clip(entries.steps, -31, 30) + 32, 63)
+    counts = _symbol_counts(frame.key, symbols).astype(np.float64)
+    totals = np.broadcast_to(counts.sum(1, keepdims=True), counts.shape)
+    used = counts > 0
+    bits = float((counts[used] * np.log2(totals[used] / counts[used])).sum()) + 8.0 * int(used.sum())
+    far = np.abs(entries.steps[np.abs(entries.steps) > 30]).astype(np.float64)
+    bits += float((2.0 * np.log2(far)).sum())
+    whole = entries.values.values[~entries.is_step]
+    bits += len(whole) * min(14.0, 1.0 + float(np.log2(1 + len(np.unique(whole)))))
+    return int(bits / 8) + 1
+
+
+def lattices_of(error_pct: float, column: Column, decimals: int | None) -> list[Lattice]:
+    """Precisions to try, a good first guess first; even steps where the values have a common unit."""
+    found = [Lattice(error_pct * 0.45, error_pct * 0.9)]
+    for aim in _AIMS:
+        found += [Lattice(error_pct * aim, error_pct * aim * width) for width in (2.0, 1.0)]
+    unit = unit_of(column, decimals)
+    if unit:
+        found += [Lattice(error_pct * aim, 0.0, unit) for aim in (1.0, 0.6, 0.3, 0.1)]
+    exact = error_pct == 0 and unit
+    return [Lattice(0.0, 0.0, unit)] if exact else list(dict.fromkeys(found))
+
+
+def unit_of(column: Column, decimals: int | None) -> float:
+    """The largest number that all values are multiples of, 0 when there is none worth knowing.
+
+    >>> unit_of(Column.real([350.0, 20.0, 10.0]), 0), unit_of(Column.real([1.5, 0.25]), 2)
+    (10.0, 0.25)
+    """
+    values = column.values[column.valid]
+    if column.kind == "real":
+        if decimals is None:
+            return 0.0
+        values = np.rint(values[np.isfinite(values)] * 10.0**decimals).astype(np.int64)
+    if not len(values) or bool((np.abs(values.astype(np.float64)) >= 2.0**52).any()):
+        return 0.0
+    divisor = int(np.gcd.reduce(values))
+    return divisor / 10.0 ** (decimals or 0) if column.kind == "real" else float(divisor)
+
+
+def without_regressors(frame: Frame, attribute: str, allowed: Sequence[str]) -> list[Predictor]:
+    """Trends, seasons and common movements worth trying, with parameters from the data."""
+    column = frame.columns[attribute]
+    with np.errstate(all="ignore"):
+        values = np.where(column.valid, column.values.astype(np.float64), np.nan)
+        values = np.where(np.isfinite(values), values, np.nan)
+        before = same_key_before(frame.key)
+        change = _back(values, before, 1)[0]
+        found: list[Predictor] = []
+        if "trend" in allowed:
+            found += [Predictor("trend", slope=s) for s in _slopes(change, before)]
+        if "season" in allowed:
+            found += _seasons(values, before)
+        if "any" in allowed:
+            found += [Predictor("any", persistence=share) for share in (0.0, 0.5)]
+            found += [Predictor("any", common=weight) for weight in _common(change)]
+    return found
+
+
+def _back(values: np.ndarray, before: np.ndarray, lag: int) -> tuple[np.ndarray, np.ndarray]:
+    """Relative change against the key's value `lag` rows of the key ago, and that row."""
+    row = np.arange(len(values))
+    for _ in range(lag):
+        row = np.where(row >= 0, before[np.maximum(row, 0)], -1)
+    then = np.where(row >= 0, values[np.maximum(row, 0)], np.nan)
+    return (values - then) / np.where(then == 0, np.nan, then), row
+
+
+def _share(now: np.ndarray, then: np.ndarray) -> float:
+    good = np.isfinite(now) & np.isfinite(then) & (np.abs(now) < 1) & (np.abs(then) < 1)
+    power = float((then[good] ** 2).sum())
+    return float((now[good] * then[good]).sum()) / power if power > 0 else 0.0
+
+
+def _slopes(change: np.ndarray, before: np.ndarray) -> list[float]:
+    then = np.where(before >= 0, change[np.maximum(before, 0)], np.nan)
+    slope = round(_share(change, then), 2)
+    return [s for s in dict.fromkeys((slope, 1.0)) if math.isfinite(s) and abs(s) >= 0.05]
+
+
+def _common(change: np.ndarray) -> list[float]:
+    weight = round(_share(change[1:], change[:-1]), 2)
+    return [w for w in dict.fromkeys((weight, 0.5, 1.0)) if math.isfinite(w) and abs(w) >= 0.05]
+
+
+def _seasons(values: np.ndarray, before: np.ndarray) -> list[Predictor]:
+    """The lags (in rows of a key) that repeat best, over the better of the obvious lag 1."""
+    first = np.flatnonzero(before < 0)
+    scores: dict[int, float] = {}
+    row = np.arange(len(values))
+    longest = min(LONGEST_SEASON, len(values) // max(1, 3 * len(first)))
+    size = np.abs(values)
+    for lag in range(1, longest + 1):
+        row = np.where(row >= 0, before[np.maximum(row, 0)], -1)
+        good = row >= 0
+        miss = np.abs(values[good] - values[row[good]]) / np.maximum(size[good], 1e-300)
+        miss = miss[np.isfinite(miss)]
+        if len(miss) < 16:
+            break
+        scores[lag] = float(np.minimum(miss, 1.0).mean())
+    lags = sorted((lag for lag in scores if lag > 1), key=lambda lag: scores[lag])[:2]
+    peaks = [lag for lag in lags if scores[lag] <= 1.5 * scores[1]]
+    return [Predictor("season", persistence=share, season=lag) for lag in peaks for share in (0.0, 1.0)]

@@ -1,0 +1,112 @@
+"""One self-contained page about the lake: `build/report.html`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from spillway.contracts import StreamContract, load_contracts
+from spillway.settings import Settings
+from spillway.show.report.facts import StreamFacts, samples, threshold_curves
+from spillway.show.report.sections import byte_bars, stream_section, validation_tables
+from spillway.show.report.words import bytes_said, counted
+from spillway.show.summary import stream_figures, table_rows
+from spillway.store.batches import load_batches
+
+PLOTTED_ATTRIBUTES = 2
+
+
+def build_report(settings: Settings, out: str | Path | None = None) -> Path:
+    """Write the report to `out` (default: `report.html` in the build folder) and say where it is.
+
+    Reads tables by delta-rs, starts no Spark, fetches nothing; a stream without tables is said to have none.
+    """
+    contracts = load_contracts(settings.schemas)
+    facts = gather(settings, list(contracts.streams.values()))
+    path = Path(out) if out is not None else Path(settings.build, "report.html")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(facts, table_rows(settings, "validations"), datetime.now(UTC)), encoding="utf-8")
+    return path
+
+
+def gather(settings: Settings, streams: list[StreamContract]) -> list[StreamFacts]:
+    """The facts of every stream, by name."""
+    rows = {name: table_rows(settings, name) for name in ("schemes", "ledger", "certificates", "models")}
+    batches = load_batches(settings)
+    facts = []
+    for contract in sorted(streams, key=lambda item: item.stream):
+        own = {
+            name: [row for row in found if row["stream"] == contract.stream] for name, found in rows.items()
+        }
+        mine = [batch for batch in batches if batch.stream == contract.stream]
+        figures = stream_figures(contract.stream, mine, own["ledger"], own["certificates"])
+        schemes = sorted(own["schemes"], key=lambda row: row["from_seq"])
+        shown = _most_shed(own["certificates"])[:PLOTTED_ATTRIBUTES]
+        facts.append(
+            StreamFacts(
+                contract=contract,
+                figures=figures,
+                batches=tuple(mine),
+                schemes=tuple(schemes),
+                ledger=tuple(own["ledger"]),
+                certificates=tuple(own["certificates"]),
+                curves=tuple(threshold_curves(own["models"])),
+                samples=tuple(samples(settings, contract, schemes, shown)) if schemes else (),
+            )
+        )
+    return facts
+
+
+def _most_shed(certificates: list[dict[str, Any]]) -> list[str]:
+    totals: dict[str, int] = {}
+    for row in certificates:
+        totals[row["attribute"]] = totals.get(row["attribute"], 0) + row["shed_values"]
+    return [name for name, values in sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])) if values]
+
+
+def page(facts: list[StreamFacts], validations: list[dict[str, Any]], now: datetime) -> str:
+    """The whole page as text."""
+    shed = [fact for fact in facts if fact.schemes]
+    violations = sum(fact.figures.violations for fact in shed)
+    difference = sum(fact.figures.ledger_difference for fact in facts)
+    last = max((row["validated_at"] for row in validations), default=None)
+    run = max(validations, key=lambda row: row["validated_at"])["run_id"] if validations else None
+    failed = sum(not row["success"] for row in validations if row["run_id"] == run)
+    saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
+    wrong = [
+        *([f"{counted(violations, 'value')} outside the threshold"] if violations else []),
+        *([f"the ledger is off by {difference:,}"] if difference else []),
+        *([f"{counted(failed, 'expectation')} failed"] if failed else []),
+    ]
+    if not shed:
+        verdict, bad = "Nothing has been shed yet", True
+    elif last is None:
+        verdict, bad = "Not validated yet", True
+    else:
+        verdict = "; ".join(wrong) or "Every recovered value is within its threshold, and the ledger balances"
+        bad = bool(wrong)
+    names = "".join(f'<a href="#{escape(f.contract.stream)}">{escape(f.contract.stream)}</a>' for f in facts)
+    style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
+    body = [
+        "<h1>Spillway</h1>",
+        f'<p class="lead">{counted(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
+        f"{bytes_said(saved)} saved net of what it takes to give every shed value back.</p>",
+        f'<span class="verdict{" bad" if bad else ""}">{escape(verdict)}</span>',
+        f'<nav>{names}<a href="#validations">validations</a></nav>',
+        '<div class="cards" style="margin-top:30px">' + byte_bars(shed) + "</div>" if shed else "",
+        *(part for fact in facts for part in stream_section(fact)),
+        '<h2 id="validations">Validations</h2>',
+        validation_tables(validations),
+        f"<footer>Written {now:%Y-%m-%d %H:%M} UTC from the lake's own tables. Data Docs: data_docs/index.html beside "
+        "this page. Why an attribute travels as it does: <code>spillway explain STREAM ATTRIBUTE</code>.</footer>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Spillway report</title><style>{style}</style></head><body><main>\n"
+        + "\n".join(body)
+        + "\n</main></body></html>\n"
+    )

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.synopsis.certificate import Certificate, certify, relative_errors_pct
+
+
+@pytest.mark.parametrize(
+    ("truth", "given", "error"),
+    [
+        (100.0, 90.0, 10.0),
+        (-5.0, -5.2, abs(-5.2 - -5.0) / 5.0 * 100.0),
+        (0.0, 0.0, 0.0),
+        (0.0, -0.0, 0.0),
+        (0.0, 5e-324, math.inf),
+        (5e-324, 0.0, 100.0),
+        (-6.0, 6.0, 200.0),
+        (math.nan, math.nan, 0.0),
+        (math.nan, 1.0, math.inf),
+        (math.inf, math.inf, 0.0),
+        (math.inf, -math.inf, math.inf),
+        (1.0, math.inf, math.inf),
+        (None, None, 0.0),
+        (None, 0.0, math.inf),
+        (1.0, None, math.inf),
+        (None, math.nan, math.inf),
+    ],
+)
+def test_the_relative_error_of_reals(truth, given, error):
+    assert relative_errors_pct(Column.real([truth]), Column.real([given])).tolist() == [error]
+
+
+@pytest.mark.parametrize(
+    ("truth", "given", "error"),
+    [
+        (2**53 + 1, 2**53, 100.0 / (2**53 + 1)),
+        (-(2**63), 2**63 - 1, 200.0),
+        (-(2**63), -(2**63), 0.0),
+        (0, 0, 0.0),
+        (0, 1, math.inf),
+        (30, 27, 10.0),
+    ],
+)
+def test_the_relative_error_of_integers_is_taken_before_rounding(truth, given, error):
+    got = relative_errors_pct(Column.integer([truth]), Column.integer([given]))[0]
+    assert got == pytest.approx(error, rel=1e-12)
+    assert (got == 0) == (truth == given)
+
+
+def test_text_is_right_or_wrong():
+    errors = relative_errors_pct(Column.text(["a", "b", None]), Column.text(["a", "c", None]))
+    assert errors.tolist() == [0.0, math.inf, 0.0]
+
+
+def test_a_certificate_counts_only_shed_rows_and_only_errors_over_the_threshold():
+    truth, given = Column.real([100.0, 100.0, 100.0, 1.0]), Column.real([95.0, 95.1, 100.0, 9.0])
+    certificate = certify(truth, given, 4.95, np.array([True, True, True, False]), stored_values=1)
+    assert certificate.violations == 1
+    assert certificate.shed_values == 3
+    assert certificate.stored_share_pct == pytest.approx(100 / 3)
+    assert certificate.max_error_pct == 5.0
+    assert certificate.worst_over_threshold == pytest.approx(5.0 / 4.95)
+    assert certificate.accuracy_pct == pytest.approx(100 - 9.9 / 3)
+
+
+def test_an_error_equal_to_the_threshold_is_no_violation():
+    assert certify(Column.real([100.0]), Column.real([90.0]), 10.0).violations == 0
+
+
+def test_parts_of_a_batch_add_up_to_the_whole():
+    rng = np.random.default_rng(3)
+    truth, given = Column.real(rng.uniform(1, 2, 50)), Column.real(rng.uniform(1, 2, 50))
+    first = np.arange(50) < 17
+    parts = certify(truth, given, 5.0, first, 3) + certify(truth, given, 5.0, ~first, 4)
+    whole = certify(truth, given, 5.0, None, 7)
+    assert parts.mean_error_pct == pytest.approx(whole.mean_error_pct)
+    assert (parts.violations, parts.max_error_pct, parts.stored_values) == (
+        whole.violations, whole.max_error_pct, 7,
+    )  # fmt: skip
+
+
+def test_nothing_shed_certifies_nothing():
+    empty = certify(Column.real([]), Column.real([]), 5.0)
+    assert empty == Certificate(5.0, 0, 0, 0.0, 0.0, 0)
+    assert empty.stored_share_pct == 0.0
+    assert empty.worst_over_threshold == 0.0
+
+
+def test_a_threshold_of_zero_makes_any_error_infinitely_worse():
+    assert certify(Column.real([1.0]), Column.real([1.5]), 0.0).worst_over_threshold == math.inf
+    assert certify(Column.real([1.0]), Column.real([1.0]), 0.0).worst_over_threshold == 0.0
+
+
+AWKWARD = st.sampled_from([0.0, -0.0, 1.0, 1.02, -1.0, np.nan, np.inf, -np.inf, 5e-324, None])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(AWKWARD, AWKWARD, st.booleans())),
+    st.sampled_from([0.0, 2.0, 50.0]),
+)
+def test_a_certificate_sums_up_the_errors_of_the_chosen_rows(rows: list[Any], error_pct: float) -> None:
+    truth, back = (Column.real([row[side] for row in rows]) for side in (0, 1))
+    chosen = np.array([row[2] for row in rows], bool)
+    errors = relative_errors_pct(truth, back)[chosen]
+    found = certify(truth, back, error_pct, chosen)
+    assert (found.shed_values, found.violations) == (len(errors), int((errors > error_pct).sum()))
+    assert found.max_error_pct == (errors.max() if len(errors) else 0.0)
+    assert found.mean_error_pct == pytest.approx(errors.mean() if len(errors) else 0.0)

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
+from spillway.levers.attributes.training.choose import describe, measure, train_attributes
+
+
+def market(rows=2400, keys=4, seed=11):
+    """Quotes that relate to each other as quotes do."""
+    rng = np.random.default_rng(seed)
+    moves = rng.normal(0, 0.02, (rows // keys, keys))
+    close = np.round(np.exp(np.cumsum(moves, 0)) * np.array([20.0, 90.0, 400.0, 55.0]), 2)
+    spread = close * (1 + rng.uniform(0, 0.02, close.shape))
+    columns = {
+        "close": Column.real(close.ravel()),
+        "high": Column.real(np.round(spread, 2).ravel()),
+        "volume": Column.integer(rng.integers(10**5, 10**7, rows)),
+        "state": Column.text(["open" if i % 400 else "halt" for i in range(rows)]),
+    }
+    return Frame(np.arange(rows), np.arange(rows) % keys, columns)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    frame = market()
+    return frame, train_attributes(frame, dict.fromkeys(frame.columns, 4.7), cycle_length=4)
+
+
+def test_no_model_weighs_more_than_last_value_or_breaks_its_bound(trained):
+    frame, models = trained
+    for attribute, result in models.items():
+        facts, paper = (
+            measure(result.model, frame),
+            measure(AttributeModel(attribute, result.model.kind, 4.7), frame),
+        )
+        assert facts.packed_bytes <= paper.packed_bytes
+        assert facts.violations == 0
+        assert facts.max_error_pct <= 4.7
+        assert result.evidence["packed_bytes"] == facts.packed_bytes
+        assert result.evidence["last_packed_bytes"] == paper.packed_bytes
+
+
+def test_a_related_attribute_is_predicted_from_the_other_at_a_third_of_last_value(trained):
+    _, models = trained
+    evidence = models["high"].evidence
+    assert models["high"].model.predictors[0].name == "regression"
+    assert evidence["packed_bytes"] <= evidence["last_packed_bytes"] / 3
+    assert evidence["mean_error_pct"] <= 1.0
+
+
+def test_a_model_with_regressors_falls_back_when_a_scheme_sheds_them(trained):
+    frame, models = trained
+    model = models["high"].model.for_scheme(set())
+    assert all(not predictor.regressors for predictor in model.predictors)
+    assert measure(model, frame).violations == 0
+
+
+def test_text_keeps_the_papers_form(trained):
+    _, models = trained
+    assert models["state"].model.paper_form
+    assert models["state"].evidence["packed_bytes"] == models["state"].evidence["last_packed_bytes"]
+
+
+def test_every_way_is_an_option_with_its_measured_weight(trained):
+    frame, models = trained
+    for result in models.values():
+        keep, rounded, gone = result.options
+        assert [keep.way, rounded.way, gone.way] == ["keep", "round", "shed"]
+        assert keep.wire_bytes_per_tuple == pytest.approx(result.evidence["column_bytes"] / len(frame))
+        assert rounded.wire_bytes_per_tuple <= keep.wire_bytes_per_tuple
+        assert rounded.max_error_pct <= 4.7
+        assert gone.wire_bytes_per_tuple == 0
+        assert gone.synopsis_bytes_per_tuple == pytest.approx(result.evidence["packed_bytes"] / len(frame))
+        assert result.option("shed") == gone
+
+
+def test_models_and_evidence_are_json_and_training_is_repeatable(trained):
+    frame, models = trained
+    again = train_attributes(frame, {"high": 4.7}, cycle_length=4)["high"]
+    assert again == models["high"]
+    assert json.loads(json.dumps(again.evidence)) == again.evidence
+    assert AttributeModel.from_dict(json.loads(json.dumps(again.model.to_dict()))) == again.model
+
+
+def test_the_papers_method_is_chosen_when_only_last_is_allowed():
+    frame = market(800)
+    result = train_attributes(frame, {"high": 4.7}, predictors=["last"], ways=["keep", "shed"])["high"]
+    assert result.model.predictors == (Predictor(),)
+    assert [option.way for option in result.options] == ["keep", "shed"]
+    assert result.option("round") is None
+
+
+def test_only_the_regressors_allowed_are_read():
+    frame = market(800)
+    result = train_attributes(frame, {"high": 4.7}, regressors=["volume"])["high"]
+    assert all(predictor.regressors <= {"volume"} for predictor in result.model.predictors)
+
+
+AWKWARD = {
+    "one row": Column.real([1.5]),
+    "no row": Column.real([]),
+    "all null": Column.real([None] * 90),
+    "constant": Column.real([7.0] * 90),
+    "zeros": Column.integer([0] * 90),
+    "not finite": Column.real([float("nan"), float("inf"), float("-inf")] * 30),
+    "signs": Column.real([(-1.0) ** i * 1e-310 for i in range(90)]),
+    "extremes": Column.integer([2**63 - 1, -(2**63), 0] * 30),
+    "texts": Column.text(["a", None, "b"] * 30),
+}
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize("bound", [0.0, 4.7])
+def test_awkward_columns_train_and_keep_their_bound(name, bound):
+    column = AWKWARD[name]
+    n = len(column)
+    frame = Frame(np.arange(n), np.arange(n) % 3, {"a": column, "b": column})
+    result = train_attributes(frame, {"a": bound})["a"]
+    facts = measure(result.model, frame)
+    assert facts.violations == 0
+    assert facts.max_error_pct <= bound
+    assert len(result.options) == 3
+
+
+def test_predictors_describe_themselves_for_people():
+    assert describe(Predictor("trend", slope=0.5)) == "trend (slope 0.5)"
+    assert describe(Predictor("season", season=24)) == "season (season 24)"
+    assert describe(Predictor()) == "last"

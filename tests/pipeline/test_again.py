@@ -1,0 +1,286 @@
+"""Again, and nothing changes: reruns, backfills, retraining in between, and what was retired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from tests.pipeline.streams import METERS, OF_A_STREAM, SITES, TABLES, WATCHED, World, json_lines, sites
+
+from spillway.checks import ExpectationsFailed
+from spillway.errors import SpillwayError
+from spillway.pipeline import validate as validating
+from spillway.pipeline.recover import look_up
+from spillway.pipeline.shed import _pinned
+from spillway.settings import Settings
+from spillway.store.batches import (
+    DONE,
+    PLANNED,
+    RETIRED,
+    TAKEN_IN,
+    UNTRAINED,
+    Batch,
+    load_batches,
+    save_batches,
+    utc_now,
+)
+from spillway.store.tables import Lake, where
+
+STREAMS = ("sites", "meters", "watched")
+FIRST, SECOND = date(2020, 1, 1), date(2020, 1, 2)
+RETIRING = {**SITES, "retain_raw": {"days": 30, "retire": True}}
+
+
+class Died(Exception):
+    """The process is gone as far as the lake can tell."""
+
+
+def versions(world: World) -> dict[str, int]:
+    """The commit every table stands at."""
+    paths = [world.lake.path(table) for table in TABLES]
+    paths += [world.lake.path(table, stream) for table in OF_A_STREAM for stream in STREAMS]
+    return {path: DeltaTable(path).version() for path in paths if DeltaTable.is_deltatable(path)}
+
+
+def dies_before(monkeypatch: pytest.MonkeyPatch, doomed: Callable[[str], bool]) -> None:
+    """From now on the first write to a table that is `doomed` is the end."""
+    for method, at in (("replace", 1), ("replace_in_tasks", 0), ("replace_rows", 0), ("delete", 0)):
+        whole = getattr(Lake, method)
+
+        def until_then(self: Lake, *args: Any, _whole: Any = whole, _at: int = at, **more: Any) -> None:
+            if doomed(args[_at]):
+                raise Died(args[_at])
+            _whole(self, *args, **more)
+
+        monkeypatch.setattr(Lake, method, until_then)
+
+
+def test_a_run_with_nothing_new_writes_nothing(world: World) -> None:
+    before = versions(world)
+    assert len(before) > 12
+    assert world.shed() == []
+    world.validate()
+    assert world.said[-1] == "nothing was shed since the last validation"
+    assert versions(world) == before
+
+
+def test_a_backfill_recomputes_the_dates_that_were_asked_for_and_leaves_the_others_files_alone(
+    world: World, tmp_path: Path
+) -> None:
+    again = world.copy(tmp_path)
+    before = {table: again.files(table, "sites") for table in ("raw", "transmitted")}
+    synopsis = again.files("synopsis")
+    done = again.shed(dates=(FIRST, FIRST))
+    assert [(b.stream, b.batch, b.batch_date) for b in done] == [
+        ("meters", 1, FIRST),
+        ("meters", 2, FIRST),
+        ("sites", 1, FIRST),
+        ("sites", 2, FIRST),
+    ]
+    assert again.files("raw", "sites") == before["raw"]
+    for was, now in (
+        (before["transmitted"], again.files("transmitted", "sites")),
+        (synopsis, again.files("synopsis")),
+    ):
+        other = {path for path, day in was.items() if day == str(SECOND)}
+        assert other
+        assert other <= set(now)
+        assert not {path for path, day in was.items() if day == str(FIRST)} & set(now)
+    for table, rows in again.everything(*STREAMS).items():
+        drop = {"bytes_synopsis"} if table == "ledger" else set()  # whole files, and batches now share them
+        expected = world.everything(*STREAMS)[table]
+        assert [{k: v for k, v in row.items() if k not in drop} for row in rows] == [
+            {k: v for k, v in row.items() if k not in drop} for row in expected
+        ], table
+
+
+def test_a_backfill_that_dies_is_finished_by_the_next_run(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = world.copy(tmp_path)
+    with monkeypatch.context() as patch:
+        dies_before(patch, lambda table: table == "schemes")
+        with pytest.raises(Died):
+            again.shed(dates=(SECOND, SECOND))
+    assert [b.status for b in again.batches("sites")] == [DONE, DONE, PLANNED]
+    assert [(b.stream, b.batch) for b in again.shed()] == [("sites", 3)]
+    expected, found = world.everything(*STREAMS), again.everything(*STREAMS)
+    for table, rows in expected.items():
+        assert [{**row, "bytes_synopsis": 0} for row in found[table]] == [
+            {**row, "bytes_synopsis": 0} for row in rows
+        ]
+
+
+def test_a_frame_goes_on_only_from_the_batch_just_before_it(settings: Settings) -> None:
+    lake: Any = Lake(None, settings)  # type: ignore[arg-type]
+    stream: Any = SimpleNamespace(stream="s", frame=SimpleNamespace(tuples=100))
+    held = []
+    for number, (tuples, first, last) in enumerate(
+        [(100, 0, 149), (64, 150, 249), (None, 250, 349), (None, 350, 420)]
+    ):
+        framed = (
+            {"frame_origin": first, "frame_tuples": tuples, "models": {"attributes": 1}} if number < 2 else {}
+        )
+        status = DONE if number < 2 else TAKEN_IN
+        held.append(
+            Batch("s", number + 1, FIRST, status, (), first, last, "run", utc_now(), utc_now(), **framed)
+        )
+    save_batches(lake, held)
+    pending = [batch for batch in load_batches(settings, "s") if batch.status == TAKEN_IN]
+    work: Any = SimpleNamespace(contract=stream, batches=pending, trained=SimpleNamespace(version=1))
+    pinned = _pinned(lake, work, SimpleNamespace(own_kbps=1.0, trunk_kbps=None))  # type: ignore[arg-type]
+    # 250 is not in a frame of 100 from 0: tuples of other frames lie in between, whose entries it would not find
+    assert [batch.frame_origin for batch in pinned] == [250, 250]
+    assert load_batches(settings, "s")[2:] == pinned
+
+
+def test_a_batch_keeps_the_models_it_was_planned_with_through_a_death_and_a_retraining(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = world.copy(tmp_path / "straight")
+    straight.deliver("sites/2020-01-03/d.json", json_lines(sites(710, 160)))
+    broken = straight.copy(tmp_path / "broken")
+    straight.shed()
+    with monkeypatch.context() as patch:
+        dies_before(patch, lambda table: table == "synopsis")
+        with pytest.raises(Died):
+            broken.shed()
+    assert (broken.batches("sites")[-1].status, dict(broken.batches("sites")[-1].models)) == (
+        PLANNED,
+        {"attributes": 1},
+    )
+    broken.train("sites")
+    assert {row["version"] for row in broken.rows("models") if row["stream"] == "sites"} == {1, 2}
+    broken.shed()
+    assert [b.models["attributes"] for b in broken.batches("sites")] == [1, 1, 1, 1]
+    expected, found = straight.everything(*STREAMS), broken.everything(*STREAMS)
+    for table in expected.keys() - {"models"}:
+        assert found[table] == expected[table], table
+    # and the next batch takes the new ones, in frames of its own
+    broken.deliver("sites/2020-01-03/e.json", json_lines(sites(870, 40)))
+    broken.shed()
+    newest = broken.batches("sites")[-1]
+    assert (newest.models["attributes"], newest.frame_origin) == (2, newest.first_seq)
+    broken.validate("sites")
+    assert {row["violations"] for row in broken.rows("certificates")} == {0}
+
+
+def test_only_validated_dates_that_are_old_enough_are_retired_and_then_refused_by_name(
+    world: World, tmp_path: Path
+) -> None:
+    aged = world.copy(tmp_path)
+    aged.contract_becomes(RETIRING, METERS, WATCHED)
+    today = utc_now().date()
+    aged.deliver(f"sites/{today}/young.json", json_lines(sites(710, 60)))
+    aged.deliver(
+        "sites/2020-01-02/late.json", json_lines(sites(770, 50))
+    )  # not validated: its date must stay
+    aged.shed()
+    assert len(validating.retire(aged.lake, aged.contracts.streams["sites"], aged.said.append)) == 2
+    statuses = [(str(b.batch_date), b.status) for b in aged.batches("sites")]
+    assert statuses == [
+        ("2020-01-01", RETIRED),
+        ("2020-01-01", RETIRED),
+        ("2020-01-02", DONE),
+        ("2020-01-02", DONE),
+        (str(today), DONE),
+    ]
+    assert sorted(set(aged.files("raw", "sites").values())) == ["2020-01-02", str(today)]
+    left = list(Path(aged.lake.path("raw", "sites"), "batch_date=2020-01-01").glob("*.parquet"))
+    assert left == [], "retired tuples are gone from the disk"
+    assert set(aged.files("raw", "meters").values()) == {"2020-01-01"}
+    # what was sent can still be given back
+    found = look_up(aged.settings, aged.contracts.streams["sites"], seq=(300, 340))
+    assert found.rows["temp"].null_count == world.frame("raw", "sites")["temp"][300:341].isna().sum()
+    with pytest.raises(
+        SpillwayError, match=r"sites: a backfill must not touch retired dates, got 2020-01-01,"
+    ):
+        aged.shed(dates=(FIRST, SECOND))
+    assert [b.batch for b in aged.shed(dates=(SECOND, SECOND)) if b.stream == "sites"] == [3, 4]
+
+
+def test_a_death_while_retiring_loses_nothing_that_was_sent(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged = world.copy(tmp_path)
+    aged.contract_becomes(RETIRING, METERS, WATCHED)
+    sent = aged.rows("transmitted", "sites")
+    for table in ("ledger", "batches", "raw"):
+        with monkeypatch.context() as patch:
+            dies_before(patch, lambda written, table=table: written == table)
+            with pytest.raises(Died):
+                validating.retire(aged.lake, aged.contracts.streams["sites"], aged.said.append)
+        raw_is_there = {str(FIRST), str(SECOND)} == set(aged.files("raw", "sites").values())
+        retired = all(batch.status == RETIRED for batch in aged.batches("sites"))
+        assert raw_is_there or retired, (
+            "tuples without raw must be known as retired, or a backfill would lose them"
+        )
+    validating.retire(aged.lake, aged.contracts.streams["sites"], aged.said.append)
+    assert {b.status for b in aged.batches("sites")} == {RETIRED}
+    assert aged.files("raw", "sites") == {}
+    assert aged.rows("transmitted", "sites") == sent
+    retired = [row for row in aged.rows("ledger") if row["stage"] == "retire"]
+    assert [(row["batch"], row["offered"], row["recoverable"]) for row in retired] == [
+        (1, 330, 330),
+        (2, 130, 130),
+        (3, 250, 250),
+    ]
+    assert all(row["bytes_offered"] > 0 for row in retired)
+
+
+def test_what_failed_its_expectations_is_validated_again_and_not_retired(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged = world.copy(tmp_path)
+    aged.contract_becomes(RETIRING, METERS, WATCHED)
+    save_batches(aged.lake, [b.becomes(utc_now()) for b in aged.batches("sites")])
+    failure: Any = type("Failure", (), {"sentence": "no", "success": False})()
+
+    def fails(*_: Any) -> Any:
+        raise ExpectationsFailed([failure])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(validating, "_judge", fails)
+        with pytest.raises(ExpectationsFailed):
+            aged.validate("sites")
+    assert validating.retire(aged.lake, aged.contracts.streams["sites"], aged.said.append) == []
+
+    def waiting() -> list[int]:
+        return [batch.batch for batch in validating.changed_batches(aged.settings, "sites")]
+
+    def judged(success: bool, **more: Any) -> None:
+        row = {"run_id": f"judged {len(aged.rows('validations'))}", "table": "ledger", "stream": "sites"}
+        row |= {
+            "expectation": "balances",
+            "success": success,
+            "sentence": "so",
+            "validated_at": utc_now(),
+        } | more
+        aged.lake.replace_rows("validations", [row], where(table="ledger", run_id=row["run_id"]))
+
+    assert waiting() == [1, 2, 3], "certified, and never judged"
+    judged(True)
+    assert waiting() == []
+    judged(False, batch_date=SECOND)
+    assert waiting() == [3]
+    judged(True)
+    assert waiting() == [3], "until it is certified anew"
+    retired = validating.retire(aged.lake, aged.contracts.streams["sites"], aged.said.append)
+    assert [batch.batch for batch in retired] == [1, 2]
+
+
+def test_batches_that_wait_for_training_do_not_stand_in_the_way_of_others(
+    world: World, tmp_path: Path
+) -> None:
+    mixed = world.copy(tmp_path)
+    new = {**SITES, "stream": "novel", "source": {"kind": "files", "path": "novel", "format": "json"}}
+    mixed.contract_becomes(SITES, METERS, WATCHED, new)
+    mixed.deliver("novel/2020-01-01/a.json", json_lines(sites(0, 30)))
+    mixed.deliver("sites/2020-01-03/d.json", json_lines(sites(710, 30)))
+    assert [(b.stream, b.batch) for b in mixed.shed()] == [("sites", 4)]
+    assert [b.status for b in mixed.batches("novel")] == [UNTRAINED]

@@ -1,0 +1,159 @@
+"""Streams that nobody would choose: the run succeeds, or names what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.pipeline.streams import World, attribute, json_lines
+
+from spillway.errors import SpillwayError
+from spillway.store.batches import DONE, UNTRAINED
+
+
+def contract(stream: str, *attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A stream of key and order and these measures, on the channel `narrow`."""
+    both = [
+        attribute("key", "string", "key", nullable=False),
+        attribute("at", "integer", "order", nullable=False),
+    ]
+    return {
+        "stream": stream,
+        "source": {"kind": "files", "path": stream, "format": "json"},
+        "attributes": [*both, *attributes],
+        "channel": "narrow",
+        "rate": {"from": "declared", "tuples_per_second": 10},
+        "training": {"tuples": 100},
+        **more,
+    }
+
+
+SINGLE = contract("single", attribute("value", "double"))
+MEASURES = (attribute("nothing", "double"), attribute("same", "double"), attribute("word", "string"))
+FLAT = contract("flat", *MEASURES, cycle={"attributes": ["key"]})
+LONE = contract("lone", attribute("value", "double", error_pct=10.0))
+UNTIMED = contract("untimed", attribute("value", "double"), rate={"from": "event_time"}, channel="other")
+
+
+def turns(first: int, count: int, keys: int = 4, **more: Any) -> list[dict[str, Any]]:
+    """A sine a key; the order attribute stands still for five tuples and then falls back."""
+    return [
+        {
+            "key": f"k{i % keys}",
+            "at": 100 - i // 5 % 7,
+            "value": round(10 + i % keys + float(np.sin(i / 9)), 3),
+            **more,
+        }
+        for i in range(first, first + count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def awkward(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Three streams on a channel of one bit per second, taken in, trained where that can be, shed and validated."""
+    world = World.begin(
+        spark, tmp_path_factory.mktemp("awkward"), SINGLE, FLAT, LONE, UNTIMED, capacity="0.001 kbps"
+    )
+    world.deliver("single/2020-01-01/a.json", json_lines(turns(0, 1)))
+    flat = [{"key": f"k{i}", "at": i, "nothing": None, "same": 7.25, "word": "so"} for i in range(6)]
+    world.deliver("flat/2020-01-01/a.json", json_lines(flat))
+    world.deliver("lone/2020-01-01/a.json", json_lines(turns(0, 120)))
+    world.shed()
+    with pytest.raises(SpillwayError) as problem:
+        world.train("single")
+    world.noted["single"] = str(problem.value)
+    world.train("flat", "lone")
+    world.shed()
+    world.validate()
+    return world
+
+
+def test_a_stream_of_one_tuple_cannot_be_trained_and_says_why(awkward: World) -> None:
+    assert "single: training must have at least two tuples, got 1; deliver more" in awkward.noted["single"]
+    assert [b.status for b in awkward.batches("single")] == [UNTRAINED]
+
+
+def test_one_turn_of_constants_and_nulls_comes_back(awkward: World) -> None:
+    assert [b.status for b in awkward.batches("flat")] == [DONE]
+    given = awkward.frame("recovered", "flat")
+    assert given["same"].tolist() == [7.25] * 6
+    assert given["word"].tolist() == ["so"] * 6
+    assert given["nothing"].isna().all()
+    certificates = [row for row in awkward.rows("certificates") if row["stream"] == "flat"]
+    assert {row["attribute"] for row in certificates} == {"nothing", "same", "word"}
+    assert {row["violations"] for row in certificates} == {0}
+
+
+def test_a_cycle_that_turned_only_once_cannot_be_found_and_says_what_to_do(
+    awkward: World, tmp_path: Path
+) -> None:
+    world = awkward.copy(tmp_path)
+    world.contract_becomes(SINGLE, contract("flat", *MEASURES), LONE, UNTIMED, capacity="0.001 kbps")
+    with pytest.raises(
+        SpillwayError, match=r"no attribute repeats.*train on more tuples, or state it in the contract"
+    ):
+        world.train("flat")
+
+
+def test_a_channel_narrower_than_the_key_sheds_all_it_may_and_records_the_shortfall(awkward: World) -> None:
+    rows = [row for row in awkward.rows("schemes") if row["stream"] == "lone"]
+    assert rows
+    for row in rows:
+        assert [way["way"] for way in row["attributes"]] == ["shed"]
+        assert row["shortfall_kbps"] == pytest.approx(row["planned_kbps"] - row["capacity_kbps"])
+        assert row["shortfall_kbps"] > 0
+        assert "kbps too much remain, nothing more may be shed" in row["reason"]
+    sent = awkward.frame("transmitted", "lone")
+    assert sent["value"].isna().all()
+    assert sent["key"].notna().all()
+    assert sent["at"].notna().all()
+
+
+def test_an_order_that_repeats_and_goes_back_changes_nothing(awkward: World) -> None:
+    raw, given = awkward.frame("raw", "lone"), awkward.frame("recovered", "lone")
+    assert (raw["at"].diff() < 0).any()
+    assert (raw["at"].diff() == 0).any()
+    assert (given["at"] == raw["at"]).all()
+    assert ((given["value"] - raw["value"]).abs() <= 0.1 * raw["value"].abs()).all()
+
+
+def test_a_rate_that_cannot_be_known_is_named_with_its_remedy(awkward: World) -> None:
+    one_moment = [{"key": f"k{i % 4}", "at": 5, "value": float(i)} for i in range(40)]
+    awkward.deliver("untimed/2020-01-01/a.json", json_lines(one_moment))
+    awkward.shed("other")
+    awkward.train("untimed")
+    with pytest.raises(
+        SpillwayError, match=r"untimed: the rate of batch 1 must be known.*rate: \{from: declared"
+    ):
+        awkward.shed("other")
+
+
+def test_new_keys_and_columns_that_come_and_go_are_borne(awkward: World, tmp_path: Path) -> None:
+    world = awkward.copy(tmp_path)
+    gained = contract("lone", attribute("value", "double", error_pct=10.0), attribute("extra", "integer"))
+    world.contract_becomes(SINGLE, FLAT, gained, UNTIMED, capacity="0.001 kbps")
+    world.deliver("lone/2020-01-02/b.json", json_lines(turns(120, 60, keys=7, extra=3)))
+    world.shed()
+    raw, sent = world.frame("raw", "lone"), world.frame("transmitted", "lone")
+    assert set(raw["key"][120:]) - set(raw["key"][:120]) == {"k4", "k5", "k6"}
+    assert sent["extra"].tolist()[120:] == [3] * 60, "what no training knows is kept"
+    assert sent["extra"][:120].isna().all()
+
+    lost = contract("lone", attribute("extra", "integer"))
+    world.contract_becomes(SINGLE, FLAT, lost, UNTIMED, capacity="0.001 kbps")
+    world.deliver(
+        "lone/2020-01-03/c.json", json_lines([{"key": "k1", "at": i, "extra": i} for i in range(20)])
+    )
+    world.shed()
+    world.validate("lone")
+    given, raw = world.frame("recovered", "lone"), world.frame("raw", "lone")
+    assert given["seq"].tolist() == list(range(200))
+    assert raw["value"][180:].isna().all()
+    assert given["extra"].tolist()[120:] == [3] * 60 + list(range(20))
+    # what was sent before the contract lost it is still owed
+    assert ((given["value"] - raw["value"])[:180].abs() <= 0.1 * raw["value"][:180].abs()).all()
+    certificates = [row for row in world.rows("certificates") if row["stream"] == "lone"]
+    assert sorted({row["batch"] for row in certificates}) == [1, 2, 3]
+    assert {row["violations"] for row in certificates} == {0}

@@ -1,0 +1,74 @@
+"""Charts place their values where the axes say."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillway.show.report.svg import Line, bars, line_chart, ticks, timeline
+
+FINITE = st.floats(-1e9, 1e9, allow_nan=False)
+
+
+@given(FINITE, st.floats(1e-6, 1e9))
+def test_ticks_are_few_round_and_inside(low: float, span: float) -> None:
+    found = ticks(low, low + span)
+    slack = 1e-6 * max(abs(low), span)
+
+    assert len(found) <= 12
+    assert found == sorted(found)
+    assert all(low - slack <= tick <= low + span + slack for tick in found)
+
+
+def test_a_line_breaks_where_a_value_is_missing() -> None:
+    chart = line_chart([Line([(0, 1.0), (1, None), (2, 3.0)], "a", "a")], x_label="x", y_label="y")
+
+    (path,) = re.findall(r'<path class="line a" d="([^"]+)"', chart)
+    assert path.count("M") == 2
+
+
+def test_a_chart_without_values_is_nothing() -> None:
+    assert line_chart([Line([(0, None)], "a", "a")], x_label="x", y_label="y") == ""
+    assert timeline([], x_label="x") == ""
+    assert bars([("a", [(0.0, "raw", "raw")])]) == ""
+
+
+def test_steps_hold_a_value_until_the_next() -> None:
+    chart = line_chart([Line([(0, 0.0), (10, 10.0)], "a", "a", steps=True)], x_label="x", y_label="y")
+
+    (path,) = re.findall(r'<path class="line a" d="M([^"]+)"', chart)
+    start, corner, end = [[float(n) for n in part.split()] for part in path.split("L")]
+    assert corner == [end[0], start[1]]
+
+
+def test_larger_values_stand_higher() -> None:
+    chart = line_chart([Line([(0, 1.0), (1, 2.0)], "a", "a", dots=True)], x_label="x", y_label="y")
+
+    low, high = (float(y) for y in re.findall(r'cy="([\d.]+)"', chart))
+    assert high < low
+
+
+def test_bars_share_one_scale() -> None:
+    chart = bars([("a", [(100.0, "raw", "raw")]), ("b", [(25.0, "wire", "w"), (25.0, "synopsis", "s")])])
+
+    whole, first, second = (float(w) for w in re.findall(r'width="([\d.]+)" height="29"', chart))
+    assert (first / whole, second / whole) == (0.25, 0.25)
+
+
+def test_a_timeline_says_what_a_run_is_on_hovering() -> None:
+    chart = timeline([("temp", [(0, 10, "shed", "temp: shed <why>")])], x_label="seq")
+
+    assert "<title>temp: shed &lt;why&gt;</title>" in chart
+
+
+def test_every_mark_lies_in_its_box() -> None:
+    runs = timeline([("temp", [(0, 10, "keep", ""), (10, 40, "shed", "")])], x_label="seq")
+    sums = bars([("a", [(100.0, "raw", "raw")])])
+
+    for chart in (runs, sums):
+        box = float(re.findall(r'viewBox="0 0 (\d+)', chart)[0])
+        marks = re.findall(r'<rect class="\w+" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', chart)
+        assert marks
+        assert max(float(x) + float(width) for x, width in marks) <= box

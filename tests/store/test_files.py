@@ -1,0 +1,60 @@
+"""Reading tables without Spark."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from spillway.store.files import DataFile, RowReader, read_rows
+
+
+def test_a_process_that_ends_right_after_reading_ends_well(tmp_path: Path) -> None:
+    for number in range(9):
+        write_deltalake(str(tmp_path / "table"), pa.table({"a": [number]}), mode="append")
+    code = "import sys; from spillway.store.files import read_table; print(read_table(sys.argv[1]).num_rows)"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "table")], capture_output=True, text=True, check=False
+    )
+
+    assert (ran.returncode, ran.stdout) == (0, "9\n"), ran.stderr
+
+
+def written(folder: Path, name: str, seqs: list[int], **more: list[float]) -> DataFile:
+    table = pa.table({"seq": pa.array(seqs, pa.int64()), **more})
+    pq.write_table(table, folder / name, row_group_size=40)
+    return DataFile(str(folder / name), 1, (), (("seq", min(seqs)),), (("seq", max(seqs)),), len(seqs))
+
+
+@pytest.mark.parametrize("disorder", ["none", "inside", "between"])
+def test_a_reader_gives_the_rows_of_any_stretch_as_reading_it_alone_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disorder: str
+) -> None:
+    monkeypatch.setattr(RowReader, "AT_A_TIME", 30)
+    chance = random.Random(1)
+    first = [seq for seq in range(200) if seq % 7]
+    second = [seq for seq in range(230, 400) if seq % 11]
+    if disorder == "inside":
+        second[50:60] = reversed(second[50:60])
+    if disorder == "between":
+        second[-1] = 150 * 7
+        first[-1] = 300 * 11
+    files = [
+        written(tmp_path, "b.parquet", second, later=[float(seq) for seq in second]),
+        written(tmp_path, "a.parquet", first),
+    ]
+    reader = RowReader(files)
+    ranges = [(0, 64), (64, 128), (100, 240), (241, 241), (500, 600), (0, 10)]
+    ranges += [(low, low + chance.randrange(90)) for low in (chance.randrange(420) for _ in range(40))]
+
+    for low, high in ranges:
+        found, alone = reader(["later"], low, high), read_rows(files, ["later"], low, high)
+        assert found.to_pylist() == alone.to_pylist(), (low, high)
+        assert found.column_names == alone.column_names
