@@ -1,4 +1,4 @@
-"""Errors that say what is wrong, where, and what to do next."""
+"""Errors that say what is wrong, where, and what to do next. One base: whoever catches it has caught them all."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Problem:
 
     >>> print(Problem("weather.yaml", "mode", "be observe or shed", "drop", "write mode: shed"))
     weather.yaml: `mode` must be observe or shed, got 'drop'; write mode: shed
+    >>> print(Problem("", "cycle_length", "be positive", 0, "train the cycle again"))
+    `cycle_length` must be positive, got 0; train the cycle again
     """
 
     where: str
@@ -25,7 +27,34 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.where}: `{self.field}` must {self.rule}, got {self.value!r}; {self.remedy}"
+        place = f"{self.where}: " if self.where else ""
+        return f"{place}`{self.field}` must {self.rule}, got {self.value!r}; {self.remedy}"
+
+
+class Refused(SpillwayError, ValueError):
+    """A value that cannot be used, as the one problem it is: what kernels raise.
+
+    >>> raise Refused("cycle_length", "be positive", 0, "train the cycle again")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `cycle_length` must be positive, got 0; train the cycle again
+    """
+
+    def __init__(self, field: str, rule: str, value: object, remedy: str, where: str = "") -> None:
+        self.problem = Problem(where, field, rule, value, remedy)
+        super().__init__(str(self.problem))
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[object, ...]]:
+        p = self.problem
+        return type(self), (p.field, p.rule, p.value, p.remedy, p.where)
+
+
+class UsageError(SpillwayError):
+    """A question or a command that cannot be meant."""
+
+
+class ConcurrentRun(SpillwayError):
+    """Another run wrote the same at the same time; nothing was doubled, try again."""
 
 
 class ContractError(SpillwayError):
@@ -34,3 +63,6 @@ class ContractError(SpillwayError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in problems))
+
+    def __reduce__(self) -> tuple[type[ContractError], tuple[Sequence[Problem]]]:
+        return type(self), (self.problems,)

@@ -245,7 +245,7 @@ def _head_words(lists: tuple[KnownList, ...]) -> tuple[str, ...]:
 
 @cache
 def _data() -> dict[str, Any]:
-    text = resources.files("spillway.attributes").joinpath("categories.yaml").read_text(encoding="utf-8")
+    text = resources.files("spillway.levers.attributes.threshold").joinpath("categories.yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
@@ -292,7 +292,7 @@ def _rates(data: Mapping[str, Any]) -> dict[str, float]:
 def _correlations(lists: Sequence[KnownList]) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     text = (
-        resources.files("spillway.attributes").joinpath("word_correlations.csv").read_text(encoding="utf-8")
+        resources.files("spillway.levers.attributes.threshold").joinpath("word_correlations.csv").read_text(encoding="utf-8")
     )
     for row in csv.DictReader(text.splitlines()):
         factor = float(row["factor"])

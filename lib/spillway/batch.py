@@ -1,0 +1,104 @@
+"""A batch: what one run takes in of a stream, under which numbers, and how far it has come.
+
+What is pinned here is never worked out again: the order of the levers, the version of each one's facts, the part of the
+channel, where frames lie, every reading of a clock. So a rerun does what the first run did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+RECORDED = "recorded"
+TAKEN_IN = "taken_in"
+UNTRAINED = "untrained"
+PLANNED = "planned"
+DONE = "done"
+RETIRED = "retired"
+PENDING = (RECORDED, TAKEN_IN, UNTRAINED, PLANNED)
+
+
+@dataclass(frozen=True)
+class LandingFile:
+    """A delivered file: its name under the landing zone, size, digest, records, and its first seq.
+
+    `records` bounds the line numbers in it; record n of the file has seq `base_seq + n`. `status` is taken,
+    duplicate (its digest was taken in before), empty or unreadable.
+    """
+
+    name: str
+    size: int
+    digest: str
+    records: int
+    base_seq: int
+    status: str
+    modified_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one run took in of a stream for one batch date."""
+
+    stream: str
+    batch: int
+    batch_date: date
+    status: str
+    files: tuple[LandingFile, ...]
+    first_seq: int
+    last_seq: int
+    run_id: str
+    created_at: datetime
+    updated_at: datetime
+    rows: int | None = None
+    rejected: int | None = None
+    deduplicated: int | None = None
+    levers: tuple[str, ...] = ()
+    models: Mapping[str, int] = field(default_factory=dict)
+    seconds_covered: float | None = None
+    capacity_kbps: float | None = None
+    trunk_kbps: float | None = None
+    frame_origin: int | None = None
+    frame_tuples: int | None = None
+
+    @property
+    def allowed_kbps(self) -> float:
+        """The narrower of its part of its channel and of the channel that goes into."""
+        own = self.capacity_kbps or 0.0
+        return own if self.trunk_kbps is None else min(own, self.trunk_kbps)
+
+    @property
+    def taken(self) -> tuple[LandingFile, ...]:
+        return tuple(file for file in self.files if file.status == "taken")
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a run has fixed how the batch is shed."""
+        return self.frame_origin is not None
+
+    def becomes(self, now: datetime, **changes: Any) -> Batch:
+        """The batch with `changes`, stamped `now`."""
+        return replace(self, updated_at=now, **changes)
+
+    def row(self) -> dict[str, Any]:
+        """The row of `batches`."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["files"] = [
+            tuple(getattr(file, item.name) for item in fields(LandingFile)) for file in self.files
+        ]
+        values["models"], values["levers"] = dict(self.models), list(self.levers)
+        return values
+
+    @staticmethod
+    def from_row(row: Mapping[str, Any]) -> Batch:
+        """A row of `batches` as a batch."""
+        values = dict(row)
+        values["files"] = tuple(LandingFile(**file) for file in values["files"] or ())
+        values["models"], values["levers"] = dict(values["models"] or {}), tuple(values["levers"] or ())
+        return Batch(**values)
+
+
+def utc_now() -> datetime:
+    """The clock, in one place; nothing computed from it is ever recomputed."""
+    return datetime.now(UTC)

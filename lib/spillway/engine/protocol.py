@@ -1,0 +1,24 @@
+"""What an engine is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Engine(Protocol):
+    """Runs a function over pieces."""
+
+    @property
+    def cores(self) -> int:
+        """How many pieces it works on at a time."""
+
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """The function of every item, in the items' order, whatever the order it was worked out in.
+
+        Function and items travel to where they run, and the results come back to the driver: both must pickle, and
+        results must be small (what is large is written where it is made). The first error is raised.
+        """

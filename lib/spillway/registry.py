@@ -1,0 +1,57 @@
+"""The levers there are: a name in contracts, and the package that is the lever.
+
+A lever's package has a module `settings` with a record `Settings` (what a contract may say of it, see
+`contracts.shapes`), a module `lever` with `LEVER` (see `levers.protocol`), and, where it has tables or expectations of
+its own, folders `tables/` and `expectations/`. Adding a lever is adding its package and its line here.
+
+Contracts are read by more than those that shed, so a lever's settings are looked up by name and import no kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+LEVERS: dict[str, str] = {
+    "attributes": "spillway.levers.attributes",
+}
+
+
+def settings_of(name: str) -> type[Any]:
+    """The record of what a contract may say of the lever."""
+    found: type[Any] = import_module(f"{LEVERS[name]}.settings").Settings
+    return found
+
+
+def lever(name: str) -> Any:
+    """The lever itself."""
+    return import_module(f"{LEVERS[name]}.lever").LEVER
+
+
+def folders(kind: str) -> Mapping[str, Path]:
+    """Each lever's own folder of this kind (`tables`, `expectations`), where it has one.
+
+    >>> sorted(folders("nothing"))
+    []
+    """
+    found = {}
+    for name, package in LEVERS.items():
+        folder = Path(str(import_module(package).__file__)).parent / kind
+        if folder.is_dir():
+            found[name] = folder
+    return found
+
+
+@contextmanager
+def registered(**packages: str) -> Iterator[None]:
+    """With more levers for a while, as tests have them."""
+    before = dict(LEVERS)
+    LEVERS.update(packages)
+    try:
+        yield
+    finally:
+        LEVERS.clear()
+        LEVERS.update(before)
