@@ -1,4 +1,4 @@
-"""Bring a channel's pending batches through: take in, plan, shed, account.
+"""Bring a channel's pending batches through: take in, sketch, plan, shed, account.
 
 spark-submit jobs/shed.py --channel uplink
 spark-submit jobs/shed.py --channel uplink --from-date 2026-01-01 --to-date 2026-01-07   # again, exactly these
@@ -10,10 +10,11 @@ import argparse
 from datetime import date
 
 from spillway.contracts import load_contracts
-from spillway.engine.session import open_lake
+from spillway.engine.session import open_engine
 from spillway.job import run_job, run_name, say
-from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.channel import bring_through
 from spillway.settings import Settings
+from spillway.store.tables import Tables
 
 
 def main() -> None:
@@ -29,8 +30,8 @@ def main() -> None:
 
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
-    with open_lake(f"spillway shed {asked.channel}", settings) as lake:
-        done = shed_channel(lake, contracts, asked.channel, asked.run_id, say, dates)
+    with open_engine(f"spillway shed {asked.channel}") as engine:
+        done = bring_through(Tables(settings), engine, contracts, asked.channel, asked.run_id, say, dates)
         say(f"{asked.channel}: {len(done)} batches done")
 
 

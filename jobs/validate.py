@@ -11,11 +11,12 @@ from pathlib import Path
 
 from spillway.checks import load_in_background
 from spillway.contracts import load_contracts
-from spillway.engine.session import open_lake
+from spillway.engine.session import open_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.show.report import build_report
+from spillway.store.tables import Tables
 
 
 def main() -> None:
@@ -31,8 +32,8 @@ def main() -> None:
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
     try:
-        with open_lake("spillway validate", settings) as lake:
-            validate(lake, contracts, asked.run_id, say, asked.stream, asked.all)
+        with open_engine("spillway validate") as engine:
+            validate(Tables(settings), engine, contracts, asked.run_id, say, asked.stream, asked.all)
     finally:
         report = build_report(settings, Path(settings.build, "report.html"))
         say(f"report: {report}")

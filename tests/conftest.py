@@ -28,6 +28,14 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def engine(spark: Any) -> Any:
+    """Spark as an engine; most tests run in this process and need none."""
+    from spillway.engine.spark import SparkEngine
+
+    return SparkEngine(lambda: spark)
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     """Roots in a folder of this test's own; the repository's schemas."""

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from spillway.errors import SpillwayError
-from spillway.store.batches import utc_now
+from spillway.batch import utc_now
 
 One = TypeVar("One")
 Result = TypeVar("Result")

@@ -31,7 +31,17 @@ ADDS_UP = ("reason", "attribute", "region")
 DIMENSIONS = (TOTAL, *ADDS_UP, "predicate", "query")
 SCOPES = ("stream", "join", "query", "channel")
 UNITS = ("rows", "values", "comparisons", "batches")
-COUNTS = ("offered", "kept", "rounded", "shed", "deduplicated", "rejected", "recoverable", "lost", "shortfall")
+COUNTS = (
+    "offered",
+    "kept",
+    "rounded",
+    "shed",
+    "deduplicated",
+    "rejected",
+    "recoverable",
+    "lost",
+    "shortfall",
+)
 BYTES = ("bytes_offered", "bytes_kept", "bytes_source", "bytes_asked_back")
 BESIDE = -1
 """Ordinal of what happens beside the way from source to destination, as retiring raw does."""

@@ -26,6 +26,18 @@ def settings_of(name: str) -> type[Any]:
     return found
 
 
+def columns_of(name: str) -> tuple[tuple[str, str, str], ...]:
+    """The columns that the lever adds to rows: name, type, meaning (`COLUMNS` of its module `settings`).
+
+    >>> [name for name, _, _ in columns_of("attributes")]
+    ['scheme']
+    """
+    found: tuple[tuple[str, str, str], ...] = getattr(
+        import_module(f"{LEVERS[name]}.settings"), "COLUMNS", ()
+    )
+    return found
+
+
 def lever(name: str) -> Any:
     """The lever itself."""
     return import_module(f"{LEVERS[name]}.lever").LEVER

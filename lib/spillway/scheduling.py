@@ -116,7 +116,7 @@ def dates_to_recompute(
 
 def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> list[list[str]]:
     """One list of arguments of jobs/shed.py per channel that has work; NothingToDo when none has."""
-    from spillway.intake.pending import channels_of_dates, pending_channels
+    from spillway.pipeline.pending import channels_of_dates, pending_channels
 
     if dates is None:
         channels = pending_channels(settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -30,6 +30,17 @@ class Settings:
     landing: str
     schemas: str
     build: str
+
+    @staticmethod
+    def in_memory(name: str, home: str = ".") -> Settings:
+        """Roots that live no longer than this process, for what-ifs, evidence and tests; contracts are `home`'s.
+
+        >>> Settings.in_memory("trial").lake
+        'memory://trial/lake'
+        """
+        found = Settings.from_environment({"SPILLWAY_HOME": home})
+        root = f"memory://{name}"
+        return replace(found, lake=f"{root}/lake", destination=f"{root}/lake", landing=f"{root}/landing")
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None) -> Settings:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+import pyarrow as pa
+
+from spillway.batch import Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
+from spillway.ledger import LedgerRow
+from spillway.store.table_contracts import table_contracts
 
 DAY = date(2026, 1, 2)
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
 ROWS = 6
+SCHEME = ("scheme", "bigint", "number of the scheme")
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -31,49 +38,21 @@ def contract(stream: str, **fields: Any) -> StreamContract:
     )
 
 
+def tuples(numbers: range = range(ROWS)) -> list[dict[str, Any]]:
+    """Rows as they are in `raw`."""
+    at = {"batch": 1, "batch_date": DAY, "at": NOW}
+    return [at | {"seq": seq, "site": "ab"[seq % 2], "temp": 1.0} for seq in numbers]
+
+
 def sound_stream(stream: str) -> Rows:
-    """One batch of `ROWS` tuples, taken in, shed, recovered and certified without fault."""
+    """One batch of `ROWS` tuples, taken in, its temperatures shed, sent, recovered and certified without fault."""
     at = {"stream": stream, "batch": 1, "batch_date": DAY}
-    counts = ("rounded", "shed", "deduplicated", "rejected", "recoverable", "lost")
-    zero = dict.fromkeys((*counts, "bytes_offered", "bytes_kept", "bytes_synopsis"), 0)
-    counted = {**at, **zero, "compute_seconds": 0.1}
-    tuples = [
-        {
-            "seq": seq,
-            "batch": 1,
-            "batch_date": DAY,
-            "scheme": 1,
-            "site": "ab"[seq % 2],
-            "at": NOW,
-            "temp": None,
-        }
-        for seq in range(ROWS)
-    ]
+    fact = {"stream": stream, "lever": "attributes", "version": 1, "value": "{}", "evidence": "{}"}
+    fact |= {"trained_from_seq": 0, "trained_to_seq": 5, "created_at": NOW}
+    subjects = {"cycle": "", "ranking": "", "threshold": "temp", "attribute": "temp"}
     return {
-        "batches": [
-            at
-            | {
-                "status": "done",
-                "first_seq": 0,
-                "last_seq": ROWS - 1,
-                "rows": ROWS,
-                "rejected": 0,
-                "deduplicated": 0,
-            }
-            | {
-                "models": {"cycle": 1},
-                "seconds_covered": 1.0,
-                "run_id": "r",
-                "created_at": NOW,
-                "updated_at": NOW,
-                "capacity_kbps": 2.0,
-            }
-            | {"files": [("a.json", 9, f"digest of {stream}", ROWS, 0, "taken", NOW)]}
-        ],
-        "models": [
-            {"stream": stream, "fact": "cycle", "subject": "", "version": 1, "value": "{}", "evidence": "{}"}
-            | {"trained_from_seq": 0, "trained_to_seq": 5, "created_at": NOW}
-        ],
+        "batches": [sound_batch(stream).row()],
+        "models": [fact | {"fact": kind, "subject": subject} for kind, subject in subjects.items()],
         "schemes": [
             at
             | {
@@ -86,30 +65,14 @@ def sound_stream(stream: str) -> Rows:
             }
             | {"hits": 2, "rate_kbps": 3.0, "planned_kbps": 2.0, "capacity_kbps": 2.0, "shortfall_kbps": 0.0}
             | {"frame_origin": 0, "frame_tuples": 64, "model_version": 1, "reason": "the least deviation"}
-            | {"state": "{}"}
-            | {"attributes": [("site", "keep", 1, None, None), ("temp", "shed", 1, "last", "lowest rank")]}
-            | {"ranking": [("temp", 0.5, 32.0)]}
+            | {"attributes": [way("site", "keep"), way("temp", "shed", "lowest rank")], "state": "{}"}
+            | {"ranking": [{"attribute": "temp", "score": 0.5, "width_bits": 32.0}]}
             for run in (0, 1)
         ],
-        "ledger": [
-            counted
-            | {"stage": "ingest", "unit": "rows", "attribute": "", "reason": "", "offered": 6, "kept": 6},
-            counted
-            | {"stage": "transmitted", "unit": "rows", "attribute": "", "reason": "", "offered": 6, "kept": 6}
-            | {"bytes_offered": 300, "bytes_kept": 250},
-            counted
-            | {
-                "stage": "attributes",
-                "unit": "values",
-                "attribute": "temp",
-                "reason": "",
-                "offered": 6,
-                "kept": 0,
-            }
-            | {"shed": 6, "recoverable": 6},
-        ],
-        "transmitted": copy.deepcopy(tuples),
-        "recovered": [row | {"temp": 1.0, "temp__bound_pct": 2.0} for row in tuples],
+        "ledger": [row.to_dict() for row in sound_ledger(stream)],
+        "raw": tuples(),
+        "transmitted": [row | {"scheme": 1, "temp": None} for row in tuples()],
+        "recovered": [row | {"scheme": 1, "temp__bound_pct": 2.0} for row in tuples()],
         "synopsis": [
             at
             | {"stage": 1, "frame": 0, "attribute": "temp", "first_seq": 0, "last_seq": 5, "entries": 2}
@@ -117,10 +80,10 @@ def sound_stream(stream: str) -> Rows:
         ],
         "certificates": [
             at
-            | {"attribute": "temp", "way": "shed", "error_pct": 2.0, "shed_values": 6, "rounded_values": 0}
-            | {"stored_values": 2, "stored_share_pct": 33.3, "max_error_pct": 1.5, "mean_error_pct": 0.4}
-            | {"worst_over_threshold": 0.75, "violations": 0, "column_bytes": 50, "wire_bytes": 0}
-            | {"synopsis_bytes": 20, "created_at": NOW}
+            | {"lever": "attributes", "attribute": "temp", "way": "shed", "error_pct": 2.0, "shed_values": 6}
+            | {"rounded_values": 0, "stored_values": 2, "stored_share_pct": 33.3, "max_error_pct": 1.5}
+            | {"mean_error_pct": 0.4, "worst_over_threshold": 0.75, "violations": 0, "column_bytes": 50}
+            | {"wire_bytes": 0, "synopsis_bytes": 20, "created_at": NOW}
         ],
         "sketches": [
             at
@@ -128,14 +91,124 @@ def sound_stream(stream: str) -> Rows:
             | {"format_version": 1, "rows": ROWS, "digest": "d", "payload": b"packed"}
         ],
         "validations": [
-            {
-                "run_id": "r",
-                "table": "ledger",
-                "stream": stream,
-                "batch_date": DAY,
-                "expectation": "ledger_balances",
-            }
-            | {"success": True, "observed": "0", "expected": "0", "where_": None, "sentence": "it balances"}
-            | {"validated_at": NOW}
+            {"run_id": "r", "table": "ledger", "stream": stream, "batch_date": DAY, "success": True}
+            | {"expectation": "ledger_balances", "observed": "0", "expected": "0", "where_": None}
+            | {"sentence": "it balances", "validated_at": NOW}
         ],
     }
+
+
+def sound_batch(stream: str) -> Batch:
+    """The batch of the stream."""
+    return Batch(
+        stream,
+        1,
+        DAY,
+        "done",
+        (LandingFile("a.json", 9, f"digest of {stream}", ROWS, 0, "taken", NOW),),
+        0,
+        ROWS - 1,
+        "r",
+        NOW,
+        NOW,
+        rows=ROWS,
+        rejected=0,
+        deduplicated=0,
+        levers=("attributes",),
+        models={"attributes": 1},
+        seconds_covered=1.0,
+        capacity_kbps=2.0,
+    )
+
+
+def sound_ledger(stream: str) -> list[LedgerRow]:
+    """Taken in, shed value by value, sent."""
+    rows = LedgerRow("stream", stream, 1, DAY, "intake", 0, "rows", offered=6, kept=6)
+    whole = replace(rows, stage="attributes", ordinal=1)
+    values = replace(whole, unit="values", offered=12, kept=6, shed=6, recoverable=6)
+    return [
+        rows,
+        whole,
+        values,
+        replace(values, dimension_kind="attribute", dimension="temp", offered=6, kept=0),
+        replace(
+            values, dimension_kind="attribute", dimension="mood", offered=6, kept=6, shed=0, recoverable=0
+        ),
+        replace(rows, stage="sent", ordinal=2, bytes_offered=300, bytes_kept=250),
+        replace(values, stage="sent", ordinal=2, offered=6, kept=6, shed=0, recoverable=0),
+    ]
+
+
+def thinned_stream(stream: str) -> Rows:
+    """The sound stream behind a lever that puts rows 1 and 3 aside to give them back, and drops row 5 for good."""
+    rows = sound_stream(stream)
+    thin = LedgerRow(
+        "stream", stream, 1, DAY, "thin", 1, "rows", offered=6, kept=3, shed=3, recoverable=2, lost=1
+    )
+    values = LedgerRow(
+        "stream", stream, 1, DAY, "attributes", 2, "values", offered=6, kept=3, shed=3, recoverable=3
+    )
+    three = replace(thin, stage="attributes", ordinal=2, offered=3, shed=0, recoverable=0, lost=0)
+    rows["ledger"] = [
+        row.to_dict()
+        for row in (
+            sound_ledger(stream)[0],
+            thin,
+            replace(
+                thin,
+                dimension_kind="reason",
+                dimension="every second",
+                reason="room",
+                shed=2,
+                lost=0,
+                offered=5,
+            ),
+            replace(
+                thin,
+                dimension_kind="reason",
+                reason="too old",
+                offered=1,
+                kept=0,
+                shed=1,
+                recoverable=0,
+                lost=1,
+            ),
+            three,
+            values,
+            replace(values, dimension_kind="attribute", dimension="temp", offered=3, kept=0),
+            replace(
+                values, dimension_kind="attribute", dimension="mood", offered=3, kept=3, shed=0, recoverable=0
+            ),
+            replace(three, stage="sent", ordinal=3, bytes_kept=200),
+        )
+    ]
+    rows["batches"][0]["levers"] = ["thin", "attributes"]
+    rows["transmitted"] = [row for row in rows["transmitted"] if row["seq"] % 2 == 0]
+    rows["recovered"] = [row for row in rows["recovered"] if row["seq"] != 5]
+    for row in rows["recovered"]:
+        row["scheme"] = 1 if row["seq"] % 2 == 0 else None
+    rows["certificates"][0]["shed_values"] = 3
+    aside = {"lever": "thin", "attribute": "", "way": "shed", "shed_values": 2, "stored_values": 0}
+    rows["certificates"].append(copy.deepcopy(rows["certificates"][0]) | aside)
+    return rows
+
+
+def way(attribute: str, done: str, reason: str | None = None) -> dict[str, Any]:
+    """How one attribute travels."""
+    return {"attribute": attribute, "way": done, "stage": 1, "predictor": None, "reason": reason}
+
+
+def arrow(table: str, rows: list[dict[str, Any]]) -> pa.Table:
+    """The rows as the table holds them; nulls are let in everywhere, for tests spoil what they like."""
+    schema = table_contracts()[table].arrow_schema
+    plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+    return pa.Table.from_pylist([_as_stored(row) for row in rows], plain)
+
+
+def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `batches` holds files as tuples and models as a mapping: structs and pairs for Arrow."""
+    if "files" not in row:
+        return row
+    names = ("name", "size", "digest", "records", "base_seq", "status", "modified_at")
+    files = [dict(zip(names, file, strict=True)) for file in row["files"]]
+    return row | {"files": files, "models": list(row["models"].items())}

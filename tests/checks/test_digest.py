@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from spillway.checks import digest
 from spillway.checks.digest import Digest, StoredRows, hashes, summaries
+from spillway.engine.local import InProcess
 from spillway.store.files import DataFile
 
 DAY = date(2026, 1, 1)
@@ -51,15 +53,15 @@ def stored(folder: Path, files: Sequence[Sequence[dict[str, Any]]], batches: set
     return Digest("s", StoredRows({}, tuple(found), frozenset(batches)), ("site", "room"), ("seq", "scheme"))
 
 
-def summed(spark: Any, asked: Digest) -> list[dict[str, Any]]:
-    (table,) = summaries(spark, [asked])
+def summed(asked: Digest) -> list[dict[str, Any]]:
+    (table,) = summaries(InProcess(), [asked])
     found: list[dict[str, Any]] = table.to_pylist()
     return found
 
 
-def test_counts_are_those_of_a_slow_count(spark: Any, tmp_path: Path) -> None:
+def test_counts_are_those_of_a_slow_count(tmp_path: Path) -> None:
     given = rows(1000)
-    found = summed(spark, stored(tmp_path, [given], {1, 2, 4}))
+    found = summed(stored(tmp_path, [given], {1, 2, 4}))
     assert [row["batch"] for row in found] == [1, 2, 4]
     for row in found:
         mine = [one for one in given if one["batch"] == row["batch"]]
@@ -73,38 +75,39 @@ def test_counts_are_those_of_a_slow_count(spark: Any, tmp_path: Path) -> None:
             "first_seq": min(one["seq"] for one in mine),
             "last_seq": max(one["seq"] for one in mine),
             "checksum": row["checksum"],
+            "without_scheme": sum(one["scheme"] is None for one in mine),
             "schemes": sorted({one["scheme"] for one in mine} - {None}),
         }
 
 
-def test_neither_order_nor_files_change_anything(spark: Any, tmp_path: Path) -> None:
+def test_neither_order_nor_files_change_anything(tmp_path: Path) -> None:
     given = rows(1000)
-    whole = summed(spark, stored(tmp_path, [given], {1, 2, 3, 4}))
+    whole = summed(stored(tmp_path, [given], {1, 2, 3, 4}))
     order = np.random.default_rng(2).permutation(len(given))
     torn = [[given[i] for i in part] for part in np.array_split(order, 7)]
-    assert summed(spark, stored(tmp_path, torn, {1, 2, 3, 4})) == whole
+    assert summed(stored(tmp_path, torn, {1, 2, 3, 4})) == whole
 
 
 def test_reading_some_rows_at_a_time_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = stored(tmp_path, [rows(1000)], {1, 2, 3, 4})
-    whole = digest.parts_of(asked, asked.rows.files[0])
+    whole = digest.file_sums(asked, asked.rows.files[0])
     monkeypatch.setattr(digest, "_ROWS_AT_A_TIME", 7)
 
     def place(part: dict[str, Any]) -> tuple[int, int]:
         return part["batch"], part["scheme"] or 0
 
-    assert sorted(digest.parts_of(asked, asked.rows.files[0]), key=place) == sorted(whole, key=place)
+    assert sorted(digest.file_sums(asked, asked.rows.files[0]), key=place) == sorted(whole, key=place)
 
 
 @pytest.mark.parametrize(
     ("column", "value"), [("seq", 2000), ("site", "z"), ("site", None), ("room", 1.25), ("room", None)]
 )
-def test_one_other_value_is_another_checksum(spark: Any, tmp_path: Path, column: str, value: Any) -> None:
+def test_one_other_value_is_another_checksum(tmp_path: Path, column: str, value: Any) -> None:
     given = rows(300)
-    before = summed(spark, stored(tmp_path, [given], {1}))
+    before = summed(stored(tmp_path, [given], {1}))
     row = next(one for one in given if one[column] is not None)
     row[column] = value
-    after = summed(spark, stored(tmp_path, [given], {1}))
+    after = summed(stored(tmp_path, [given], {1}))
     assert before[0]["checksum"] != after[0]["checksum"]
 
 
@@ -126,5 +129,39 @@ def test_every_type_of_key_has_a_hash_of_its_values(kind: str) -> None:
     assert len(set(hashes(rows, ["key"]).tolist())) == (1 if kind == "null" else 3)
 
 
-def test_a_table_without_files_sums_up_to_nothing(spark: Any, tmp_path: Path) -> None:
-    assert summed(spark, stored(tmp_path, [], {1})) == []
+def test_a_table_without_a_column_of_schemes_has_none(tmp_path: Path) -> None:
+    plain = [{name: value for name, value in row.items() if name != "scheme"} for row in rows(300)]
+    path = tmp_path / "plain.parquet"
+    pq.write_table(pa.Table.from_pylist(plain, SCHEMA.remove(SCHEMA.get_field_index("scheme"))), path)
+    file = DataFile(str(path), path.stat().st_size, (("batch_date", DAY),))
+    asked = Digest("s", StoredRows({}, (file,), frozenset({1})), ("site", "room"), ("seq",))
+
+    (found,) = summed(asked)
+
+    assert (found["row_count"], found["without_scheme"], found["schemes"]) == (300, 300, [])
+
+
+class FarAway(InProcess):
+    """An engine whose pieces travel, as they do to the tasks of a cluster."""
+
+    def map(self, function: Any, items: Sequence[Any]) -> list[Any]:
+        return [pickle.loads(pickle.dumps(function))(pickle.loads(pickle.dumps(item))) for item in items]
+
+
+def test_sums_can_be_worked_out_elsewhere(tmp_path: Path) -> None:
+    asked = stored(tmp_path, [rows(300), rows(300, seed=2)], {1})
+
+    assert summaries(FarAway(), [asked]) == summaries(InProcess(), [asked])
+
+
+def test_each_table_gets_its_own_sums(tmp_path: Path) -> None:
+    some, none = stored(tmp_path, [rows(300)], {1}), stored(tmp_path, [], {1})
+
+    first, second, third = summaries(InProcess(), [none, some, some])
+
+    assert (first.num_rows, second.num_rows) == (0, 1)
+    assert second == third
+
+
+def test_a_table_without_files_sums_up_to_nothing(tmp_path: Path) -> None:
+    assert summed(stored(tmp_path, [], {1})) == []

@@ -33,15 +33,15 @@ def write(folder: Path, **changes: object) -> Path:
 
 def problems(folder: Path, parameters: dict[str, float] | None = None) -> list[str]:
     with pytest.raises(ContractError) as caught:
-        load_suites(folder, parameters)
+        load_suites([folder], parameters)
     return [str(problem) for problem in caught.value.problems]
 
 
 def test_parameters_have_defaults_and_can_be_overruled(tmp_path: Path) -> None:
     write(tmp_path)
 
-    (default,) = load_suites(tmp_path)["ledger"].expectations
-    (raised,) = load_suites(tmp_path, {"limit": 5})["ledger"].expectations
+    (default,) = load_suites([tmp_path])["ledger"].expectations
+    (raised,) = load_suites([tmp_path], {"limit": 5})["ledger"].expectations
 
     assert (default.kwargs["max_value"], raised.kwargs["max_value"]) == (3, 5)
 
@@ -49,13 +49,13 @@ def test_parameters_have_defaults_and_can_be_overruled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"table": "legder"}, "ledger.yaml: `table` must be the file's name, got 'legder'"),
+        ({"table": "legder"}, "ledger.yaml: `table` must be what the file's name begins with, got 'legder'"),
         ({"veiw": ""}, "ledger.yaml: `veiw` must be one of"),
         (
             {"expectations": [{**RULE, "severity": "mild"}]},
             "expectation 1: `severity` must be one of critical, info",
         ),
-        ({"expectations": [RULE, RULE]}, "expectation 2: `name` must be unique in its suite, got 'a'"),
+        ({"expectations": [RULE, RULE]}, "expectation 2: `name` must be unique among its table's, got 'a'"),
         ({"expectations": [{"name": "a"}]}, "expectation 1: `kwargs` must be given"),
         ({"expectations": ["a"]}, "expectation 1: `expectation` must be a mapping, got 'a'"),
         ({"expectations": [{**RULE, "kwargs": 1}]}, "expectation 1: `kwargs` must be a mapping, got 1"),
@@ -87,3 +87,34 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_without_suites_is_refused(tmp_path: Path) -> None:
     assert "`expectations` must hold a suite per table" in problems(tmp_path)[0]
+
+
+def test_a_lever_may_have_a_further_suite_for_a_table(tmp_path: Path) -> None:
+    product, lever = tmp_path / "product", tmp_path / "lever"
+    product.mkdir()
+    lever.mkdir()
+    write(product)
+    (lever / "ledger_thin.yaml").write_text(
+        yaml.safe_dump({**SUITE, "expectations": [{**RULE, "name": "b"}]}), encoding="utf-8"
+    )
+
+    suites = load_suites([product, lever], {"limit": 5})
+
+    assert [(suite.name, suite.table) for suite in suites.values()] == [
+        ("ledger", "ledger"),
+        ("ledger_thin", "ledger"),
+    ]
+    assert {suite.expectations[0].kwargs["max_value"] for suite in suites.values()} == {5}
+
+
+def test_two_suites_may_share_neither_a_file_name_nor_a_rule_of_a_table(tmp_path: Path) -> None:
+    product, lever = tmp_path / "product", tmp_path / "lever"
+    product.mkdir()
+    lever.mkdir()
+    write(product)
+    write(lever)
+
+    with pytest.raises(ContractError) as caught:
+        load_suites([product, lever])
+
+    assert [problem.field for problem in caught.value.problems] == ["name", "suite"]

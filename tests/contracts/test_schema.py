@@ -9,9 +9,16 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from tests.contracts.test_loader import WEATHER, changed
+from tests.contracts.test_loader import WEATHER, changed, with_settings
 
-from spillway.contracts import channels_json_schema, json_schema, read_channel, read_stream, write_schemas
+from spillway.contracts import (
+    channels_json_schema,
+    json_schema,
+    read_channel,
+    read_stream,
+    workload_json_schema,
+    write_schemas,
+)
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import ContractError
@@ -25,6 +32,16 @@ BAD: list[dict[str, Any]] = [
     changed(attributes__2__unti="degF"),
     changed(attributes__3__name="seq"),
     changed(attributes__3__name="Batch_Date"),
+    changed(attributes__3__name="scheme"),
+    changed(attributes__3__name="weight"),
+    changed(rank_by="relative"),
+    changed(levers="attributes"),
+    changed(levers=None),
+    changed(levers=["attributes"]),
+    changed(levers=[{}]),
+    changed(levers=[{"lever": "atributes"}]),
+    changed(levers=[{"lever": "attributes"}, {"lever": "attributes", "fit": "count"}]),
+    with_settings(colour=1),
     changed(attributes__3__name="dew point"),
     changed(attributes__3__name="dewp__bound_pct"),
     changed(attributes__1__role="measure"),
@@ -39,7 +56,6 @@ BAD: list[dict[str, Any]] = [
     changed(channel="  "),
     changed(source="weather"),
     changed(source={"kind": "table"}),
-    changed(source={"kind": "table", "table": "t", "path": "p"}),
     changed(source__table="raw.weather"),
     changed(source__kind="kafka"),
     changed(source={"format": "csv", "options": {"delimiter": ";;"}}),
@@ -47,30 +63,32 @@ BAD: list[dict[str, Any]] = [
     changed(rate={"from": "arrival", "tuples_per_second": 3}),
     changed(rate__tuples_per_second=0),
     changed(rate__tuples_per_second="400"),
-    changed(window={"tuples_at_least": 0}),
-    changed(window={"tuples_at_least": 64.5}),
-    changed(smoothing={"multiplier": 0}),
-    changed(smoothing={"multiplier": 1.1}),
-    changed(predictors=["trendy"]),
-    changed(predictors=["last", "last"]),
-    changed(predictors=[]),
-    changed(predictors="last"),
+    with_settings(window={"tuples_at_least": 0}),
+    with_settings(window={"tuples_at_least": 64.5}),
+    with_settings(smoothing={"multiplier": 0}),
+    with_settings(smoothing={"multiplier": 1.1}),
+    with_settings(predictors=["trendy"]),
+    with_settings(predictors=["last", "last"]),
+    with_settings(predictors=[]),
+    with_settings(predictors="last"),
     changed(retain_raw={"retire": "yes"}),
     changed(sketches=[{"kind": "count_min"}]),
     changed(stream="Weather-1"),
 ]
 GOOD: list[dict[str, Any]] = [
     WEATHER,
+    changed(levers=[]),
+    changed(levers=[{"lever": "attributes"}]),
     changed(frame={"tuples": None}),
-    changed(source={"kind": "table", "table": "raw.weather"}),
-    changed(source={"kind": "table", "table": "raw.weather", "path": None}),
     changed(source={"format": "csv", "options": {"delimiter": "\t", "null_values": ["", "NA"]}}),
     changed(rate={"from": "event_time"}),
     changed(rate={}),
     changed(rate=...),
-    changed(criticality="very", error_pct=4.5, ways=["keep", "shed"], predictors=["last"]),
-    changed(window={"tuples_at_least": 64.0}),
-    changed(cycle={"attributes": ["origin"]}),
+    with_settings(
+        criticality="very", error_pct=4.5, rank_by="relative", ways=["keep", "shed"], predictors=["last"]
+    ),
+    with_settings(window={"tuples_at_least": 64.0}),
+    with_settings(cycle={"attributes": ["origin"]}),
     changed(duplicates={"rows": "stable_bloom", "on": ["origin", "time_hour"], "memory_kib": 64}),
     changed(sketches=[{"kind": "count_min", "attributes": ["origin"]}]),
 ]
@@ -93,6 +111,7 @@ def test_the_published_schemas_are_current(tmp_path: Path) -> None:
 def test_the_schemas_are_schemas() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
     jsonschema.Draft202012Validator.check_schema(channels_json_schema())
+    jsonschema.Draft202012Validator.check_schema(workload_json_schema())
     assert json.loads(json.dumps(json_schema())) == json_schema()
 
 
@@ -149,5 +168,8 @@ def test_every_field_of_the_schema_has_a_meaning() -> None:
         for inside in ("items", "then", "else"):
             if isinstance(schema.get(inside), dict):
                 walk(schema[inside])
+        for one in schema.get("oneOf", []):
+            walk(one)
 
     walk(json_schema())
+    walk(workload_json_schema())

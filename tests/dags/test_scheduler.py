@@ -22,7 +22,7 @@ from tests.small_lake import small_settings
 
 from spillway.demo import airflow_home
 from spillway.demo.ui import healthy, passwords
-from spillway.intake.pending import pending_channels
+from spillway.pipeline.pending import pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.files import read_table

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.pipeline.streams import World, brought_through
 
+from spillway.engine import InProcess
+
 
 @pytest.fixture(scope="session")
-def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Taken in, trained, shed in two runs, validated; to be read, or copied and changed."""
-    return brought_through(spark, lambda: tmp_path_factory.mktemp("world"))
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Taken in, trained, shed in two runs, validated, in this process; to be read, or copied and changed."""
+    return brought_through(InProcess(), tmp_path_factory.mktemp("world"))

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -22,20 +22,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from spillway.batch import Batch
 from spillway.contracts import Contracts, load_contracts
-from spillway.pipeline.shed import shed_channel
+from spillway.engine import Engine
+from spillway.pipeline.channel import bring_through
 from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
-from spillway.store.batches import Batch, load_batches
-from spillway.store.files import data_files, read_table
-from spillway.store.tables import Lake
+from spillway.store.batches import load_batches
+from spillway.store.tables import Table, Tables
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_DAY = date(2020, 1, 1)
 BEGIN = datetime(2026, 1, 1)
 VOLATILE = (
-    "run_id", "created_at", "updated_at", "validated_at", "compute_seconds",
+    "run_id", "created_at", "updated_at", "validated_at", "seconds",
 )  # fmt: skip
 """What a rerun may say otherwise: who did it, when, and how long it took."""
 TABLES = ("batches", "rejected", "models", "schemes", "synopsis", "certificates", "ledger")
@@ -61,7 +62,7 @@ SITES: dict[str, Any] = {
     "channel": "narrow",
     "rate": {"from": "declared", "tuples_per_second": 100},
     "frame": {"tuples": 100},
-    "training": {"tuples": 240},
+    "levers": [{"lever": "attributes", "training": {"tuples": 240}}],
 }
 METERS: dict[str, Any] = {
     "stream": "meters",
@@ -76,7 +77,7 @@ METERS: dict[str, Any] = {
     "channel": "narrow",
     "rate": {"from": "declared", "tuples_per_second": 50},
     "frame": {"tuples": None},
-    "training": {"tuples": 200},
+    "levers": [{"lever": "attributes", "training": {"tuples": 200}}],
 }
 WATCHED: dict[str, Any] = {
     **SITES,
@@ -136,10 +137,8 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 def write_contracts(
     folder: Path, streams: Sequence[Mapping[str, Any]], capacity: str = "9 kbps"
 ) -> Contracts:
-    """A schemas folder of these contracts, their channels all of this capacity, with the repository's tables."""
+    """A schemas folder of these contracts, their channels all of this capacity."""
     (folder / "streams").mkdir(parents=True, exist_ok=True)
-    if not (folder / "tables").exists():
-        (folder / "tables").symlink_to(ROOT / "schemas" / "tables")
     channels = {contract["channel"]: {"capacity": capacity} for contract in streams}
     (folder / "channels.yaml").write_text(yaml.safe_dump({"channels": channels}))
     for old in (folder / "streams").glob("*.yaml"):
@@ -166,25 +165,26 @@ class World:
     """A lake of its own with its landing zone and contracts, and what the steps said."""
 
     folder: Path
-    lake: Lake
+    engine: Engine
+    tables: Tables
     contracts: Contracts
     said: list[str] = field(default_factory=list)
     noted: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def begin(spark: Any, folder: Path, *streams: Mapping[str, Any], capacity: str = "9 kbps") -> World:
+    def begin(engine: Engine, folder: Path, *streams: Mapping[str, Any], capacity: str = "9 kbps") -> World:
         contracts = write_contracts(folder / "schemas", streams, capacity)
-        return World(folder, Lake(spark, own_settings(folder)), contracts)
+        return World(folder, engine, Tables(own_settings(folder)), contracts)
 
     @property
     def settings(self) -> Settings:
-        return self.lake.settings
+        return self.tables.settings
 
     def copy(self, folder: Path) -> World:
         """The same tables and files in another folder: Delta's paths are relative, batches know files by name."""
         for name in ("lake", "landing", "schemas"):
             shutil.copytree(self.folder / name, folder / name, symlinks=True)
-        return World(folder, Lake(self.lake.spark, own_settings(folder)), load_contracts(folder / "schemas"))
+        return World(folder, self.engine, Tables(own_settings(folder)), load_contracts(folder / "schemas"))
 
     def contract_becomes(self, *streams: Mapping[str, Any], capacity: str = "9 kbps") -> None:
         self.contracts = write_contracts(self.folder / "schemas", streams, capacity)
@@ -198,29 +198,32 @@ class World:
 
     def shed(self, channel: str = "narrow", dates: tuple[date, date] | None = None) -> list[Batch]:
         run = f"run {len(self.said)}"
-        return shed_channel(self.lake, self.contracts, channel, run, self.said.append, dates)
+        return bring_through(self.tables, self.engine, self.contracts, channel, run, self.said.append, dates)
 
     def train(self, *streams: str) -> None:
         for stream in streams:
-            train_stream(self.lake, self.contracts, stream, self.said.append)
+            train_stream(self.tables, self.contracts, stream, self.said.append)
 
     def validate(self, *streams: str, every: bool = False) -> None:
         run = f"run {len(self.said)}"
-        validate(self.lake, self.contracts, run, self.said.append, list(streams) or None, every)
+        validate(
+            self.tables, self.engine, self.contracts, run, self.said.append, list(streams) or None, every
+        )
 
     def batches(self, stream: str) -> list[Batch]:
-        return load_batches(self.settings, stream)
+        return load_batches(self.tables.now(), stream)
 
     def files(self, table: str, stream: str | None = None) -> dict[str, date]:
         """The table's live files and the batch dates they hold."""
-        found = data_files(self.lake.path(table, stream))
-        return {file.path: str(file.value("batch_date")) for file in found}
+        return {file.path: str(file.value("batch_date")) for file in self.at(table, stream).files()}
+
+    def at(self, table: str, stream: str | None = None) -> Table:
+        """The table as it is now."""
+        return self.tables.now().at(table, stream)
 
     def rows(self, table: str, stream: str | None = None) -> list[dict[str, Any]]:
         """A table's rows, read without Spark, sorted, without what a rerun may say otherwise."""
-        found = read_table(self.lake.path(table, stream))
-        if found is None:
-            return []
+        found = self.at(table, stream).rows()
         kept = found.select([name for name in found.column_names if name not in VOLATILE])
         return sorted(kept.to_pylist(), key=_place)
 
@@ -233,8 +236,7 @@ class World:
 
     def frame(self, table: str, stream: str | None = None) -> pd.DataFrame:
         """A table as pandas sees it, in `seq` order where there is one; nulls are kept apart from NaN."""
-        found = read_table(self.lake.path(table, stream))
-        assert found is not None, f"{table} is not there"
+        found = self.at(table, stream).rows()
         if "seq" in found.column_names:
             found = found.sort_by("seq")
         kinds = {pa.int64(): pd.Int64Dtype(), pa.float64(): pd.Float64Dtype()}
@@ -242,9 +244,18 @@ class World:
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    first = [
-        str(row.get(name)) for name in ("stream", "batch", "stage", "unit", "attribute", "fact", "subject")
-    ]
+    names = (
+        "stream",
+        "subject",
+        "batch",
+        "ordinal",
+        "unit",
+        "dimension_kind",
+        "dimension",
+        "attribute",
+        "fact",
+    )
+    first = [str(row.get(name)) for name in names]
     return f"{first} {row.get('seq', row.get('from_seq', row.get('frame'))) or 0:012d} {row}"
 
 
@@ -253,24 +264,12 @@ def day(number: int) -> date:
     return FIRST_DAY + timedelta(days=number)
 
 
-_BROUGHT_THROUGH: dict[int, World | Exception] = {}
+def brought_through(engine: Engine, folder: Path) -> World:
+    """One lake for tests that only read: taken in, trained, shed in two runs, recovered and validated.
 
-
-def brought_through(spark: Any, folder: Callable[[], Path]) -> World:
-    """One lake for all tests that only read: taken in, trained, shed in two runs, recovered and validated.
-
-    Made once a session. Whoever changes it works on a `copy`.
+    Whoever changes it works on a `copy`.
     """
-    if id(spark) not in _BROUGHT_THROUGH:
-        try:
-            world = _bring_through(World.begin(spark, folder(), SITES, METERS, WATCHED))
-            _BROUGHT_THROUGH[id(spark)] = world
-        except Exception as problem:
-            _BROUGHT_THROUGH[id(spark)] = problem
-    found = _BROUGHT_THROUGH[id(spark)]
-    if isinstance(found, Exception):
-        raise found
-    return found
+    return _bring_through(World.begin(engine, folder, SITES, METERS, WATCHED))
 
 
 def _bring_through(world: World) -> World:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.sketches.bloom import Bloom, BloomParameters
+from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.dyadic import Dyadic, DyadicParameters
@@ -18,7 +19,6 @@ from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
-from spillway.sketches.types import SketchError
 
 FIXTURES = Path(__file__).parent / "fixtures"
 KEYS = (np.arange(200, dtype=np.uint64) ** np.uint64(2)) % np.uint64(61)
@@ -66,7 +66,7 @@ KINDS = {
 def test_a_file_written_by_an_earlier_spillway_reads_back_as_the_sketch_it_was(kind: str) -> None:
     stored = KINDS[kind].from_bytes((FIXTURES / f"{kind}.v1.sketch").read_bytes())  # type: ignore[attr-defined]
     # the arrays, not the compressed bytes: zlib may compress differently one day
-    mine, theirs = binary.unpack(stored.to_bytes()), binary.unpack(filled(kind).to_bytes())  # type: ignore[attr-defined]
+    mine, theirs = binary.read_payload(stored.to_bytes()), binary.read_payload(filled(kind).to_bytes())  # type: ignore[attr-defined]
     for field in ("kind", "parameters", "scalars", "context"):
         assert getattr(mine, field) == getattr(theirs, field)
     for name, array in mine.arrays.items():
@@ -80,20 +80,20 @@ PAYLOAD = CountMin(CountMinParameters(32, 3, 11)).update(KEYS).to_bytes()
 def test_any_flipped_byte_is_refused(at: int, flip: int) -> None:
     damaged = bytearray(PAYLOAD)
     damaged[at] ^= flip
-    with pytest.raises(SketchError, match="must"):
-        binary.unpack(bytes(damaged))
+    with pytest.raises(Refused, match="must"):
+        binary.read_payload(bytes(damaged))
 
 
 @given(st.integers(0, len(PAYLOAD) - 1))
 def test_any_cut_file_is_refused(length: int) -> None:
-    with pytest.raises(SketchError, match=r"whole sketch|match its digest"):
-        binary.unpack(PAYLOAD[:length])
+    with pytest.raises(Refused, match=r"whole sketch|match its digest"):
+        binary.read_payload(PAYLOAD[:length])
 
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(SketchError, match="rebuild the sketch"):
-        binary.unpack(data)
+    with pytest.raises(Refused, match="rebuild the sketch"):
+        binary.read_payload(data)
 
 
 def resigned(payload: bytes) -> bytes:
@@ -105,32 +105,32 @@ def resigned(payload: bytes) -> bytes:
 def test_a_newer_version_another_kind_and_a_lying_header_are_refused_by_name() -> None:
     newer = bytearray(PAYLOAD)
     struct.pack_into("<H", newer, 8, 2)
-    with pytest.raises(SketchError, match="`format version` must be 1, got 2"):
-        binary.unpack(resigned(bytes(newer)))
-    with pytest.raises(SketchError, match="`kind` must be fast_agms, got 'count_min'"):
+    with pytest.raises(Refused, match="`format version` must be 1, got 2"):
+        binary.read_payload(resigned(bytes(newer)))
+    with pytest.raises(Refused, match="`kind` must be fast_agms, got 'count_min'"):
         FastAgms.from_bytes(PAYLOAD)
     lying = PAYLOAD.replace(b"[3,32]", b"[3,64]")
-    with pytest.raises(SketchError, match="hold 1536 bytes"):
-        binary.unpack(resigned(lying))
+    with pytest.raises(Refused, match="hold 1536 bytes"):
+        binary.read_payload(resigned(lying))
     bomb = PAYLOAD.replace(b"[3,32]", b"[9999999999,32]")
     at = struct.unpack_from("<I", PAYLOAD, 10)[0]
     longer = bytearray(bomb)
     struct.pack_into("<I", longer, 10, at + len(bomb) - len(PAYLOAD))
-    with pytest.raises(SketchError, match="unpack to at most"):
-        binary.unpack(resigned(bytes(longer)))
+    with pytest.raises(Refused, match="unpack to at most"):
+        binary.read_payload(resigned(bytes(longer)))
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_arrays_of_another_shape_than_the_parameters_are_refused(kind: str) -> None:
-    packed = binary.unpack(filled(kind).to_bytes())  # type: ignore[attr-defined]
+    packed = binary.read_payload(filled(kind).to_bytes())  # type: ignore[attr-defined]
     wrong = {name: array[:1] if array.shape[0] > 1 else array[:0] for name, array in packed.arrays.items()}
-    payload = binary.pack(packed.kind, packed.parameters, packed.scalars, wrong)
-    with pytest.raises(SketchError):
+    payload = binary.to_payload(packed.kind, packed.parameters, packed.scalars, wrong)
+    with pytest.raises(Refused):
         KINDS[kind].from_bytes(payload)  # type: ignore[attr-defined]
 
 
 def test_sketches_of_different_attributes_do_not_merge_though_their_hashes_agree() -> None:
     one, two = (CountMin(CountMinParameters(32, 3, 11)) for _ in range(2))
     one.context, two.context = {"attributes": ["origin"]}, {"attributes": ["dest"]}
-    with pytest.raises(SketchError, match=r"'origin'.*'dest'"):
+    with pytest.raises(Refused, match=r"'origin'.*'dest'"):
         one.merge(two)

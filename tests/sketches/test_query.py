@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spillway.sketches import plan, sql
+from spillway.engine.sql_functions import register_functions
+from spillway.errors import Refused
+from spillway.sketches import sql
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.heavy_hitters import HeavyHitters
-from spillway.sketches.query import Loaded, coerced, load, merged, ordinal
+from spillway.sketches.query import load, loaded, merged
 from spillway.sketches.specification import SketchSpec
-from spillway.sketches.types import SketchError
+from spillway.sketches.values import coerced, ordinal
 
 DAY = datetime.date(2013, 1, 1)
 ORIGIN = SketchSpec("count_min", ("origin",), ("string",))
@@ -38,7 +40,7 @@ def row(spec: SketchSpec, batch: int, values: list[Any]) -> dict[str, Any]:
     else:
         sketch.update(values)
     date = DAY + datetime.timedelta(days=batch - 1)
-    return plan.table_row("weather", spec, batch, date, len(values), sketch.to_bytes())
+    return spec.row("weather", batch, date, len(values), sketch.to_bytes())
 
 
 DAYS = [list(np.random.default_rng(day).choice(NAMES, 300, p=[0.5, 0.3, 0.2])) for day in (1, 2, 3)]
@@ -50,10 +52,10 @@ ROWS += [row(PAIRS, 1, [["x", "y", "z"], ["x", "y", "w"], ["q", "r", None], ["q"
 def test_days_merge_into_any_range_and_the_answer_says_which() -> None:
     for first, last in ((1, 1), (2, 3), (1, 3)):
         dates = [DAY + datetime.timedelta(days=day - 1) for day in (first, last)]
-        loaded = load(ROWS, "weather", "origin", from_date=dates[0], to_date=dates[1])
+        origins = load(ROWS, "weather", "origin", from_date=dates[0], to_date=dates[1])
         truth = Counter(value for day in DAYS[first - 1 : last] for value in day)
         for name in NAMES:
-            answer = loaded.frequency(name)
+            answer = origins.frequency(name)
             assert answer.low <= truth[name] <= answer.high
             assert answer.estimate == truth[name]
             assert (answer.covers.from_date, answer.covers.to_date) == (str(dates[0]), str(dates[1]))
@@ -70,14 +72,14 @@ def test_the_top_keys_come_with_their_values_and_null_is_one_of_them() -> None:
 
 
 def test_joins_skew_distinct_quantiles_and_pairs_are_answered() -> None:
-    loaded = load(ROWS, "weather", "origin")
+    origins = load(ROWS, "weather", "origin")
     counts = Counter(value for day in DAYS for value in day)
     squares = sum(count**2 for count in counts.values())
-    assert loaded.self_join_size().estimate == pytest.approx(squares, rel=0.01)
-    assert loaded.skew().estimate == pytest.approx(900**2 / squares, rel=0.01)
-    assert loaded.distinct().estimate == pytest.approx(3, abs=0.01)
-    other = Loaded(load([row(CARRIER, 1, ["JFK", "JFK", "UA"])], "weather", "carrier").sketch)
-    answer = loaded.join_size(other)
+    assert origins.self_join_size().estimate == pytest.approx(squares, rel=0.01)
+    assert origins.skew().estimate == pytest.approx(900**2 / squares, rel=0.01)
+    assert origins.distinct().estimate == pytest.approx(3, abs=0.01)
+    other = loaded(load([row(CARRIER, 1, ["JFK", "JFK", "UA"])], "weather", "carrier").sketch)
+    answer = origins.join_size(other)
     assert answer.low <= 2 * counts["JFK"] <= answer.high
     assert "weather/origin x" in answer.note
     temps = load(ROWS, "weather", "temp", "quantiles")
@@ -92,33 +94,33 @@ def test_joins_skew_distinct_quantiles_and_pairs_are_answered() -> None:
 
 def test_questions_a_sketch_cannot_answer_name_the_kind_that_can() -> None:
     origin, temps = load(ROWS, "weather", "origin"), load(ROWS, "weather", "temp", "quantiles")
-    plain = Loaded(origin.sketch.counts)  # type: ignore[union-attr]
+    plain = loaded(origin.sketch.counts)  # type: ignore[union-attr]
     for question, kind in (
         (lambda: temps.frequency("JFK"), "count_min"),
-        (lambda: temps.top(3), "heavy_pct"),
+        (lambda: temps.top(3), "count_min"),
         (lambda: plain.top(3), "heavy_pct"),
         (lambda: origin.quantile(0.5), "quantiles"),
         (lambda: origin.near_duplicate_pairs(), "pair_count"),
     ):
-        with pytest.raises(SketchError, match=kind):
+        with pytest.raises(Refused, match=kind):
             question()
-    seeded = Loaded(SketchSpec("count_min", ("origin",), ("string",), seed=2).empty())
-    with pytest.raises(SketchError, match="hashed alike"):
+    seeded = loaded(SketchSpec("count_min", ("origin",), ("string",), seed=2).empty())
+    with pytest.raises(Refused, match="hashed alike"):
         origin.join_size(seeded)
-    with pytest.raises(SketchError, match="have 1 values"):
+    with pytest.raises(Refused, match="have 1 values"):
         origin.frequency("JFK", "LGA")
-    with pytest.raises(SketchError, match="be a string"):
+    with pytest.raises(Refused, match="be a string"):
         origin.frequency(7)
 
 
 def test_missing_sketches_and_dates_are_refused_with_what_there_is() -> None:
-    with pytest.raises(SketchError, match="'count_min origin'"):
+    with pytest.raises(Refused, match="'count_min origin'"):
         load(ROWS, "weather", "dest")
-    with pytest.raises(SketchError, match="touch 2013-01-01 to 2013-01-03"):
+    with pytest.raises(Refused, match="touch 2013-01-01 to 2013-01-03"):
         load(ROWS, "weather", "origin", from_date=datetime.date(2014, 1, 1))
-    with pytest.raises(SketchError, match="at least one"):
+    with pytest.raises(Refused, match="at least one"):
         merged([])
-    with pytest.raises(SketchError, match="one for all that is merged"):
+    with pytest.raises(Refused, match="one for all that is merged"):
         merged([ORIGIN.empty(), TEMP.empty()])
 
 
@@ -136,27 +138,55 @@ def test_values_from_sql_and_command_lines_take_the_attributes_type() -> None:
     assert ordinal(datetime.datetime(1970, 1, 1, 0, 0, 1)) == 1e6
 
 
+def test_a_method_that_no_kind_has_is_no_attribute() -> None:
+    assert not hasattr(load(ROWS, "weather", "origin"), "median")
+
+
+def test_a_filters_state_is_the_last_one_and_not_merged() -> None:
+    spec = SketchSpec("stable_bloom", ("k",), ("integer",), memory_kib=1)
+    states, sketch = [], spec.empty()
+    for batch in (1, 2):
+        sketch.observe(np.arange(batch, 50 * batch, dtype=np.uint64))  # type: ignore[attr-defined]
+        states.append(spec.row("weather", batch, DAY, 50, sketch.to_bytes()))
+    assert load(states, "weather", "k", "stable_bloom").sketch.digest() == sketch.digest()
+
+
+def call(name: str, *values: object) -> Any:
+    function, _ = sql.sql_functions()[f"spillway_{name}"]
+    return function(*values)
+
+
 def test_sql_functions_answer_from_payloads_and_pass_nulls_through() -> None:
     payloads = [r["payload"] for r in ROWS if r["name"] == "origin"]
     whole = sql.merge_payloads([*payloads, None])
     counts = Counter(value for day in DAYS for value in day)
-    assert sql.frequency(whole, "JFK")[0] == counts["JFK"]  # type: ignore[index]
-    assert sql.top(whole, 1)[0][0] == '["JFK"]'  # type: ignore[index]
+    assert call("frequency", whole, "JFK")[0] == counts["JFK"]
+    assert call("frequency", whole, None)[0] == counts[None]
+    assert call("top", whole, 1)[0][0] == '["JFK"]'
     assert sql.merge_payloads([]) is None
-    assert sql.join_size(None, whole) is None
-    for function, extra in (
-        (sql.frequency, ("JFK",)),
-        (sql.top, (1,)),
-        (sql.quantile, (0.5,)),
-        (sql.between, (0, 1)),
-        (sql.self_join_size, ()),
-        (sql.distinct, ()),
-        (sql.skew, ()),
-        (sql.near_duplicate_pairs, (2,)),
-    ):
-        assert function(None, *extra) is None  # type: ignore[operator]
+    assert call("join_size", None, whole) is None
+    assert call("join_size", whole, None) is None
+    squares = sum(count**2 for count in counts.values())
+    assert call("join_size", whole, whole)[0] == pytest.approx(squares, rel=0.01)
+    assert [
+        name for name in sql.sql_functions() if call(name.removeprefix("spillway_"), None) is not None
+    ] == []
     temps = next(r["payload"] for r in ROWS if r["name"] == "temp")
-    found = sql.between(temps, Decimal("100"), Decimal("149.0"))
-    assert found is not None
     # 100 values in about 100 counters a level: a few more or less
-    assert found[0] == pytest.approx(50, abs=5)
+    assert call("between", temps, Decimal("100"), Decimal("149.0"))[0] == pytest.approx(50, abs=5)
+
+
+def test_sql_functions_are_called_by_a_session(spark: Any) -> None:
+    register_functions(spark)
+    table = [(r["name"], bytes(r["payload"])) for r in ROWS]
+    spark.createDataFrame(table, "name string, payload binary").createOrReplaceTempView("stored_sketches")
+    found = spark.sql(
+        "SELECT spillway_frequency(whole, 'JFK') AS f, spillway_top(whole, 2) AS t, spillway_skew(whole) AS s, "
+        "spillway_join_size(whole, whole) AS j FROM "
+        "(SELECT spillway_merge(payload) AS whole FROM stored_sketches WHERE name = 'origin')"
+    ).first()
+    counts = Counter(value for day in DAYS for value in day)
+    assert found.f.estimate == counts["JFK"]
+    assert [heavy.key for heavy in found.t] == ['["JFK"]', '["LGA"]']
+    assert found.s.estimate > 1
+    assert found.j.method == "cmm"

@@ -26,10 +26,11 @@ from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack
-from spillway.levers.attributes.synopsis.certificate import Certificate, certify
+from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import Entries, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.synopsis.rounding import column_bytes, round_rows
+from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
+from spillway.levers.certificate import Certificate
 
 BASELINES = ("last", "pmc_midrange", "swing_filter", "swinging_door", "rounded")
 _SLACK = 1.0 - 1e-9
@@ -185,4 +186,4 @@ def compare(frame: Frame, attribute: str, error_pct: float) -> dict[str, int]:
     column = frame.columns[attribute]
     names = BASELINES if column.kind != "text" else ("last",)
     sizes = {name: baseline(name, frame, attribute, error_pct).packed_bytes for name in names}
-    return {"column": column_bytes(column), **sizes}
+    return {"column": parquet_bytes(column), **sizes}

@@ -22,7 +22,7 @@ from spillway.levers.attributes.planner import Policy
 from spillway.levers.attributes.policy import Part, policy_of
 from spillway.levers.attributes.ranking.reevaluation import (
     Chooser,
-    Record,
+    Replay,
     Reevaluation,
     State,
     evenly,
@@ -55,7 +55,7 @@ class Followed:
     """How a controller, and looking at even intervals, fared under one way of choosing."""
 
     rule: str
-    record: Record
+    record: Replay
     fixed_hits_pct: float
     evaluations_for_95: int
 
@@ -111,7 +111,7 @@ def compare(stream: MemoryStream, facts: Facts, capacity_kbps: float) -> list[Fo
     return found
 
 
-def by_reach(stream: MemoryStream, facts: Facts, capacity_kbps: float) -> list[Record]:
+def by_reach(stream: MemoryStream, facts: Facts, capacity_kbps: float) -> list[Replay]:
     """The contract's rule with other reaches, on the same scores."""
     scores, policy = window_scores(stream, facts, capacity_kbps)
     choose = by_ranking(stream, capacity_kbps, "bits")
@@ -133,7 +133,7 @@ def hits(
     )
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
-    reaches: dict[str, list[Record]] = {}
+    reaches: dict[str, list[Replay]] = {}
     for name, stream in streams.items():
         runs = done[name].runs
         windows, evaluations = sum(r.windows for r in runs), sum(r.evaluations for r in runs)

@@ -21,10 +21,11 @@ from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.frames import frame_of
 from spillway.levers.attributes.packing.block import pack
-from spillway.levers.attributes.synopsis.certificate import Certificate, certify
+from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import Entries, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import round_rows
+from spillway.levers.certificate import Certificate
 
 
 @dataclass(frozen=True)

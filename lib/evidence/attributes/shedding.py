@@ -16,18 +16,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from spillway.levers.attributes.capacity.channel_shares import Offer, divided
 
 from evidence.attributes.streams import Delivery, MemoryStream, column_widths
 from evidence.attributes.trained import Facts, load_of
 from spillway.contracts import Contracts
-from spillway.levers.attributes.capacity.channel_shares import Offer, divided
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import as_transmitted, frame_of, recover_frame, shed_frame
 from spillway.levers.attributes.planner import Policy, plan_batch
 from spillway.levers.attributes.policy import Part, policy_of
 from spillway.levers.attributes.scheme import Run, Runs, Way
-from spillway.levers.attributes.synopsis.certificate import Certificate, certify
+from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.certificate import Certificate
 from spillway.pipeline.shed import MOST_ATTEMPTS
 
 

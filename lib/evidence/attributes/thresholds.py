@@ -15,7 +15,7 @@ from evidence.golden.cells import read_csv
 from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.threshold.curve import Curve, curve, drift, fixed_point
+from spillway.levers.attributes.threshold.curve import Curve, curve, fixed_point, threshold_drift
 from spillway.show.report.svg import Line, line_chart
 
 ACCURACIES = (90, 95, 98, 99)
@@ -43,7 +43,7 @@ def fixed_points(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[s
             trained = drawn(lab, attribute, lab.facts.rows)
             point = fixed_point(trained)
             later = [fixed_point(drawn(lab, attribute, d.rows)) for d in lab.stream.deliveries[1:]]
-            moved = [drift(point, other).deviation_pct for other in later]
+            moved = [threshold_drift(point, other).deviation_pct for other in later]
             finite = [one for one in moved if np.isfinite(one)]
             mine += finite
             chosen = lab.facts.thresholds[attribute]

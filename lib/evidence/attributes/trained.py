@@ -23,7 +23,7 @@ from spillway.levers.attributes.frames import frame_of
 from spillway.levers.attributes.policy import Load, Part
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import Threshold
-from spillway.levers.attributes.training.choose import Trained as TrainedAttribute
+from spillway.levers.attributes.training.choose import TrainedAttribute
 from spillway.pipeline import train as step
 
 

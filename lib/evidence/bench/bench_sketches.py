@@ -1,6 +1,6 @@
 """Sketch kernels against Apache DataSketches and rbloom, builds in Spark against Spark's own; ratios, one run.
 
-`python tests/benchmarks/bench_sketches.py [--spark ROWS]` prints the figures; `figures()` returns the kernels' and
+`python lib/evidence/bench/bench_sketches.py [--spark ROWS]` prints the figures; `figures()` returns the kernels' and
 `spark_figures(spark)` those that need Spark. Contestants take turns, their order alternates, the best of all rounds
 counts.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "lib"))
@@ -27,9 +28,10 @@ from spillway.sketches.dyadic import Dyadic, DyadicParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
-from spillway.sketches.query import Loaded
+from spillway.sketches.query import loaded
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.stable_bloom import StableBloom, choose
+from spillway.store.files import DataFile
 
 WIDTH, DEPTH = 2048, 5
 
@@ -44,8 +46,8 @@ def best_seconds(
         contestant()
     best = dict.fromkeys(contestants, float("inf"))
     for turn in range(rounds):
-        names = list(contestants) if turn % 2 == 0 else list(reversed(contestants))
-        for name in names:
+        names = list(contestants)
+        for name in names if turn % 2 == 0 else reversed(names):
             begin = clock()
             contestants[name]()
             best[name] = min(best[name], clock() - begin)
@@ -114,10 +116,10 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
     """Milliseconds of a question to a loaded sketch, and of the exact count of one key."""
     tracked = HeavyHitters(CountMinParameters(26_214, DEPTH), 0.001)
     tracked.context = {"attributes": ["k"], "types": ["integer"], "seed": 1}
-    counts = Loaded(tracked)
+    counts = loaded(tracked)
     tracked.update(keys)
-    ordered = Loaded(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
-    ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.float64)[:500_000])  # type: ignore[union-attr, call-arg]
+    ordered = loaded(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
+    ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.float64)[:500_000])
     seconds = best_seconds(
         {
             "query": lambda: counts.frequency(7),
@@ -132,23 +134,24 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
 
 
 def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[str, float]:
-    """Builds over a Delta column of `rows` keys against Spark's own sketches and exact queries."""
+    """Builds over a column of `rows` keys against Spark's own sketches and exact queries."""
     from pyspark.sql import functions as sf
 
-    from spillway.sketches import plan
-    from spillway.store.files import data_files
+    from spillway.engine.spark import SparkEngine
+    from spillway.intake.repeats import pass_through
+    from spillway.pipeline.sketch import build
 
+    engine, day = SparkEngine(lambda: spark), datetime.date(2013, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
         domain = rows // 20
         made = spark.range(rows).select(
             sf.col("id").alias("seq"),
             sf.lit(1).cast("bigint").alias("batch"),
-            sf.to_date(sf.lit("2013-01-01")).alias("batch_date"),
             sf.floor(domain ** sf.rand(1)).cast("bigint").alias("k"),
         )
-        made.write.format("delta").save(f"{folder}/keys")
-        frame = spark.read.format("delta").load(f"{folder}/keys")
-        files = data_files(f"{folder}/keys")
+        made.write.parquet(f"{folder}/keys")
+        frame = spark.read.parquet(f"{folder}/keys")
+        files = [_data_file(path) for path in sorted(Path(folder, "keys").glob("*.parquet"))]
         spec = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=None, memory_kib=80)
         heavy = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=0.1, memory_kib=80)
         filter_ = SketchSpec(
@@ -156,20 +159,19 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         )
         # Spark's width is ceil(2 / eps), its depth ceil(-log2(1 - confidence)): the same table of 2048 x 5
         spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
-        loaded = Loaded(spec.empty())
-        tuples = plan.Tuples(tuple(files), {1: datetime.date(2013, 1, 1)})
+        empty = loaded(spec.empty())
         seconds = best_seconds(
             {
-                "cmm_build": lambda: plan.build(spark, tuples, "keys", [spec]),
-                "heavy_build": lambda: plan.build(spark, tuples, "keys", [heavy]),
+                "cmm_build": lambda: build(engine, files, {1: day}, "keys", [spec]),
+                "heavy_build": lambda: build(engine, files, {1: day}, "keys", [heavy]),
                 "spark_cms": lambda: frame.agg(
                     sf.count_min_sketch("k", sf.lit(spark_table[0]), sf.lit(spark_table[1]), sf.lit(1))
                 ).collect(),
                 "spark_hll": lambda: frame.agg(sf.hll_sketch_agg("k")).collect(),
                 "group_by": lambda: frame.groupBy("k").count().agg(sf.max("count")).collect(),
-                "sbf_pass": lambda: plan.pass_through(spark, files, (0, rows - 1), filter_).suspected.count(),
+                "sbf_pass": lambda: pass_through(engine, filter_, files, (0, rows - 1)).suspects,
                 "drop_duplicates": lambda: frame.dropDuplicates(["k"]).count(),
-                "query": lambda: loaded.frequency(7),
+                "query": lambda: empty.frequency(7),
                 "exact_query": lambda: frame.where("k = 7").count(),
             },
             rounds,
@@ -184,6 +186,15 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         "sketches.exact_query_ms": 1e3 * seconds["exact_query"],
         **{f"sketches.{name}_seconds": value for name, value in seconds.items() if "query" not in name},
     }
+
+
+def _data_file(path: Path) -> DataFile:
+    """A file of rows in `seq` order, known as a table knows its files."""
+    statistics = pq.read_metadata(path)
+    edges = [statistics.row_group(group).column(0).statistics for group in range(statistics.num_row_groups)]
+    low, high = min(edge.min for edge in edges), max(edge.max for edge in edges)
+    size = path.stat().st_size
+    return DataFile(str(path), size, (), (("seq", low),), (("seq", high),), statistics.num_rows)
 
 
 def main() -> None:

@@ -19,8 +19,10 @@ import numpy as np
 from evidence.golden.categories import categories
 from evidence.golden.cells import Cell, numbers, read_csv, read_json
 from evidence.golden.hamming import hamming
+from spillway.contracts.capacity import shannon_kbps
+from spillway.contracts.capacity import shannon_kbps
 from spillway.levers.attributes.capacity import fit as capacity
-from spillway.levers.attributes.capacity import shares
+from spillway.levers import shares
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import find_cycle
 from spillway.levers.attributes.ranking import reevaluation as scheme
@@ -119,7 +121,7 @@ def capacities(directory: Path) -> Iterable[Cell]:
     """Examples 2 and 3, Figure 3.1, and all of Table 4.6 with n counting the key."""
     examples = read_json(directory, "000_examples.json")
     second, third = examples["example_2"], examples["example_3"]
-    kbps = capacity.shannon_kbps(second["BW_kHz"], second["SN_dB"])
+    kbps = shannon_kbps(second["BW_kHz"], second["SN_dB"])
     yield Cell("example 2", "C in kbps", f"{second['C_kbps_printed']:.2f}", f"{kbps:.2f}")
     shed_count = capacity.count_to_shed(third["R"], third["C"], third["n"])
     yield Cell("example 3", "attributes to shed", str(third["n_shed_printed"]), str(shed_count))
@@ -198,7 +200,7 @@ def error_thresholds(directory: Path) -> Iterable[Cell]:
         yield Cell("section 3.2.4.3", one["stream"], f"{one['threshold_printed']:.2f}", f"{taken:.2f}")
     for row in read_csv(directory, "000_table4_3_fixed_points.csv"):
         name = f"{row['source']} set {row['set']}"
-        moved = thresholds.drift(float(row["fixed_point_train"]), float(row["fixed_point_test"]))
+        moved = thresholds.threshold_drift(float(row["fixed_point_train"]), float(row["fixed_point_test"]))
         printed = f"{float(row['deviation_printed']):.2f}"
         yield Cell("table 4.3", f"{name}, deviation", printed, f"{moved.deviation_points:.2f}")
         yield Cell(

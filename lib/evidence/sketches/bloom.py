@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
-from spillway.sketches.types import Booleans, refuse, require_same
+from spillway.sketches.types import Booleans, require_same
 
 KIND = "bloom"
 
@@ -43,7 +44,7 @@ def optimal_hashes(cells: int, keys: int) -> int:
     7
     """
     if keys < 1:
-        raise refuse("keys", "be at least 1", keys, "state how many distinct keys will come")
+        raise Refused("keys", "be at least 1", keys, "state how many distinct keys will come")
     return max(round(math.log(2) * cells / keys), 1)
 
 
@@ -73,14 +74,14 @@ class Bloom:
 
     def to_bytes(self) -> bytes:
         arrays = {"words": self._filter.words, "elements": self._filter.elements}
-        return binary.pack(KIND, asdict(self.parameters), {}, arrays)
+        return binary.to_payload(KIND, asdict(self.parameters), {}, arrays)
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Bloom:
-        packed = binary.unpack(payload, KIND)
+        packed = binary.read_payload(payload, KIND)
         sketch = cls(BloomParameters(**packed.parameters))
         if packed.arrays["words"].shape != sketch._filter.words.shape:
-            raise refuse(
+            raise Refused(
                 "words", f"be {sketch._filter.words.size}", packed.arrays["words"].shape, "rebuild it"
             )
         sketch._filter.words = packed.arrays["words"]

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from evidence.sketches.data_models import shuffled, zipf_frequencies
+from spillway.sketches.answers import Answer
 from spillway.sketches.choosing import effective_keys, estimator_by_skew, parameters_for_memory
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.dyadic import Dyadic, DyadicParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
-from spillway.sketches.types import Answer, Estimates, Floats, Integers
+from spillway.sketches.types import Estimates, Floats, Integers
 
 Say = Callable[[str], object]
 SKEWS = (0.0, 0.4, 0.8, 1.0, 1.2, 1.6, 2.0)

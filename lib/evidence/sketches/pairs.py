@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from evidence.sketches.data_models import titles
-from spillway.sketches.min_hash import min_hash
+from evidence.sketches.min_hash import min_hash
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.types import Keys
 

@@ -1,9 +1,9 @@
-"""Running expectation suites: the rules are data in `expectations/`, Great Expectations judges them on Spark.
+"""Running expectation suites: rules are data in `expectations/` and the levers' own, Great Expectations judges.
 
-The order of work keeps it cheap. Each suite names a *view*: SQL that Spark runs once over the tables of the
+The order of work keeps it cheap. Each suite names a *view*: SQL that DuckDB runs in this process over the tables of the
 batches that changed, and that comes down to a few rows (per batch, per attribute), violation columns included.
-Great Expectations then validates that small DataFrame, all rules of a table folded into one aggregate, and the
-rows at fault are named in sentences. Large tables are read once, their key columns only.
+Great Expectations then validates those rows, and the ones at fault are named in sentences. Large tables are read once,
+by the engine, their key columns only. There is one way for every engine.
 """
 
 from spillway.checks.digest import StoredRows

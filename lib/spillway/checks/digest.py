@@ -1,9 +1,9 @@
 """What the tables of a stream (`raw`, `transmitted`, `recovered`) come down to: a row per batch.
 
-Rows, nulls in keys and in required columns, first and last `seq`, schemes, and a checksum of (seq, keys): the exclusive
-or of a hash of each row, so that neither order nor files matter. Equal counts and checksums mean the same tuples; a
-uniqueness test over all rows would cost a shuffle and say less. Tasks read these few columns straight from the tables'
-files, which took a quarter of the time of Spark's rows.
+Rows, nulls in keys and in required columns, first and last `seq`, schemes (and rows without one, where the files have
+such a column at all), and a checksum of (seq, keys): the exclusive or of a hash of each row, so that neither order nor
+files matter. Equal counts and checksums mean the same tuples; a uniqueness test over all rows would cost a shuffle and
+say less. These few columns are read straight from the tables' files, file by file, where the engine has room.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,35 +20,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
+from spillway.engine.protocol import Engine
 from spillway.sketches.hashing import mix64
 from spillway.store.files import DataFile, as_date, rows_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SUMMARY = (
-    ("stream", "string"),
-    ("batch", "bigint"),
-    ("batch_date", "date"),
-    ("row_count", "bigint"),
-    ("null_keys", "bigint"),
-    ("null_columns", "bigint"),
-    ("first_seq", "bigint"),
-    ("last_seq", "bigint"),
-    ("checksum", "bigint"),
-    ("schemes", "array<bigint>"),
-)
-"""The columns of a stream's table, summarised."""
-
-_ARROW = pa.schema(
+SUMMARY = pa.schema(
     [
         ("stream", pa.string()),
         ("batch", pa.int64()),
         ("batch_date", pa.date32()),
-        *((name, pa.int64()) for name, kind in SUMMARY if kind == "bigint" and name != "batch"),
+        ("row_count", pa.int64()),
+        ("null_keys", pa.int64()),
+        ("null_columns", pa.int64()),
+        ("first_seq", pa.int64()),
+        ("last_seq", pa.int64()),
+        ("checksum", pa.int64()),
+        ("without_scheme", pa.int64()),
         ("schemes", pa.list_(pa.int64())),
     ]
 )
+"""The columns of a stream's table, summarised."""
+
 _NULL = 0x9E3779B97F4A7C15
 _ROWS_AT_A_TIME = 262_144
 _NO_SCHEME = -1
@@ -55,7 +48,7 @@ _NO_SCHEME = -1
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The batches of a stream's table where they lie: its columns' Spark types, and the files that may hold them."""
+    """The batches of a stream's table where they lie: the types of its columns, and the files that may hold them."""
 
     types: Mapping[str, str]
     files: tuple[DataFile, ...]
@@ -72,50 +65,26 @@ class Digest:
     required: tuple[str, ...]
 
 
-def summaries(spark: SparkSession, asked: Sequence[Digest]) -> list[pa.Table]:
-    """A table of `SUMMARY` for each, all of them worked out in one job."""
+def summaries(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table]:
+    """A table of `SUMMARY` for each, all their files read in one go."""
     units = [(place, file) for place, one in enumerate(asked) for file in one.rows.files]
-    if not units:
-        return [pa.Table.from_pylist([], schema=_ARROW) for _ in asked]
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                place, file = units[index]
-                for part in parts_of(asked[place], file):
-                    yield pa.RecordBatch.from_pylist([{"place": place, **part}], schema=_PARTS)
-
-    slices = min(len(units), 4 * spark.sparkContext.defaultParallelism)
-    parts = spark.range(0, len(units), 1, slices).mapInArrow(work, _PARTS_DDL).collect()
+    found: dict[int, list[dict[str, Any]]] = {}
+    for (place, _), parts in zip(units, engine.map(partial(_of_unit, asked), units), strict=True):
+        found.setdefault(place, []).extend(parts)
     return [
         pa.Table.from_pylist(
-            [
-                {"stream": one.stream, **row}
-                for row in _added_up([part.asDict() for part in parts if part["place"] == place])
-            ],
-            schema=_ARROW,
+            [{"stream": one.stream, **row} for row in _added_up(found.get(place, []))], schema=SUMMARY
         )
         for place, one in enumerate(asked)
     ]
 
 
-_PARTS_DDL = (
-    "place bigint, batch bigint, batch_date date, scheme bigint, row_count bigint, null_keys bigint, "
-    "null_columns bigint, first_seq bigint, last_seq bigint, checksum bigint"
-)
-_PARTS = pa.schema(
-    [
-        ("place", pa.int64()),
-        ("batch", pa.int64()),
-        ("batch_date", pa.date32()),
-        ("scheme", pa.int64()),
-        *((name, pa.int64()) for name in ("row_count", "null_keys", "null_columns")),
-        *((name, pa.int64()) for name in ("first_seq", "last_seq", "checksum")),
-    ]
-)
+def _of_unit(asked: Sequence[Digest], unit: tuple[int, DataFile]) -> list[dict[str, Any]]:
+    place, file = unit
+    return file_sums(asked[place], file)
 
 
-def parts_of(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
+def file_sums(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
     """The rows of one file, summed up by batch and scheme."""
     day = as_date(file.value("batch_date"))
     found: dict[tuple[int, int], dict[str, Any]] = {}
@@ -153,6 +122,7 @@ def _runs_of(rows: pa.Table, asked: Digest) -> Iterator[dict[str, Any]]:
             "batch": int(batch[start]),
             "scheme": int(scheme[start]),
             "row_count": int(counts[at]),
+            "without_scheme": int(counts[at]) if scheme[start] == _NO_SCHEME else 0,
             **{name: int(values[at]) for name, values in sums.items()},
         }
 
@@ -217,7 +187,10 @@ def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Two parts of a batch as one."""
     return {
         **one,
-        **{name: one[name] + other[name] for name in ("row_count", "null_keys", "null_columns")},
+        **{
+            name: one[name] + other[name]
+            for name in ("row_count", "null_keys", "null_columns", "without_scheme")
+        },
         "first_seq": min(one["first_seq"], other["first_seq"]),
         "last_seq": max(one["last_seq"], other["last_seq"]),
         "checksum": one["checksum"] ^ other["checksum"],

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillway.checks.suites import Expectation, Suite
-from spillway.errors import SpillwayError
+from spillway.errors import Refused
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Verdict:
 
 
 def load_in_background() -> None:
-    """Begin to import Great Expectations, which takes seconds, while something else (Spark's start) is waited for."""
+    """Begin to import Great Expectations, which takes seconds, while an engine's start is waited for."""
     threading.Thread(target=import_module, args=("great_expectations",), daemon=True).start()
 
 
@@ -50,8 +50,7 @@ class Validator:
         self.docs = Path(docs)
         shutil.rmtree(self.docs, ignore_errors=True)
         self._add_docs_site()
-        # Nothing is cached: the frames are a few rows that the driver already holds.
-        self._lake = self._context.data_sources.add_spark(name="lake", persist=False)
+        self._views = self._context.data_sources.add_pandas(name="views")
 
     def _add_docs_site(self) -> None:
         for site in list(self._context.get_site_names()):
@@ -69,26 +68,28 @@ class Validator:
             },
         )
 
-    def validate(self, suite: Suite, frame: DataFrame) -> Mapping[str, Verdict]:
-        """Judge every expectation of `suite` on `frame`; verdicts by the expectations' names."""
+    def validate(self, suite: Suite, rows: pa.Table) -> Mapping[str, Verdict]:
+        """Judge every expectation of `suite` on its view's rows; verdicts by the expectations' names."""
         gx = self._gx
-        batch = self._lake.add_dataframe_asset(name=suite.table).add_batch_definition_whole_dataframe(
-            "changed"
-        )
-        rules = gx.ExpectationSuite(name=suite.table, notes=suite.meaning)
+        asset = self._views.add_dataframe_asset(name=suite.name)
+        batch = asset.add_batch_definition_whole_dataframe("changed")
+        rules = gx.ExpectationSuite(name=suite.name, notes=suite.meaning)
         for rule in suite.expectations:
             rules.add_expectation(self._expectation(suite, rule))
         definition = self._context.validation_definitions.add(
-            gx.ValidationDefinition(name=suite.table, data=batch, suite=self._context.suites.add(rules))
+            gx.ValidationDefinition(name=suite.name, data=batch, suite=self._context.suites.add(rules))
         )
-        result = definition.run(batch_parameters={"dataframe": frame}, result_format="BASIC")
+        result = definition.run(batch_parameters={"dataframe": rows.to_pandas()}, result_format="BASIC")
         verdicts = {}
         for found in result.results:
             name = found.expectation_config.meta["name"]
             if found.exception_info and _raised(found.exception_info):
-                raise SpillwayError(
-                    f"expectations/{suite.table}.yaml: `{name}` must be computable on its view, got "
-                    f"{_message(found.exception_info)}; compare its column with the view"
+                raise Refused(
+                    name,
+                    "be computable on its view",
+                    _message(found.exception_info),
+                    "compare its column with the view",
+                    f"{suite.name}.yaml",
                 )
             verdicts[name] = Verdict(bool(found.success), (found.result or {}).get("observed_value"))
         return verdicts
@@ -107,9 +108,12 @@ class Validator:
         try:
             return configuration.to_domain_obj()
         except (ExpectationNotFoundError, ValueError, TypeError) as problem:
-            raise SpillwayError(
-                f"expectations/{suite.table}.yaml: `{rule.name}` must be an expectation Great Expectations knows, "
-                f"got {rule.type} with {dict(rule.kwargs)}; {str(problem).splitlines()[0]}"
+            raise Refused(
+                rule.name,
+                "be an expectation that Great Expectations knows",
+                f"{rule.type} with {dict(rule.kwargs)}",
+                str(problem).splitlines()[0],
+                f"{suite.name}.yaml",
             ) from problem
 
     def write_docs(self) -> Path:

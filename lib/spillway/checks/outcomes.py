@@ -181,7 +181,18 @@ def _place(rows: Sequence[Row]) -> str:
     >>> _place([{"batch": 3}, {"batch": 4, "attribute": "temp"}])
     'batch 3; batch 4, attribute temp'
     """
-    names = ("batch", "stage", "unit", "attribute", "fact", "subject", "version", "expectation")
+    names = (
+        "batch",
+        "stage",
+        "unit",
+        "dimension",
+        "lever",
+        "attribute",
+        "fact",
+        "subject",
+        "version",
+        "expectation",
+    )
     said = [
         ", ".join(f"{name} {row[name]}" for name in names if row.get(name) not in (None, ""))
         for row in rows[:5]

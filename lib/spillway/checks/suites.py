@@ -1,14 +1,15 @@
-"""Expectation suites as data: `expectations/<table>.yaml`, read and checked once.
+"""Expectation suites as data, read and checked once: the product's `expectations/`, and each lever's own.
 
-A suite says which table it is for, the view that is validated (SQL over the tables, each written `{table}`),
-which columns name a row, and the expectations: a type and kwargs as Great Expectations writes them, what the
-rule means, and the sentence a violation is reported with (`{column}` stands for the value at fault).
+A suite says which table it is for, the view that is validated (SQL in DuckDB's words over the tables, each written
+`{table}`), and the expectations: a type and kwargs as Great Expectations writes them, what the rule means, and the
+sentence a violation is reported with (`{column}` stands for the value at fault). Its file is named after the table; a
+further suite of a table, as a lever has for what it adds to one of the product's, after the table and `_something`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
@@ -54,8 +55,9 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Suite:
-    """The expectations of one table, and the view they are judged on."""
+    """Expectations of one table, and the view they are judged on; `name` is that of the suite's file."""
 
+    name: str
     table: str
     meaning: str
     view: str
@@ -64,42 +66,48 @@ class Suite:
     def tables(self) -> tuple[str, ...]:
         """The tables the view reads.
 
-        >>> Suite("a", "", "SELECT 1 FROM {batches} JOIN {ledger} USING (batch)", ()).tables()
+        >>> Suite("a", "a", "", "SELECT 1 FROM {batches} JOIN {ledger} USING (batch)", ()).tables()
         ('batches', 'ledger')
         """
         return tuple(sorted(set(re.findall(r"\{(\w+)\}", self.view))))
 
 
-def load_suites(folder: str | Path, parameters: Mapping[str, float] | None = None) -> dict[str, Suite]:
-    """All suites by table; `parameters` overrule the defaults a suite states. All problems are listed at once."""
+def load_suites(
+    folders: Iterable[str | Path], parameters: Mapping[str, float] | None = None
+) -> dict[str, Suite]:
+    """All suites of these folders by name; `parameters` overrule their defaults. All problems are told at once."""
     problems: list[Problem] = []
-    suites = {}
+    suites: dict[str, Suite] = {}
     given = dict(parameters or {})
     known: set[str] = set()
-    for path in sorted(Path(folder).glob("*.yaml")):
+    rules: dict[str, set[str]] = {}
+    searched = [Path(folder) for folder in folders]
+    for path in (path for folder in searched for path in sorted(folder.glob("*.yaml"))):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        found = list(_problems(path, document, given))
+        found = list(_problems(path, document, given, rules))
+        if path.stem in suites:
+            found.append(Problem(path.name, "suite", "have a file name of its own", path.stem, "rename one"))
         problems += found
         if not found:
-            suites[document["table"]] = _suite(document, given)
+            suites[path.stem] = _suite(path.stem, document, given)
             known |= set(document.get("parameters") or {})
+    where = ", ".join(map(str, searched))
     problems += [
-        Problem(str(folder), name, f"be one of {', '.join(sorted(known))}", given[name], "correct its name")
+        Problem(where, name, f"be one of {', '.join(sorted(known))}", given[name], "correct its name")
         for name in sorted(set(given) - known)
         if not problems
     ]
     if not suites and not problems:
-        problems.append(
-            Problem(str(folder), "expectations", "hold a suite per table", [], "restore expectations/")
-        )
+        problems.append(Problem(where, "expectations", "hold a suite per table", [], "restore expectations/"))
     if problems:
         raise ContractError(problems)
-    return suites
+    return dict(sorted(suites.items()))
 
 
-def _suite(document: Mapping[str, Any], given: Mapping[str, float]) -> Suite:
+def _suite(name: str, document: Mapping[str, Any], given: Mapping[str, float]) -> Suite:
     parameters = {**(document.get("parameters") or {}), **given}
     return Suite(
+        name=name,
         table=document["table"],
         meaning=document["meaning"],
         view=document["view"],
@@ -114,7 +122,10 @@ def _resolve(value: Any, parameters: Mapping[str, float]) -> Any:
     return parameters[value[_PARAMETER]] if isinstance(value, Mapping) and _PARAMETER in value else value
 
 
-def _problems(path: Path, document: Any, given: Mapping[str, float]) -> Iterator[Problem]:
+def _problems(
+    path: Path, document: Any, given: Mapping[str, float], rules: dict[str, set[str]]
+) -> Iterator[Problem]:
+    """What is wrong with a suite; `rules` gathers the names of rules by table, for outcomes are told apart by both."""
     where = path.name
     if not isinstance(document, Mapping):
         yield Problem(where, "suite", "be a mapping", document, "compare with its neighbours")
@@ -124,12 +135,12 @@ def _problems(path: Path, document: Any, given: Mapping[str, float]) -> Iterator
         yield Problem(where, name, f"be one of {', '.join(sorted(fields))}", document[name], "remove it")
     for name in sorted(fields - {"parameters"} - set(document)):
         yield Problem(where, name, "be given", None, "compare with its neighbours")
-    if document.get("table") != path.stem:
-        yield Problem(
-            where, "table", "be the file's name", document.get("table"), f"write table: {path.stem}"
-        )
+    table = str(document.get("table"))
+    if path.stem != table and not path.stem.startswith(f"{table}_"):
+        remedy = "name the file after its table, a further suite of it as table_something"
+        yield Problem(where, "table", "be what the file's name begins with", document.get("table"), remedy)
     parameters = {**(document.get("parameters") or {}), **given}
-    names: set[str] = set()
+    names = rules.setdefault(table, set())
     for position, rule in enumerate(document.get("expectations") or []):
         yield from _rule_problems(f"{where}, expectation {position + 1}", rule, parameters, names)
 
@@ -149,7 +160,7 @@ def _rule_problems(
     if missing:
         return
     if rule["name"] in names:
-        yield Problem(where, "name", "be unique in its suite", rule["name"], "rename one")
+        yield Problem(where, "name", "be unique among its table's", rule["name"], "rename one")
     names.add(rule["name"])
     if not isinstance(rule["kwargs"], Mapping):
         yield Problem(where, "kwargs", "be a mapping", rule["kwargs"], "write {column: ..., max_value: ...}")

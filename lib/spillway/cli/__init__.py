@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from spillway.cli import ask, contracts, doctor, explain, recover, report, status
 from spillway.cli.output import say_error
-from spillway.errors import SpillwayError
+from spillway.errors import SpillwayError, UsageError
 
 OK, WRONG, USAGE = 0, 1, 2
 COMMANDS = (doctor, contracts, status, explain, recover, ask, report)
@@ -38,9 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser().parse_args(arguments)
     try:
         code: int = asked.run(asked)
+    except UsageError as problem:
+        say_error(asked, problem)
+        return USAGE
     except SpillwayError as problem:
         say_error(asked, problem)
-        return USAGE if type(problem).__name__ in ("UnknownName", "UsageError") else WRONG
+        return WRONG
     except BrokenPipeError:
         sys.stderr.close()
         return OK

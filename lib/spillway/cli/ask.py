@@ -1,83 +1,18 @@
-"""`spillway ask STREAM SKETCH QUESTION`."""
+"""`spillway ask STREAM SKETCH QUESTION`; the questions are those of the kinds of sketches there are."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spillway.cli.output import UsageError, command, say_json, say_table
+from spillway.cli.output import command, say_json, say_table
+from spillway.errors import UsageError
 from spillway.settings import Settings
+from spillway.sketches.kinds import every_kind
 
-if TYPE_CHECKING:
-    from spillway.sketches.query import Loaded
-    from spillway.sketches.types import Answer
-
-Answers = list[tuple[str, "Answer"]]
-
-
-def _frequency(sketch: Loaded, values: Sequence[str], confidence: float) -> Answers:
-    key = [None if value == "null" else value for value in values]
-    return [(f"rows with {', '.join(values)}", sketch.frequency(*key, confidence=confidence))]
-
-
-def _top(sketch: Loaded, values: Sequence[str], confidence: float) -> Answers:
-    (count,) = _numbers("top", values or ["10"], 1)
-    found = sketch.top(int(count), confidence)
-    return [(", ".join(map(str, heavy.key or ("?",))), heavy.answer) for heavy in found]
-
-
-def _quantile(sketch: Loaded, values: Sequence[str], confidence: float) -> Answers:
-    shares = _numbers("quantile", values or ["0.5"])
-    return [(f"{share:g} of the values lie below", sketch.quantile(share, confidence)) for share in shares]
-
-
-def _between(sketch: Loaded, values: Sequence[str], confidence: float) -> Answers:
-    low, high = _numbers("between", values, 2)
-    return [(f"values from {low:g} to {high:g}", sketch.between(low, high, confidence))]
-
-
-def _no_values(ask: Callable[[Loaded, float], Answer], told: str) -> Callable[..., Answers]:
-    return lambda sketch, values, confidence: [(told, ask(sketch, confidence))]
-
-
-def _pairs(sketch: Loaded, values: Sequence[str], confidence: float) -> Answers:
-    least = int(_numbers("near-duplicates", values, 1)[0]) if values else None
-    return [
-        ("pairs that agree in so many attributes", sketch.near_duplicate_pairs(least, confidence)),
-        ("as a share of all pairs", sketch.near_duplicate_share(least, confidence)),
-    ]
-
-
-QUESTIONS: dict[str, tuple[str, str, Callable[..., Answers]]] = {
-    "frequency": (
-        "count_min",
-        "VALUE ...: rows with these values, one an attribute (null for null)",
-        _frequency,
-    ),
-    "top": ("count_min", "[COUNT]: the most frequent keys", _top),
-    "distinct": ("count_min", "different keys", _no_values(lambda s, c: s.distinct(c), "different keys")),
-    "skew": (
-        "count_min",
-        "equally frequent keys that would be as skewed",
-        _no_values(lambda s, c: s.skew(c), "equally frequent keys that would be as skewed"),
-    ),
-    "self-join": (
-        "count_min",
-        "pairs of rows with equal keys",
-        _no_values(lambda s, c: s.self_join_size(c), "pairs of rows with equal keys"),
-    ),
-    "quantile": ("quantiles", "[SHARE ...]: the value below which that share lies", _quantile),
-    "between": ("quantiles", "LOW HIGH: values from LOW to HIGH", _between),
-    "near-duplicates": ("pair_count", "[ATTRIBUTES]: pairs of rows that agree in so many attributes", _pairs),
-    "join": ("count_min", "STREAM SKETCH: pairs of rows of both with equal keys", lambda *_: []),
-    "similarity-join": (
-        "pair_count",
-        "STREAM SKETCH: pairs of rows of both that are near-duplicates; ask before you run such a join",
-        lambda *_: [],
-    ),
-}
+QUESTIONS = {question.name: (kind.name, question) for kind in every_kind() for question in kind.questions}
+"""Every question by its name, and the kind that answers it."""
 
 
 def add(commands: Any) -> None:
@@ -89,7 +24,7 @@ def add(commands: Any) -> None:
             "spillway ask weather origin frequency JFK",
             "spillway ask weather temp quantile 0.5 0.99 --from-date 2013-08-01",
             "spillway ask weather origin+temp+dewp+wind_dir+pressure near-duplicates --json",
-            *(f"  {name} {told}" for name, (_, told, _) in QUESTIONS.items()),
+            *(f"  {name} {question.about}" for name, (_, question) in QUESTIONS.items()),
         ],
     )
     made.add_argument("stream", help="a stream whose contract has `sketches`")
@@ -104,24 +39,21 @@ def add(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     from spillway.pipeline.sketch import load_sketch
+    from spillway.store.tables import Tables
 
-    settings = Settings.from_environment()
-    kind, _, answer = QUESTIONS[asked.question]
-    dates = asked.from_date, asked.to_date
-    sketch = load_sketch(settings, asked.stream, asked.sketch, kind, *dates)
-    if asked.question.endswith("join") and asked.question != "self-join":
+    tables = Tables(Settings.from_environment())
+    kind, question = QUESTIONS[asked.question]
+    first, last = asked.from_date, asked.to_date
+    sketch = load_sketch(tables, asked.stream, asked.sketch, kind, first, last)
+    about: Any = asked.values
+    if question.of_two:
         if len(asked.values) != 2:
             raise UsageError(
                 f"`{asked.question}` must name the other STREAM and SKETCH; see spillway ask --help"
             )
-        other = load_sketch(settings, asked.values[0], asked.values[1], kind, *dates)
-        if kind == "count_min":
-            answers = [("pairs of rows of both with equal keys", sketch.join_size(other, asked.confidence))]
-        else:
-            found = sketch.near_duplicate_join(other, confidence=asked.confidence)
-            answers = [("pairs of rows of both that are near-duplicates", found)]
-    else:
-        answers = answer(sketch, asked.values, asked.confidence)
+        stream, name = asked.values
+        about = load_sketch(tables, stream, name, kind, first, last)
+    answers = question.ask(sketch, about, asked.confidence)
     if asked.json:
         say_json([{"question": told, **one.__dict__} for told, one in answers])
         return 0
@@ -143,14 +75,3 @@ def run(asked: argparse.Namespace) -> int:
         ],
     )
     return 0
-
-
-def _numbers(question: str, values: Sequence[str], count: int | None = None) -> list[float]:
-    try:
-        numbers = [float(value) for value in values]
-    except ValueError:
-        numbers = []
-    if len(numbers) != (count or len(values)) or not numbers:
-        wanted, got = f"{count or 'some'} number{'s' * (count != 1)}", " ".join(values) or "none"
-        raise UsageError(f"`{question}` must be given {wanted}, got {got}; see spillway ask --help")
-    return numbers

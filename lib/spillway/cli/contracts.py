@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from spillway.cli.output import UsageError, command, say, say_json, say_table
+from spillway.cli.output import command, say, say_json, say_table
+from spillway.errors import UsageError
 from spillway.settings import Settings
 
 
@@ -72,7 +73,7 @@ def print_schema(asked: argparse.Namespace) -> int:
 
 
 def new(asked: argparse.Namespace) -> int:
-    from spillway.contracts import new_contract
+    from spillway.intake.draft import new_contract
 
     if not Path(asked.sample).is_file():
         raise UsageError(f"`sample` must be a file, got {asked.sample!r}; name a delivered file")

@@ -9,16 +9,14 @@ from spillway.cli.output import command, said, say, say_json, say_table
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
-    from spillway.show.explain import Explanation
-
-PAST = {"keep": "kept", "round": "rounded", "shed": "shed", None: "not planned yet"}
+    from spillway.show.explain import Explanation, Part
 
 
 def add(commands: Any) -> None:
     made = command(
         commands,
         "explain",
-        "Why an attribute was kept, rounded or shed: rule, numbers, bound, how to exempt or recover it.",
+        "What each lever does to an attribute and why: rule, numbers, bound, how to exempt or recover it.",
         ["spillway explain weather temp", "spillway explain stocks volume --json"],
     )
     made.add_argument("stream", help="a stream with a contract")
@@ -28,54 +26,40 @@ def add(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     from spillway.show.explain import explain
+    from spillway.store.tables import Tables
 
-    found = explain(Settings.from_environment(), asked.stream, asked.attribute)
+    found = explain(Tables(Settings.from_environment()), asked.stream, asked.attribute)
     if asked.json:
         say_json(found)
         return 0
-    say(f"{found.stream}.{found.attribute} is {PAST[found.way]}", "bold")
-    say(f"because {found.rule}.")
-    if found.reason:
-        say(f"The plan says: {found.reason}.".replace("..", "."))
-    say_table("", ["", ""], [row for row in _numbers(found) if row[1] != "-"])
-    for remedy in found.remedies:
-        say(f"To {remedy}")
+    for part in found.levers:
+        _say_part(found, part)
+    if not found.levers:
+        say(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
+    if found.stages:
+        heads = ["stage", "unit", "attribute", "#batches", "#offered", "#handed on", "#rounded", "#shed"]
+        say_table(
+            "\nWhat every stage did",
+            [*heads, "#recoverable", "#lost"],
+            [
+                (
+                    s.stage, s.unit, s.attribute or "all", s.batches, s.offered, s.handed_on, s.rounded, s.shed,
+                    s.recoverable, s.lost,
+                )
+                for s in found.stages
+            ],
+        )  # fmt: skip
     return 0
 
 
-def _numbers(found: Explanation) -> list[tuple[str, str]]:
-    rank = (
-        None
-        if found.rank is None
-        else f"{found.rank} of {found.ranked} (score {said(found.score)}, {found.rank_by})"
-    )
-    source = f" (from {found.error_source.replace('_', ' ')})" if found.error_source else ""
-    rates = (
-        None
-        if found.rate_kbps is None
-        else f"{said(found.rate_kbps)} kbps offered, {said(found.planned_kbps)} under the scheme, "
-        f"{said(found.capacity_kbps)} of capacity, {said(found.shortfall_kbps)} too much"
-    )
-    scheme = (
-        None
-        if found.batch is None
-        else f"batch {found.batch}, seq {said(found.from_seq)} to {said(found.to_seq)}"
-    )
-    return [
-        ("newest scheme", said(scheme)),
-        ("rank", said(rank)),
-        ("width", "-" if found.width_bits is None else f"{said(found.width_bits)} bits a tuple"),
-        ("rate", said(rates)),
-        ("bound", "-" if found.error_pct is None else f"{said(found.error_pct)} %{source}"),
-        ("predictor", said(found.predictor)),
-        ("stage", {1: "1: the stream's own", 2: "2: its channel's"}.get(found.stage or 0, "-")),
-        ("worst error", "-" if found.worst_error_pct is None else f"{said(found.worst_error_pct)} %"),
-        ("mean error", "-" if found.mean_error_pct is None else f"{said(found.mean_error_pct)} %"),
-        ("stored", "-" if found.stored_share_pct is None else f"{said(found.stored_share_pct)} % of shed values"),
-        ("outside bound", said(found.violations)),
-        ("so far", "-" if not found.tuples_by_way else _so_far(found)),
-    ]  # fmt: skip
-
-
-def _so_far(found: Explanation) -> str:
-    return ", ".join(f"{said(count)} tuples {PAST[way]}" for way, count in found.tuples_by_way.items())
+def _say_part(found: Explanation, part: Part) -> None:
+    what = f"{found.stream}.{found.attribute}"
+    by = f" by {part.lever}" if len(found.levers) > 1 else ""
+    if part.told is None:
+        say(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
+        return
+    say(f"{what} is {part.told.way}{by}", "bold")
+    say(f"because {part.told.because}.")
+    say_table("", ["", ""], [(name, said(value)) for name, value in part.told.numbers.items()])
+    for remedy in part.told.remedies:
+        say(f"To {remedy}")

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 160
 
 
-class UsageError(SpillwayError):
-    """Options that do not go together or cannot be read."""
-
-
 def command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
     """A subcommand with examples under its help, and `--json`."""
     made: argparse.ArgumentParser = commands.add_parser(

@@ -22,8 +22,9 @@ def add(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     from spillway.show.report import build_report
+    from spillway.store.tables import Tables
 
-    path = build_report(Settings.from_environment(), asked.output)
+    path = build_report(Tables(Settings.from_environment()), asked.output)
     if asked.json:
         say_json({"report": path})
     else:

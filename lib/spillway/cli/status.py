@@ -21,8 +21,9 @@ def add(commands: Any) -> None:
 
 def run(asked: argparse.Namespace) -> int:
     from spillway.show.status import status
+    from spillway.store.tables import Tables
 
-    found = status(Settings.from_environment())
+    found = status(Tables(Settings.from_environment()))
     if asked.json:
         say_json({"ok": not found.wrong, **plain(found)})
         return 1 if found.wrong else 0
@@ -34,11 +35,12 @@ def run(asked: argparse.Namespace) -> int:
     heads = ["stream", "channel", "mode", "batches", "#tuples", "#rejected", "#kbps in", "#out", "#capacity"]
     say_table(
         "\nStreams",
-        [*heads, "#model", "ledger"],
+        [*heads, "levers and their facts", "ledger"],
         [
             (
                 s.stream, s.channel, s.mode, s.batches, s.figures.tuples, s.figures.rejected, s.figures.rate_in_kbps,
-                s.figures.rate_out_kbps, s.figures.capacity_kbps, s.trained_version,
+                s.figures.rate_out_kbps, s.figures.capacity_kbps,
+                ", ".join(f"{name} {said(version)}" for name, version in s.facts.items()) or "none",
                 "balances" if s.figures.ledger_difference == 0 else f"off by {s.figures.ledger_difference:,}",
             )
             for s in found.streams

@@ -1,14 +1,13 @@
-"""Contracts: what a stream is, what its owner allows, and the channel it goes through.
+"""Contracts: what a stream, a join or a query is, which levers its owner allows, and the channel it goes through.
 
-`load_contracts` reads and validates `schemas/` once; `check` lists what is wrong; `json_schema` is for
-editors; `new_contract` drafts a contract from a landing file.
+`load_contracts` reads and validates `schemas/` once; `check` lists what is wrong; `json_schema` is for editors.
 """
 
 from spillway.contracts.capacity import Capacity
-from spillway.contracts.loader import check, load_contracts, read_channel, read_stream
+from spillway.contracts.levers import LeverEntry, Subject
+from spillway.contracts.loader import check, load_contracts, read_channel, read_stream, read_workload
 from spillway.contracts.model import (
     ARROW_TYPES,
-    CRITICALITIES,
     ROLES,
     TYPES,
     Attribute,
@@ -16,27 +15,30 @@ from spillway.contracts.model import (
     Contracts,
     StreamContract,
 )
-from spillway.contracts.scaffold import new_contract
-from spillway.contracts.schema import channels_json_schema, json_schema, write_schemas
+from spillway.contracts.schema import channels_json_schema, json_schema, workload_json_schema, write_schemas
 from spillway.contracts.shapes import plain
+from spillway.contracts.workload import Workload
 
 __all__ = [
     "ARROW_TYPES",
-    "CRITICALITIES",
     "ROLES",
     "TYPES",
     "Attribute",
     "Capacity",
     "Channel",
     "Contracts",
+    "LeverEntry",
     "StreamContract",
+    "Subject",
+    "Workload",
     "channels_json_schema",
     "check",
     "json_schema",
     "load_contracts",
-    "new_contract",
     "plain",
     "read_channel",
     "read_stream",
+    "read_workload",
+    "workload_json_schema",
     "write_schemas",
 ]

@@ -1,18 +1,21 @@
 """Reads `schemas/` once and completely: every problem of every file, at once.
 
-`schemas/channels.yaml` holds the channels, `schemas/streams/*.yaml` one contract each;
+`schemas/channels.yaml` holds the channels, `schemas/streams/*.yaml` one contract each, and, where there are any,
+`schemas/joins/*.yaml` and `schemas/queries/*.yaml` one join or query each. No two of them have one name.
 `*.expected.yaml` beside a contract are facts for tests, not contracts.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from spillway.contracts.levers import Subject
 from spillway.contracts.model import Channel, Contracts, StreamContract
 from spillway.contracts.shapes import BAD, Record, Report, Text, suggest
+from spillway.contracts.workload import Workload
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import ContractError, Problem
 
@@ -21,6 +24,7 @@ _CHANNEL_NAME = Text(
     means="a name of letters, digits, _ and -",
     remedy="write e.g. uplink",
 )
+_Subject = TypeVar("_Subject", bound=Subject)
 
 
 def load_contracts(schemas_dir: str | Path) -> Contracts:
@@ -38,11 +42,12 @@ def check(schemas_dir: str | Path) -> list[Problem]:
 
 def read_stream(value: Mapping[str, Any], where: str = "contract") -> StreamContract:
     """One contract from plain values, checked alone (its channel is not looked up)."""
-    report = Report(where)
-    contract = Record(StreamContract).read(value, "", report)
-    if report.problems:
-        raise ContractError(report.problems)
-    return contract
+    return _read_alone(StreamContract, value, where)
+
+
+def read_workload(value: Mapping[str, Any], where: str = "contract") -> Workload:
+    """One join or query from plain values, checked alone (its streams are not looked up)."""
+    return _read_alone(Workload, value, where)
 
 
 def read_channel(name: str, value: Mapping[str, Any], where: str = "channels") -> Channel:
@@ -52,6 +57,14 @@ def read_channel(name: str, value: Mapping[str, Any], where: str = "channels") -
     if report.problems:
         raise ContractError(report.problems)
     return channels[name]
+
+
+def _read_alone(of: type[_Subject], value: Mapping[str, Any], where: str) -> _Subject:
+    report = Report(where)
+    contract: _Subject = Record(of).read(value, "", report)
+    if report.problems:
+        raise ContractError(report.problems)
+    return contract
 
 
 def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
@@ -66,22 +79,33 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
             known_channels = [str(name) for name in value["channels"]]
     problems += report.problems
 
-    streams: dict[str, StreamContract] = {}
     files: dict[str, str] = {}
-    for path in _contract_files(schemas / "streams"):
-        report = Report(f"streams/{path.name}")
-        value = _read(path, report, "")
-        contract = BAD if value is BAD else Record(StreamContract).read(value, "", report)
-        if contract is not BAD:
-            _check_in_company(contract, path, known_channels, files, report)
-            if not report.problems:
-                streams[contract.stream] = contract
-            files.setdefault(contract.stream, report.where)
-        problems += report.problems
+
+    def all_of(
+        folder: str, of: type[_Subject], check: Callable[[_Subject, Report], None]
+    ) -> dict[str, _Subject]:
+        found: dict[str, _Subject] = {}
+        for path in _contract_files(schemas / folder):
+            report = Report(f"{folder}/{path.name}")
+            value = _read(path, report, "")
+            contract = BAD if value is BAD else Record(of).read(value, "", report)
+            if contract is not BAD:
+                _check_name(contract, path, files, report)
+                check(contract, report)
+                if not report.problems:
+                    found[contract.subject] = contract
+                files.setdefault(contract.subject, report.where)
+            problems.extend(report.problems)
+        return found
+
+    known_streams = [path.stem for path in _contract_files(schemas / "streams")]
+    streams = all_of("streams", StreamContract, lambda it, to: _check_channel(it, known_channels, to))
+    joins = all_of("joins", Workload, lambda it, to: _check_inputs(it, known_streams, to))
+    queries = all_of("queries", Workload, lambda it, to: _check_inputs(it, known_streams, to))
     if not (schemas / "streams").is_dir():
         remedy = "add it, one YAML file per stream, or set SPILLWAY_SCHEMAS"
         problems.append(Problem("streams", "the folder", "be there", str(schemas / "streams"), remedy))
-    return Contracts(streams, channels, files), problems
+    return Contracts(streams, channels, files, joins, queries), problems
 
 
 def _contract_files(folder: Path) -> list[Path]:
@@ -89,23 +113,27 @@ def _contract_files(folder: Path) -> list[Path]:
     return sorted(p for p in files if not p.stem.endswith(".expected") and not p.name.startswith("."))
 
 
-def _check_in_company(
-    contract: StreamContract, path: Path, channels: list[str] | None, files: Mapping[str, str], report: Report
-) -> None:
-    if contract.stream in files:
-        report.add("stream", f"differ from that of {files[contract.stream]}", contract.stream, "rename one")
-    elif contract.stream != path.stem and isinstance(contract.stream, str):
-        report.add(
-            "stream",
-            "be the name of its file",
-            contract.stream,
-            f"write stream: {path.stem}, or rename the file",
-        )
+def _check_name(contract: Subject, path: Path, files: Mapping[str, str], report: Report) -> None:
+    field = "stream" if isinstance(contract, StreamContract) else "name"
+    name = contract.subject
+    if name in files:
+        report.add(field, f"differ from that of {files[name]}", name, "rename one")
+    elif name != path.stem and isinstance(name, str):
+        remedy = f"write {field}: {path.stem}, or rename the file"
+        report.add(field, "be the name of its file", name, remedy)
+
+
+def _check_channel(contract: StreamContract, channels: list[str] | None, report: Report) -> None:
     # Without a readable channels.yaml there is nothing to compare with, and its own problem is listed.
     if channels is not None and isinstance(contract.channel, str) and contract.channel not in channels:
-        report.add(
-            "channel", "be a channel of channels.yaml", contract.channel, suggest(contract.channel, channels)
-        )
+        remedy = suggest(contract.channel, channels)
+        report.add("channel", "be a channel of channels.yaml", contract.channel, remedy)
+
+
+def _check_inputs(contract: Workload, streams: list[str], report: Report) -> None:
+    for i, name in enumerate(contract.inputs):
+        if name not in streams:
+            report.add(f"inputs[{i}]", "be a stream", name, suggest(name, streams))
 
 
 def _read(path: Path, report: Report, remedy: str) -> Any:

@@ -1,8 +1,8 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
 """The contract of a stream and of a channel: every field, its meaning, its rule and its default.
 
-This module is the one definition: the reader, its errors, the JSON Schema editors complete from, and the
-scaffold all follow from the fields below.
+This module is the one definition: the reader, its errors and the JSON Schema editors complete from all follow
+from the fields below; those of a lever stand with the lever (see `contracts.levers`).
 
 >>> from spillway.contracts import read_stream
 >>> weather = read_stream({
@@ -27,23 +27,29 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.contracts.capacity import Capacity, CapacityShape
+from spillway.contracts.column_names import ColumnName
+from spillway.contracts.levers import (
+    LeverEntry,
+    Levers,
+    Subject,
+    belongs_to_a_lever,
+    broken_by_levers,
+    default_levers,
+)
 from spillway.contracts.sections import (
-    PERCENT,
     BadRecords,
-    CycleByHand,
     Duplicates,
     FrameLength,
     Rate,
-    Reevaluate,
     RetainRaw,
     Share,
     Sketch,
-    Smoothing,
     Source,
-    Training,
-    Window,
 )
 from spillway.contracts.shapes import (
+    DRAFT,
+    PERCENT,
+    SUBJECT_NAME,
     Broken,
     Choice,
     Flag,
@@ -55,7 +61,9 @@ from spillway.contracts.shapes import (
     rule,
     suggest,
 )
-from spillway.errors import SpillwayError
+from spillway.contracts.workload import Workload
+from spillway.errors import Refused
+from spillway.sketches.kinds import SKETCH_KINDS
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 ROLES = ("key", "order", "measure", "protected")
@@ -68,28 +76,13 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "date": pa.date32(),
 }
-CRITICALITIES = ("extremely", "very", "moderately", "low", "not")
-RESERVED = ("seq", "batch", "batch_date", "file", "line", "scheme", "stage", "frame")
-"""Columns of Spillway's own in the tables that also hold the attributes."""
-
-_STREAM = Text(
-    pattern=r"^[a-z][a-z0-9_]{0,62}$",
-    means="a lower-case name of letters, digits and _",
-    remedy="it names tables and folders: write e.g. net_east",
-)
-_ATTRIBUTE = Text(
-    pattern=r"^(?!.*__bound_pct$)[A-Za-z][A-Za-z0-9_]{0,126}$",
-    means="a name of letters, digits and _ that starts with a letter",
-    remedy="write e.g. adj_close, and the name in the source as field: Adj Close",
-    forbidden=RESERVED,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
     """One attribute of a stream. The order of attributes in the contract breaks ties."""
 
-    name: str = rule(_ATTRIBUTE, "column name in every table")
+    name: str = rule(ColumnName(), "column name in every table")
     type: str = rule(Choice(TYPES), "integer is 64 bit; timestamps are kept in UTC microseconds")
     role: str = rule(
         Choice(ROLES),
@@ -149,10 +142,10 @@ def _is_text(value: object) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamContract:
+class StreamContract(Subject):
     """What a stream is, and what its owner allows to be done to it."""
 
-    stream: str = rule(_STREAM, "name of the stream: its tables and folders")
+    stream: str = rule(SUBJECT_NAME, "name of the stream: its tables and folders")
     description: str = rule(Text(blank=True), "what it is, in a sentence", "")
     source: Source = rule(Record(Source), "where its tuples come from")
     attributes: tuple[Attribute, ...] = rule(
@@ -164,35 +157,28 @@ class StreamContract:
         Choice(("compressed", "declared")), "compressed bytes as written, or declared bits", "compressed"
     )
     mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
-    criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
-    error_pct: float | None = rule(
-        Maybe(PERCENT), "largest relative error of any recovered value; overrules all", None
-    )
-    cycle: CycleByHand = rule(Record(CycleByHand), "the cycle identifier by hand", CycleByHand())
-    window: Window = rule(Record(Window), "the unit of ranking", Window())
-    smoothing: Smoothing = rule(Record(Smoothing), "smoothing before ranking", Smoothing())
-    rank_by: str = rule(
-        Choice(("stddev", "relative", "recoverability")), "what makes an attribute go first", "stddev"
-    )
-    fit: str = rule(Choice(("bits", "count")), "bits: by measured width; count: the text's formula", "bits")
-    ways: tuple[str, ...] = rule(
-        Listing(Choice(("keep", "round", "shed")), least=1, unique=True),
-        "what may be done to a measure; [keep, shed]: the text",
-        ("keep", "round", "shed"),
-    )
-    predictors: tuple[str, ...] = rule(
-        Listing(Choice(("last", "trend", "season", "any", "regression")), least=1, unique=True),
-        "which predictors may be tried; [last]: the text",
-        ("last", "trend", "season", "any", "regression"),
-    )
-    reevaluate: Reevaluate = rule(Record(Reevaluate), "how often the scheme is evaluated", Reevaluate())
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
-    training: Training = rule(Record(Training), "what is learned from", Training())
     bad_records: BadRecords = rule(Record(BadRecords), "records that break the contract", BadRecords())
     duplicates: Duplicates = rule(Record(Duplicates), "files and rows that arrive twice", Duplicates())
     retain_raw: RetainRaw = rule(Record(RetainRaw), "how long raw tuples are kept", RetainRaw())
     share: Share = rule(Record(Share), "its worth on a shared channel", Share())
     sketches: tuple[Sketch, ...] = rule(Listing(Record(Sketch)), "summaries to keep", ())
+    levers: tuple[LeverEntry, ...] = rule(
+        Levers(),
+        "the levers that work on it, in order; []: taken in and sent on as it is; default: [{lever: attributes}], "
+        "or [] where nothing is a measure and mode is observe",
+        None,
+    )
+
+    def __post_init__(self) -> None:
+        stated: tuple[LeverEntry, ...] | None = self.levers
+        if stated is None:
+            idle = self.mode == "observe" and not self.sheddable
+            object.__setattr__(self, "levers", () if idle else default_levers())
+
+    @property
+    def subject(self) -> str:
+        return self.stream
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -222,9 +208,7 @@ class StreamContract:
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise KeyError(
-            f"`attribute` must be one of {self.stream}'s, got {name!r}; {suggest(name, self.names)}"
-        )
+        raise Refused("attribute", f"be one of {self.stream}'s", name, suggest(name, self.names))
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -233,31 +217,32 @@ class StreamContract:
     def rules(self) -> Iterator[Broken]:
         yield from self._attribute_rules()
         names = [a.name for a in self.attributes if _is_text(a.name)]
-        named = [("cycle.attributes", self.cycle.attributes), ("duplicates.on", self.duplicates.on)]
-        if self.training.parity_attribute is not None:
-            named.append(("training.parity_attribute", (self.training.parity_attribute,)))
+        named = [("duplicates.on", self.duplicates.on)]
         named += [(f"sketches[{i}].attributes", s.attributes) for i, s in enumerate(self.sketches)]
         for where, used in named:
             for i, name in enumerate(used or ()):
                 if _is_text(name) and name not in names:
                     yield f"{where}[{i}]", "be an attribute of the stream", name, suggest(name, names)
         yield from self._sketch_rules()
-        if "keep" not in self.ways:
-            yield "ways", "hold keep", list(self.ways), "add keep: an attribute may have to stay"
+        yield from broken_by_levers(self)
+
+    @staticmethod
+    def elsewhere(name: str) -> tuple[str, str] | None:
+        """Settings of a lever stood beside the stream's own fields once."""
+        return belongs_to_a_lever(name)
 
     def _sketch_rules(self) -> Iterator[Broken]:
         if not self.sketches:
             return
         # compiled kernels take a moment to import, and few contracts need them
-        from spillway.sketches.specification import KINDS, SketchSpec
-        from spillway.sketches.types import SketchError
+        from spillway.sketches.specification import SketchSpec
 
         types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
         for i, sketch in enumerate(self.sketches):
-            if sketch.kind in KINDS and all(name in types for name in sketch.attributes):
+            if sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes):
                 try:
                     SketchSpec.from_contract(sketch, types)
-                except SketchError as problem:
+                except Refused as problem:
                     yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
                 except (TypeError, ValueError):
                     # a field that is not even of its type has been told by its own rule
@@ -290,19 +275,12 @@ class StreamContract:
             yield "attributes", "hold exactly one of role order", [], "give the timestamp role: order"
         if len(orders) > 1:
             yield "attributes", "hold exactly one of role order", orders, "make the others role: protected"
-        if self.mode == "shed" and not any(a.role == "measure" for a in self.attributes):
-            yield (
-                "attributes",
-                "hold a measure when mode is shed",
-                [],
-                "make one role: measure, or write mode: observe",
-            )
 
     @staticmethod
     def schema_extra() -> dict[str, Any]:
         order = {"properties": {"role": {"const": "order"}}, "required": ["role"]}
         return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$schema": DRAFT,
             "title": "Spillway stream contract",
             "allOf": [
                 {"properties": {"attributes": {"contains": order, "minContains": 1, "maxContains": 1}}}
@@ -340,11 +318,13 @@ class Contracts:
     streams: Mapping[str, StreamContract]
     channels: Mapping[str, Channel]
     files: Mapping[str, str] = field(default_factory=dict)
+    joins: Mapping[str, Workload] = field(default_factory=dict)
+    queries: Mapping[str, Workload] = field(default_factory=dict)
 
     def stream(self, name: str) -> StreamContract:
         """The contract of a stream, or an error that says which there are."""
         if name not in self.streams:
-            raise SpillwayError(f"`stream` must have a contract, got {name!r}; {suggest(name, self.streams)}")
+            raise Refused("stream", "have a contract", name, suggest(name, self.streams))
         return self.streams[name]
 
     def streams_of(self, channel: str) -> tuple[StreamContract, ...]:

@@ -1,7 +1,7 @@
 """The JSON Schemas that editors complete and check contracts with, from the same definition the reader uses.
 
 What compares one field with another the reader alone knows: names that differ and exist, the type of the order
-attribute, no error bound on what is never shed, options only for CSV, `keep` among the ways, a measure to shed.
+attribute, no error bound on what is never shed, options only for CSV, what a lever demands of the stream.
 Everything else it says, the schema says too.
 
 >>> json_schema()["properties"]["mode"]["enum"]
@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from spillway.contracts.model import Channel, StreamContract
-from spillway.contracts.shapes import Record
-
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
+from spillway.contracts.shapes import DRAFT, Record
+from spillway.contracts.workload import Workload
 
 
 def json_schema() -> dict[str, Any]:
     """The schema of `schemas/streams/*.yaml`."""
     return Record(StreamContract).json_schema()
+
+
+def workload_json_schema() -> dict[str, Any]:
+    """The schema of `schemas/joins/*.yaml` and `schemas/queries/*.yaml`."""
+    return Record(Workload).json_schema()
 
 
 def channels_json_schema() -> dict[str, Any]:
@@ -45,9 +49,13 @@ def channels_json_schema() -> dict[str, Any]:
 
 
 def write_schemas(schemas_dir: str | Path) -> list[Path]:
-    """Writes `contract.schema.json` and `channels.schema.json`."""
+    """Writes `contract.schema.json`, `workload.schema.json` and `channels.schema.json`."""
     written = []
-    for name, schema in (("contract", json_schema()), ("channels", channels_json_schema())):
+    for name, schema in (
+        ("contract", json_schema()),
+        ("workload", workload_json_schema()),
+        ("channels", channels_json_schema()),
+    ):
         path = Path(schemas_dir) / f"{name}.schema.json"
         path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         written.append(path)

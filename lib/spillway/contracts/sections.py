@@ -11,9 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.shapes import (
+    PERCENT,
+    Broken,
+    Choice,
+    Flag,
+    Listing,
+    Maybe,
+    Number,
+    Record,
+    Text,
+    rule,
+)
+from spillway.sketches.kinds import SKETCH_KINDS
 
-PERCENT = Number(least=0, most=100)
+_NO_TABLES = "no table is read as a stream yet: land its rows as files, kind: files"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,27 +45,16 @@ class Options:
 class Source:
     """Where the tuples come from."""
 
-    kind: str = rule(
-        Choice(("files", "table")), "files: a landing folder; table: a Delta table by reference", "files"
-    )
+    kind: str = rule(Choice(("files",), instead=(("table", _NO_TABLES),)), "files: a landing folder", "files")
     path: str | None = rule(
         Maybe(Text()),
-        "files: landing folder, from SPILLWAY_LANDING or absolute, or a URI; default the stream's name",
+        "landing folder, from SPILLWAY_LANDING or absolute, or a URI; default the stream's name",
         None,
     )
-    format: str = rule(
-        Choice(("json", "csv", "parquet")), "files: json (one object a line), csv or parquet", "json"
-    )
-    table: str | None = rule(Maybe(Text()), "table: path, URI or catalog name of the Delta table", None)
-    options: Options = rule(Record(Options), "files: how to read them", Options())
+    format: str = rule(Choice(("json", "csv", "parquet")), "json (one object a line), csv or parquet", "json")
+    options: Options = rule(Record(Options), "how to read them", Options())
 
     def rules(self) -> Iterator[Broken]:
-        if self.kind == "table" and self.table is None:
-            yield "table", "be there for kind table", None, "name the Delta table, or write kind: files"
-        if self.kind == "table" and self.path is not None:
-            yield "path", "be absent for kind table", self.path, "write it as table"
-        if self.kind == "files" and self.table is not None:
-            yield "table", "be absent for kind files", self.table, "write kind: table"
         if self.format != "csv" and self.options != Options():
             yield (
                 "options",
@@ -63,16 +64,8 @@ class Source:
             )
 
     @staticmethod
-    def schema_extra() -> dict[str, Any]:
-        table = {"properties": {"kind": {"const": "table"}}, "required": ["kind"]}
-        return {
-            "if": table,
-            "then": {
-                "required": ["table"],
-                "properties": {"table": {"type": "string"}, "path": {"type": "null"}},
-            },
-            "else": {"properties": {"table": {"type": "null"}}},
-        }
+    def elsewhere(name: str) -> tuple[str, str] | None:
+        return ("be absent", _NO_TABLES) if name == "table" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,94 +109,12 @@ class Rate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CycleByHand:
-    """The cycle identifier stated by hand instead of found."""
-
-    attributes: tuple[str, ...] | None = rule(
-        Maybe(Listing(Text(), least=1, unique=True)),
-        "attributes that together identify the sender; null: found",
-        None,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """The unit of ranking: whole cycles of at least so many tuples, or of so many seconds at the line's rate."""
-
-    tuples_at_least: int = rule(Number(least=1, whole=True), "least number of tuples in a window", 64)
-    seconds: float | None = rule(
-        Maybe(Number(above=0)), "a time window: as many tuples as the rate brings in it, whole cycles", None
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Smoothing:
-    """Exponential moving average before ranking (3.2.2)."""
-
-    kind: str = rule(Choice(("ema",)), "exponential moving average", "ema")
-    multiplier: float = rule(Number(above=0, most=1), "weight of the newest value; 1: no smoothing", 0.18)
-    seed: str = rule(
-        Choice(("first", "zero", "sma")),
-        "start from the first value, zero, or the mean of the first few",
-        "first",
-    )
-    sma_tuples: int = rule(Number(least=1, whole=True), "how many the seed sma averages", 10)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reevaluate:
-    """How often the scheme is evaluated afresh (Algorithm 2)."""
-
-    interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
-    factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
-    cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 64)
-    hysteresis: float = rule(
-        Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.1
-    )
-    memory_evaluations: int = rule(
-        Number(least=1, whole=True), "evaluations whose mean score ranks; 1: the text", 8
-    )
-    reach: float | None = rule(
-        Maybe(Number(above=0)),
-        "look again before ranks can cross, at this share of the time; null: the text",
-        0.5,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class FrameLength:
     """The unit of recovery."""
 
     tuples: int | None = rule(
         Maybe(Number(least=1, whole=True)), "most tuples in a frame; null: unbounded (the text)", 65536
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """What the trained facts are learned from."""
-
-    tuples: int = rule(Number(least=1, whole=True), "how many of the first tuples to train on", 10_000)
-    parity: str = rule(
-        Choice(("none", "secded")), "secded: tuples carry an extended Hamming code (Appendix A)", "none"
-    )
-    parity_attribute: str | None = rule(
-        Maybe(Text()), "secded: the text attribute that holds the parity of the others, in hexadecimal", None
-    )
-    candidates: int = rule(
-        Number(least=1, whole=True),
-        "training sets tried, one after the other, before training is given up",
-        8,
-    )
-
-    def rules(self) -> Iterator[Broken]:
-        if self.parity == "secded" and self.parity_attribute is None:
-            yield (
-                "parity_attribute",
-                "name an attribute when parity is secded",
-                None,
-                "add the attribute that carries it, role: protected, type: string",
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +169,8 @@ class Sketch:
     """A summary kept of the stream."""
 
     kind: str = rule(
-        Choice(("count_min", "quantiles", "pair_count")),
+        # the filter of repeated rows is asked for by `duplicates`
+        Choice(tuple(kind for kind in SKETCH_KINDS if kind != "stable_bloom")),
         "count_min: frequencies and join sizes; quantiles: of one ordered attribute; pair_count: near-duplicates",
     )
     attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "what it summarises")

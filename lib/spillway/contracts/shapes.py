@@ -3,7 +3,9 @@
 A frozen dataclass whose fields are declared with `rule(shape, doc, default)` is a record. `Record(cls)`
 reads plain YAML values into it and reports every problem it meets, instead of stopping at the first;
 `Record(cls).json_schema()` is the same rules for an editor. What a shape cannot say alone (one field
-depends on another) stands in the dataclass's `rules()`, and for editors in its `schema_extra()`.
+depends on another) stands in the dataclass's `rules()`, and for editors in its `schema_extra()`; where a field
+it does not have would belong, in its `elsewhere(name)`: rule and remedy, or None. A default of None where the
+shape takes no null means that the record works it out.
 
 >>> import dataclasses
 >>> @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from spillway.errors import Problem
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 Broken = tuple[str, str, object, str]
 """A broken rule of a record: field path within it, rule, value, remedy."""
@@ -88,15 +92,12 @@ class Text:
     means: str = "text"
     blank: bool = False
     remedy: str = "write it as text"
-    forbidden: tuple[str, ...] = ()
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if not isinstance(value, str):
             return report.add(
                 path, f"be {self.means}", value, f'{self.remedy}, in quotes if need be: "{value}"'
             )
-        if value.lower() in self.forbidden:
-            return report.add(path, "not be a name Spillway keeps for itself", value, "choose another name")
         pattern = self.pattern or (r"" if self.blank else r"\S")
         if not re.search(pattern, value):
             return report.add(path, f"be {self.means}", value, self.remedy)
@@ -108,25 +109,28 @@ class Text:
             schema["pattern"] = self.pattern
         elif not self.blank:
             schema["pattern"] = r"\S"
-        if self.forbidden:
-            # JSON Schema compares case by case; the reader, like Spark, does not
-            schema["not"] = {"pattern": "^(" + "|".join(_any_case(w) for w in self.forbidden) + ")$"}
         return schema
 
 
-def _any_case(word: str) -> str:
-    return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word)
+SUBJECT_NAME = Text(
+    pattern=r"^[a-z][a-z0-9_]{0,62}$",
+    means="a lower-case name of letters, digits and _",
+    remedy="it names tables and folders: write e.g. net_east",
+)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few words."""
+    """One of a few words; `instead` has the remedy for others that people are known to try."""
 
     of: tuple[str, ...]
+    instead: tuple[tuple[str, str], ...] = ()
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if not isinstance(value, str) or value not in self.of:
-            return report.add(path, "be one of " + ", ".join(self.of), value, suggest(value, self.of))
+            remedy = next((remedy for word, remedy in self.instead if word == value), None)
+            remedy = remedy or suggest(value, self.of)
+            return report.add(path, "be one of " + ", ".join(self.of), value, remedy)
         return value
 
     def json_schema(self) -> dict[str, Any]:
@@ -187,6 +191,9 @@ class Flag:
         return {"type": "boolean"}
 
 
+PERCENT = Number(least=0, most=100)
+
+
 @dataclass(frozen=True)
 class Maybe:
     """The shape, or null."""
@@ -239,12 +246,14 @@ class Record:
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if not isinstance(value, Mapping):
-            names = ", ".join(f"{name}: ..." for name in self._fields())
+            names = ", ".join(f"{name}: ..." for name in self.fields())
             return report.add(path, "be a mapping", value, f"write {{{names}}}")
-        fields = self._fields()
+        fields = self.fields()
         for name in value:
             if name not in fields:
-                report.add(join_path(path, str(name)), "be a known field", value[name], suggest(name, fields))
+                elsewhere = self.of.elsewhere(str(name)) if hasattr(self.of, "elsewhere") else None
+                broken, remedy = elsewhere or ("be a known field", suggest(name, fields))
+                report.add(join_path(path, str(name)), broken, value[name], remedy)
         given: dict[str, Any] = {}
         for name, item in fields.items():
             at = join_path(path, name)
@@ -266,7 +275,8 @@ class Record:
             report.add(join_path(path, where), rule_, got, remedy)
         return record
 
-    def _fields(self) -> dict[str, dataclasses.Field[Any]]:
+    def fields(self) -> dict[str, dataclasses.Field[Any]]:
+        """The declared fields, by the name they have in YAML."""
         return {
             f.metadata.get("yaml", f.name): f for f in dataclasses.fields(self.of) if "shape" in f.metadata
         }
@@ -274,11 +284,12 @@ class Record:
     def json_schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}
         required = []
-        for name, item in self._fields().items():
-            properties[name] = {"description": item.metadata["doc"], **item.metadata["shape"].json_schema()}
+        for name, item in self.fields().items():
+            shape = item.metadata["shape"]
+            properties[name] = {"description": item.metadata["doc"], **shape.json_schema()}
             if item.default is dataclasses.MISSING:
                 required.append(name)
-            else:
+            elif item.default is not None or isinstance(shape, Maybe):
                 properties[name]["default"] = plain(item.default)
         schema = {
             "type": "object",
@@ -308,7 +319,12 @@ def rule(shape: Shape, doc: str, default: Any = dataclasses.MISSING, yaml: str |
 
 
 def plain(value: Any) -> Any:
-    """A record as the YAML it was read from would say it, defaults spelled out."""
+    """A record as the YAML it was read from would say it, defaults spelled out.
+
+    What is no record (an entry of a list whose fields depend on a name) says it by `as_written`.
+    """
+    if hasattr(value, "as_written"):
+        return value.as_written()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             f.metadata.get("yaml", f.name): plain(getattr(value, f.name))

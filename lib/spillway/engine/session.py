@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from spillway.engine.spark import SparkEngine
 from spillway.engine.spark_conf import jars_folder, spark_conf
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from spillway.settings import Settings
-    from spillway.store.tables import Lake
 
 
 def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSession:
@@ -49,12 +47,10 @@ def _submitted_here() -> bool:
 
 
 @contextmanager
-def open_lake(name: str, settings: Settings) -> Iterator[Lake]:
-    """The lake with a session of its own for one job; the session stops with the block."""
-    from spillway.store.tables import Lake
-
-    spark = spark_session(name)
+def open_engine(name: str) -> Iterator[SparkEngine]:
+    """Spark for one job, started when there is something to run and stopped with the block."""
+    engine = SparkEngine(lambda: spark_session(name))
     try:
-        yield Lake(spark, settings)
+        yield engine
     finally:
-        spark.stop()
+        engine.stop()

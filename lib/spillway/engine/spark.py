@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from spillway.engine.protocol import Item, Result
+from spillway.errors import SpillwayError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,10 +20,24 @@ SLICES_A_CORE = 4
 
 
 class SparkEngine:
-    """Runs pieces in the tasks of a session."""
+    """Runs pieces in the tasks of a session, which is made when the first piece comes: most runs find nothing to do."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._make, self._spark = session, None
+        self._one_at_a_time = threading.Lock()
+
+    @property
+    def started(self) -> bool:
+        """Whether there was anything to run."""
+        return self._spark is not None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        with self._one_at_a_time:
+            if self._spark is None:
+                self._spark = self._make()
+            return cast("SparkSession", self._spark)
 
     @property
     def cores(self) -> int:
@@ -35,13 +51,26 @@ class SparkEngine:
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for index in batch.column(0).to_pylist():
-                    made = pickle.dumps(function(pieces[index]), protocol=pickle.HIGHEST_PROTOCOL)
-                    yield pa.record_batch([[index], [made]], schema=_RESULT)
+                    try:
+                        made: object = function(pieces[index])
+                    except SpillwayError as problem:
+                        made = problem  # told by the driver as it was said here, without the task's stack
+                    packed = pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL)
+                    yield pa.record_batch([pa.array([index], pa.int64()), pa.array([packed])], schema=_RESULT)
 
         slices = max(1, min(len(pieces), SLICES_A_CORE * self.cores))
         rows: Any = self.spark.range(0, len(pieces), 1, slices).mapInArrow(work, "id bigint, made binary")
         found = {row["id"]: pickle.loads(bytes(row["made"])) for row in rows.collect()}
-        return [found[index] for index in range(len(pieces))]
+        results = [found[index] for index in range(len(pieces))]
+        for one in results:
+            if isinstance(one, SpillwayError):
+                raise one
+        return results
+
+    def stop(self) -> None:
+        """End the session, if there is one."""
+        if self._spark is not None:
+            self._spark.stop()
 
 
 _RESULT = pa.schema([("id", pa.int64()), ("made", pa.binary())])

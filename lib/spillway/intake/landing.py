@@ -1,28 +1,94 @@
-"""The landing zone: where a stream's files are, which date they are of, what they hold byte for byte."""
+"""The landing zone: the one rule for what is delivered and what of it is new, and which date it is of.
+
+A file is delivered when it lies below the stream's landing folder and is not hidden, as a name that begins with `.` or
+`_` says (but `_day=1` is a partition), or `._COPYING_` at its end. It is new when no batch knows its name, or knows it
+only as empty and it holds something now: an empty file is never final.
+
+>>> is_hidden("2013-01-01/part-1.json"), is_hidden("2013-01-01/_SUCCESS"), is_hidden(".tmp/part-1.json")
+(False, True, True)
+>>> is_hidden("_day=1/part-1.json"), is_hidden("part-1.json._COPYING_")
+(False, True)
+"""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
-import pyarrow as pa
-import pyarrow.fs as pafs
-
+from spillway.batch import Batch, LandingFile
 from spillway.contracts import StreamContract
-from spillway.records import count_records
-from spillway.store.files import open_filesystem
-from spillway.store.tables import Lake
+from spillway.settings import Settings
+from spillway.store.blobs import list_files
 
 DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
+EMPTY = "empty"
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A file as the landing zone shows it; `name` is its path below the landing zone, or all of it from elsewhere."""
+
+    name: str
+    path: str
+    size: int
+    modified_at: datetime
 
 
 def landing_root(contract: StreamContract, landing: str) -> str:
     """The folder where the stream's files land."""
     path = contract.path
     return path if "://" in path or path.startswith("/") else f"{landing}/{path}"
+
+
+def path_of(landing: str, name: str) -> str:
+    """Where a file of this name lies."""
+    return name if "://" in name or name.startswith("/") else f"{landing}/{name}"
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a path, relative to the landing folder, is nobody's delivery (yet)."""
+    return any(
+        (part.startswith("_") and "=" not in part) or part.startswith(".") or part.endswith("._COPYING_")
+        for part in path.split("/")
+    )
+
+
+def delivered(contract: StreamContract, settings: Settings) -> list[Delivered]:
+    """Everything the stream has delivered, in name order."""
+    root = landing_root(contract, settings.landing).rstrip("/")
+    prefix = settings.landing.rstrip("/") + "/"
+    found = [
+        Delivered(one.path.removeprefix(prefix), one.path, one.size, one.modified_at)
+        for one in list_files(root)
+        if not is_hidden(one.path.removeprefix(root + "/"))
+    ]
+    return sorted(found, key=lambda one: one.name)
+
+
+def new_files(contract: StreamContract, settings: Settings, batches: Iterable[Batch]) -> list[Delivered]:
+    """What is delivered and no batch has dealt with, in name order."""
+    known = _known(batches)
+    return [one for one in delivered(contract, settings) if _is_new(one, known.get(one.name))]
+
+
+def changed_files(contract: StreamContract, settings: Settings, batches: Iterable[Batch]) -> list[Delivered]:
+    """What was taken in under a name that holds another number of bytes now: it is not taken in again."""
+    known = _known(batches)
+    found = [(one, known.get(one.name)) for one in delivered(contract, settings)]
+    return [
+        one for one, file in found if file is not None and not _is_new(one, file) and one.size != file.size
+    ]
+
+
+def _known(batches: Iterable[Batch]) -> dict[str, LandingFile]:
+    """Each known file by name; one that was empty and came again counts as it came last."""
+    return {file.name: file for batch in batches for file in batch.files}
+
+
+def _is_new(one: Delivered, file: LandingFile | None) -> bool:
+    return file is None or (file.status == EMPTY and file.size == 0 and one.size > 0)
 
 
 def batch_date_of(name: str, run_date: date) -> date:
@@ -36,65 +102,3 @@ def batch_date_of(name: str, run_date: date) -> date:
         return date.fromisoformat(found.group(1)) if found else run_date
     except ValueError:
         return run_date
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A file as the landing zone shows it."""
-
-    path: str
-    size: int
-    modified_at: datetime
-
-
-def empty_files(filesystem: pafs.FileSystem, path: str, root: str) -> list[Seen]:
-    """Delivered files without a byte, which Spark's file source passes over in silence."""
-    found = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-    hidden = re.compile(r"(^|/)[._]")
-    return [
-        Seen(root + file.path.removeprefix(path), 0, file.mtime.astimezone(UTC))
-        for file in found
-        if file.is_file and file.size == 0 and not hidden.search(file.path.removeprefix(path))
-    ]
-
-
-def digests_of(lake: Lake, contract: StreamContract, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Digest and number of records of every file, each read once, in parallel."""
-
-    def measure(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                content = content_of(paths[index])
-                digest = hashlib.sha256(content).hexdigest()
-                yield pa.record_batch(
-                    [[paths[index]], [digest], pa.array([count_records(contract, content)], pa.int64())],
-                    names=["path", "digest", "records"],
-                )
-
-    tasks = lake.spark.range(0, len(paths), 1, min(len(paths), 256))
-    rows = tasks.mapInArrow(measure, "path string, digest string, records bigint").collect()
-    return {row["path"]: (row["digest"], int(row["records"])) for row in rows}
-
-
-def content_of(path: str) -> bytes:
-    filesystem, inner = open_filesystem(path)
-    with filesystem.open_input_stream(inner, compression=None) as source:
-        content: bytes = source.read()
-    return content
-
-
-def name_of(lake: Lake, path: str) -> str:
-    """The file's name under the landing zone; its full path when it lies elsewhere."""
-    root = lake.settings.landing.rstrip("/") + "/"
-    return path.removeprefix(root)
-
-
-def path_of(landing: str, name: str) -> str:
-    return name if "://" in name or name.startswith("/") else f"{landing}/{name}"
-
-
-def plain_path(uri: str) -> str:
-    """Spark's `file:/a/b%20c` as the plain path."""
-    from urllib.parse import unquote
-
-    return unquote(re.sub(r"^file:/+", "/", uri)) if uri.startswith("file:") else uri

@@ -1,4 +1,5 @@
-"""What a job does, as functions: the jobs, the command line and the tests call the same ones.
+"""What is done to a stream, step by step: taken in, trained, shed, recovered, validated; generic over its levers.
 
-A step composes lake, plans and policies; it computes nothing itself. `jobs/` stay about forty lines each.
+A step is handed its tables and its engine and opens neither; what the levers decide, it composes, publishes in the one
+safe order, and accounts for. No lever is named here.
 """

@@ -1,110 +1,111 @@
-"""Recovering: a range of batches as the table `recovered`, or a few values without starting Spark."""
+"""Recovering: up the way that the rows went down, as the table `recovered`, or a few of them right here.
+
+The same kernels run for a range of batches in tasks and for one look-up in this process, so both agree value for value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from functools import partial
-from typing import Any
+from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import StreamContract
+from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
-from spillway.levers.attributes.attempt import batch_pieces, framing_of
-from spillway.levers.attributes.facts import Trained, load_trained
-from spillway.levers.attributes.frame_plan import Frames
-from spillway.levers.attributes.plan import Recovery, given_back
-from spillway.levers.attributes.schemes import load_runs
-from spillway.settings import Settings
-from spillway.store.batches import DONE, RETIRED, Batch, load_batches
-from spillway.store.files import read_rows
-from spillway.store.rows import stream_files, synopsis_files
+from spillway.levers.pieces import parts_in, pieces
+from spillway.levers.protocol import Decision, Rows
+from spillway.pipeline.facts import needed_facts
+from spillway.pipeline.question import Question
+from spillway.pipeline.shed import added_columns
+from spillway.pipeline.stages import Down, GiveBack, Up
+from spillway.registry import lever
+from spillway.store.batches import load_batches
+from spillway.store.files import as_date
 from spillway.store.table_contracts import BOUND_SUFFIX, SPARK_TYPES
-from spillway.store.tables import Lake
+from spillway.store.tables import Between, Piece, Table, Tables
+from spillway.store.writing import Written
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What recovery of a stream needs: the kernels' part and the facts behind it."""
+class WayBack:
+    """How some batches of one order of levers went down, read back from the tables."""
 
-    recovery: Recovery
-    trained: Mapping[int, Trained]
     batches: tuple[Batch, ...]
+    levers: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+    up: Up
+    down: Down
 
 
-def recovery_plan(
-    settings: Settings,
-    contract: StreamContract,
-    attributes: Sequence[str] | None = None,
-    batches: Iterable[Batch] | None = None,
-) -> Plan:
-    """The plan for the stream's shed batches (those given, with whatever shares a frame with them)."""
-    every = [b for b in load_batches(settings, contract.stream) if b.status in (DONE, RETIRED) and b.rows]
+def ways_back(
+    tables: Tables, contract: StreamContract, batches: Iterable[Batch] | None = None
+) -> list[WayBack]:
+    """The ways of the stream's shed batches (those given, with whatever shares a frame with them)."""
+    stream = contract.stream
+    every = [b for b in load_batches(tables, stream) if b.status in (DONE, RETIRED) and b.rows]
     chosen = every if batches is None else list(batches)
-    days = {batch.batch_date for batch in chosen}
-    framed = [batch for batch in every if batch.batch_date in days and batch.frame_origin is not None]
-    versions = sorted({int(batch.models["attributes"]) for batch in framed})
-    trained = {
-        v: found for v in versions if (found := load_trained(settings, contract.stream, v)) is not None
-    }
-    missing = set(versions) - set(trained)
-    if missing:
-        raise SpillwayError(
-            f"{contract.stream}: `models` must hold version {min(missing)}, which its batches were shed with, "
-            "got none; restore the table"
+    days = sorted({batch.batch_date for batch in chosen})
+    framed = [batch for batch in every if batch.batch_date in days and batch.is_pinned]
+    found = []
+    for levers in sorted({batch.levers for batch in framed}):
+        mine = [batch for batch in framed if batch.levers == levers]
+        decisions = tuple(
+            lever(name).decided(
+                contract,
+                mine,
+                needed_facts(tables, stream, name, [b.models[name] for b in mine if name in b.models]),
+                tables,
+            )
+            for name in levers
         )
-    keys = dict.fromkeys(name for one in trained.values() for name in one.cycle.attributes)
-    measures = dict.fromkeys(name for one in trained.values() for name in one.models)
-    unknown = sorted(set(attributes or ()) - set(contract.names))
-    if unknown:
-        raise SpillwayError(
-            f"`attributes` must be of the stream {contract.stream}, got {', '.join(unknown)}; use "
-            f"{', '.join(contract.names)}"
+        sent = tables.at("transmitted", stream).stored(batch_date=days)
+        raw = tables.at("raw", stream).stored(batch_date=days)
+        wanted = {batch.batch for batch in chosen}
+        found.append(
+            WayBack(
+                tuple(batch for batch in mine if batch.batch in wanted),
+                levers,
+                decisions,
+                Up(sent, decisions, len(contract.attributes)),
+                Down(raw, decisions, len(contract.attributes)),
+            )
         )
-    wanted = tuple(name for name in measures if attributes is None or name in attributes)
-    return Plan(
-        Recovery(
-            tuple(keys),
-            wanted,
-            load_runs(settings, contract.stream, [batch.batch for batch in framed]),
-            {version: one.models for version, one in trained.items()},
-            Frames(
-                tuple(framing_of(batch) for batch in framed),
-                tuple(stream_files(settings, "transmitted", contract.stream, framed)),
-            ),
-            tuple(file for file in synopsis_files(settings, contract.stream)),
-        ),
-        trained,
-        tuple(chosen),
-    )
+    return [way for way in found if way.batches]
 
 
-def recover_batches(lake: Lake, contract: StreamContract, batches: Sequence[Batch]) -> None:
-    """Write `recovered` for these batches, replacing what was there for them."""
-    lake.look_ahead(("recovered", contract.stream))
-    plan = recovery_plan(lake.settings, contract, None, batches)
-    columns = lake.read("transmitted", contract.stream).schema.fields
-    attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
-    attributes += _lost(contract, {field.name: field.dataType.simpleString() for field in columns})
-    names = [name for name, _ in attributes]
-    lake.replace_in_tasks(
-        "recovered",
-        batch_pieces(lake, batches),
-        partial(given_back, plan=plan.recovery, attributes=names),
-        [batch.batch for batch in batches],
-        stream=contract.stream,
-        attributes=attributes,
-    )
-
-
-def _lost(contract: StreamContract, columns: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Attributes that the contract has lost since they were sent: what was shed of them is still owed."""
+def recovered_table(tables: Tables, contract: StreamContract) -> Table:
+    """The table `recovered` of the stream, with what the contract has lost since it was sent: that is still owed."""
     kinds = {spark: kind for kind, spark in SPARK_TYPES.items()}
-    known = {"seq", "batch", "batch_date", "scheme", *contract.names}
-    return [(name, kinds[spark]) for name, spark in columns.items() if name not in known]
+    sent = tables.at("transmitted", contract.stream).types()
+    added = added_columns(contract)
+    own = {"seq", "batch", "batch_date", *(name for name, _, _ in added), *contract.names}
+    attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
+    attributes += [(name, kinds[kind]) for name, kind in sent.items() if name not in own]
+    return tables.at("recovered", contract.stream).with_attributes(attributes, added)
+
+
+def recover_batches(
+    tables: Tables, engine: Engine, contract: StreamContract, batches: Sequence[Batch]
+) -> list[WayBack]:
+    """Write `recovered` for these batches, replacing what was there for them."""
+    table = recovered_table(tables, contract)
+    ways = ways_back(tables, contract, batches)
+    columns = tuple(name for name in table.contract.names if name not in ("seq", "batch", "batch_date"))
+    written: list[Written] = []
+    for way in ways:
+        cut = [
+            Piece({"batch_date": str(batch.batch_date)}, batch.batch, piece)
+            for batch in way.batches
+            for piece in pieces(batch, engine.cores)
+        ]
+        written += table.draft(engine, cut, GiveBack(way.up, columns)).written
+    days = sorted({batch.batch_date for batch in batches})
+    table.publish(written, batch_date=days, batch=[batch.batch for batch in batches])
+    return ways
 
 
 @dataclass(frozen=True)
@@ -116,155 +117,44 @@ class Found:
     frames: int
 
 
-def look_up(
-    settings: Settings,
-    contract: StreamContract,
-    attributes: Sequence[str] | None = None,
-    key: Mapping[str, str] | None = None,
-    seq: tuple[int, int] | None = None,
-    time: tuple[Any, Any] | None = None,
-) -> Found:
-    """Shed values of a few rows, read from the few files that hold them; Spark is not started.
-
-    The same kernels as for a whole range, so both agree value for value.
-    """
-    plan = recovery_plan(settings, contract, attributes)
-    frames = plan.recovery.frames
-    shown = [name for name in contract.names if attributes is None or name in attributes]
-    base = list(dict.fromkeys([*plan.recovery.key, contract.order, *(key or {})]))
-    columns = list(dict.fromkeys([*base, *shown, *plan.recovery.columns]))
-    low, high = seq if seq else (0, 2**62)
+def look_up(tables: Tables, contract: StreamContract, question: Question) -> Found:
+    """Shed values of a few rows, read from the few files that hold them; no engine is started."""
+    tables = tables.now()
+    low, high = question.seq_range
+    shown = [name for name in contract.names if question.attributes is None or name in question.attributes]
+    base = list(dict.fromkeys([*contract.keys, contract.order]))
+    wanted = list(dict.fromkeys([*base, *shown]))
+    bounds = [name + BOUND_SUFFIX for name in shown if name in contract.sheddable]
     parts: list[pa.Table] = []
-    read = held = 0
-    for start, end, framing, frame in _frames_in(frames, low, high):
-        files = [f for f in frames.files_of(framing.batch_date) if _may_hold(f, contract.order, time)]
-        if not files:
-            continue
-        hits = _matching(read_rows(files, base, start, end), contract, key, time)
-        if not hits.num_rows:
-            continue
-        last = hits["seq"][-1].as_py()
-        rows = read_rows(frames.files_of(framing.batch_date), columns, frame, last)
-        blocks = plan.recovery.blocks(framing.batch_date, (frame, frame))
-        found, size = plan.recovery.give_back(rows, framing, frame, blocks)
-        read += size
-        held += 1
-        for name in shown:
-            if name in found:
-                rows = rows.set_column(
-                    rows.column_names.index(name),
-                    name,
-                    found[name].values.to_arrow(rows.schema.field(name).type),
-                )
-                bound = found[name].bound_pct
-                rows = rows.append_column(name + BOUND_SUFFIX, pa.array(bound, mask=bound != bound))
-            elif name in plan.recovery.attributes:
-                rows = rows.append_column(name + BOUND_SUFFIX, pa.nulls(rows.num_rows, pa.float64()))
-        wanted = pc.is_in(rows["seq"], value_set=hits["seq"].combine_chunks())
-        names = ["seq", *base, *(n for n in shown if n not in base)]
-        names += [name + BOUND_SUFFIX for name in shown if name + BOUND_SUFFIX in rows.column_names]
-        parts.append(rows.filter(wanted).select(names))
+    read = frames = 0
+    for way in ways_back(tables, contract, _may_hold(tables, contract, question)):
+        by_day: dict[date, Rows] = {}
+        for part in parts_in(way.batches, low, high):
+            day = part.batch_date
+            if day not in by_day:
+                by_day[day] = way.up.given_back(1, day)
+            rows = by_day[day]
+            hits = question.matching(rows(base, part.from_seq, part.to_seq), contract)
+            if not hits.num_rows:
+                continue
+            before = rows.asked_back_bytes
+            found = rows([*wanted, *bounds], hits["seq"][0].as_py(), hits["seq"][-1].as_py())
+            read += rows.asked_back_bytes - before
+            frames += 1
+            parts.append(found.filter(pc.is_in(found["seq"], value_set=hits["seq"].combine_chunks())))
     if not parts:
-        raise SpillwayError(_nothing(contract, key, seq, time))
-    return Found(pa.concat_tables(parts, promote_options="permissive"), read, held)
+        raise SpillwayError(question.nothing(contract))
+    return Found(pa.concat_tables(parts, promote_options="permissive"), read, frames)
 
 
-def _frames_in(frames: Frames, low: int, high: int) -> Iterable[tuple[int, int, Any, int]]:
-    """(first seq, last seq, framing, frame) of every frame part that touches a range of seq."""
-    for framing in sorted(frames.framings, key=lambda one: one.first_seq):
-        start, end = max(low, framing.first_seq), min(high, framing.last_seq)
-        while start <= end:
-            width = framing.frame_tuples
-            frame = (
-                framing.origin
-                if width is None
-                else framing.origin + (start - framing.origin) // width * width
-            )
-            stop = end if width is None else min(end, frame + width - 1)
-            yield start, stop, framing, frame
-            start = stop + 1
-
-
-def _may_hold(file: Any, order: str, time: tuple[Any, Any] | None) -> bool:
-    low, high = file.low(order), file.high(order)
-    if time is None or low is None or high is None:
-        return True
-    return bool(_moment(high) >= _moment(time[0]) and _moment(low) <= _moment(time[1]))
-
-
-def _moment(value: Any) -> Any:
-    """A time comparable with another, whatever spelled it."""
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day)
-    if isinstance(value, str):
-        return datetime.fromisoformat(value).replace(tzinfo=None)
-    return value
-
-
-def _matching(
-    rows: pa.Table, contract: StreamContract, key: Mapping[str, str] | None, time: tuple[Any, Any] | None
-) -> pa.Table:
-    if not rows.num_rows:  # whose columns have no types to compare with
-        return rows
-    for name, value in (key or {}).items():
-        kind = rows.schema.field(name).type
-        rows = rows.filter(pc.equal(rows[name], pa.scalar(value).cast(kind)))
-    if time is not None:
-        kind = rows.schema.field(contract.order).type
-        low, high = (
-            pa.scalar(edge) if not isinstance(edge, str) else pa.scalar(_moment(edge)) for edge in time
-        )
-        if pa.types.is_timestamp(kind):
-            low, high = low.cast(pa.timestamp("us")).cast(kind), high.cast(pa.timestamp("us")).cast(kind)
-        column = rows[contract.order]
-        rows = rows.filter(
-            pc.and_(pc.greater_equal(column, low.cast(kind)), pc.less_equal(column, high.cast(kind)))
-        )
-    return rows
-
-
-def _nothing(
-    contract: StreamContract,
-    key: Mapping[str, str] | None,
-    seq: tuple[int, int] | None,
-    time: tuple[Any, Any] | None,
-) -> str:
-    asked = [f"{name} = {value}" for name, value in (key or {}).items()]
-    if seq:
-        asked.append(f"seq {seq[0]}..{seq[1]}")
-    if time:
-        asked.append(f"{time[0]}..{time[1]}")
-    return (
-        f"{contract.stream}: the range must hold transmitted tuples, got none for {', '.join(asked) or 'the stream'}; "
-        "`spillway status` says what has been shed"
-    )
-
-
-def parse_key(pairs: Sequence[str]) -> dict[str, str]:
-    """`name=value` pairs as people type them.
-
-    >>> parse_key(["origin=JFK"])
-    {'origin': 'JFK'}
-    """
-    found = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise SpillwayError(
-                f"`key` must be written name=value, got {pair!r}; write e.g. --key origin=JFK"
-            )
-        found[name] = value
-    return found
-
-
-def parse_range(low: Any, high: Any) -> tuple[Any, Any] | None:
-    """Both edges, or one for a single value; None when none was given.
-
-    >>> parse_range(3, None), parse_range(None, None)
-    ((3, 3), None)
-    """
-    if low is None and high is None:
-        return None
-    return (low if low is not None else high, high if high is not None else low)
+def _may_hold(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:
+    """The shed batches that can hold what is asked for, by their seq and by the edges of what was transmitted."""
+    low, high = question.seq_range
+    every = [b for b in load_batches(tables, contract.stream) if b.status in (DONE, RETIRED) and b.rows]
+    found = [batch for batch in every if batch.first_seq <= high and batch.last_seq >= low]
+    if question.times is None:
+        return found
+    files = tables.at("transmitted", contract.stream).files(**{contract.order: Between(*question.times)})
+    days = {as_date(file.value("batch_date")) for file in files}
+    # where rows were laid aside, the edges of those that were sent say nothing of them
+    return [b for b in found if b.batch_date in days or any(lever(name).sheds_rows for name in b.levers)]

@@ -3,27 +3,41 @@
 A batch has one row a sketch in `sketches`; a batch that is brought through again replaces its own and no other. A
 sketch that a contract gains later, or changes, is made of every batch whose raw tuples are still there. Days merge into
 any range when they are asked for (`spillway ask`, `spillway.sketches.query`).
+
+Pieces of the stream's files are read by the engine's tasks, only the columns that the sketches need, and come back as
+one small payload a batch and sketch; in the result, the number of files and pieces shows nowhere.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from spillway.contracts import StreamContract
-from spillway.settings import Settings
-from spillway.sketches.plan import Tuples, build
-from spillway.sketches.query import Loaded, load
-from spillway.sketches.specification import SketchSpec
-from spillway.store.batches import RECORDED, RETIRED, Batch, load_batches
-from spillway.store.files import read_table
-from spillway.store.rows import stream_files
-from spillway.store.table_contracts import table_contracts
-from spillway.store.tables import Lake, table_path, where
+import pyarrow as pa
 
-Say = Callable[[str], None]
+from spillway.batch import RECORDED, RETIRED, Batch
+from spillway.contracts import StreamContract
+from spillway.engine.dividing import in_pieces
+from spillway.engine.protocol import Engine
+from spillway.sketches.build import SketchPart, all_parts, heavy_labels, keys_in, parts_of, sketched_columns
+from spillway.sketches.kinds.base import Loaded
+from spillway.sketches.query import load
+from spillway.sketches.specification import SketchSpec
+from spillway.sketches.types import Integers
+from spillway.store.batches import load_batches
+from spillway.store.files import DataFile, rows_of
+from spillway.store.tables import Tables
+
+PIECES_A_CORE = 4
+_ROWS_AT_A_TIME = 262_144
+_SHAPE = ("batch", "kind", "name", "parameters", "seed")
+"""What tells whether a batch has a sketch already."""
+
+Buckets = dict[int, dict[int, Integers]]
+"""Where heavy keys lie: by the spec's place, by batch."""
 
 
 def specs_of(contract: StreamContract) -> list[SketchSpec]:
@@ -33,65 +47,62 @@ def specs_of(contract: StreamContract) -> list[SketchSpec]:
 
 
 def sketch_stream(
-    lake: Lake, contract: StreamContract, say: Say = lambda _: None, dates: tuple[date, date] | None = None
+    engine: Engine,
+    tables: Tables,
+    contract: StreamContract,
+    say: Callable[[str], None] = lambda _: None,
+    dates: tuple[date, date] | None = None,
 ) -> int:
     """Build what is missing, or everything of the dates `from..to`; returns how many sketches were written."""
     specs = specs_of(contract)
     if not specs:
         return 0
-    every = [b for b in load_batches(lake.settings, contract.stream) if b.rows and b.status != RECORDED]
-    there = [batch for batch in every if batch.status != RETIRED]
+    every = [batch for batch in load_batches(tables, contract.stream) if batch.rows]
+    there = [batch for batch in every if batch.status not in (RECORDED, RETIRED)]
     if dates is not None:
         there = [batch for batch in there if dates[0] <= batch.batch_date <= dates[1]]
-    have = set() if dates is not None else _have(lake.settings, contract.stream)
+    have = set() if dates is not None else _have(tables, contract.stream)
     written = 0
     for missing, batches in _grouped(specs, there, have):
-        written += _write(lake, contract, missing, batches)
+        written += _write(engine, tables, contract.stream, missing, batches)
     if written:
         say(f"{contract.stream}: sketched {', '.join(f'{spec.kind} of {spec.name}' for spec in specs)}")
     return written
 
 
-def _have(settings: Settings, stream: str) -> set[tuple[int, str, str, str, int]]:
-    columns = ["batch", "kind", "name", "parameters", "seed"]
-    table = read_table(_path(settings), columns, [("stream", "=", stream)])
-    return {tuple(row[name] for name in columns) for row in table.to_pylist()} if table is not None else set()
-
-
-def _grouped(
-    specs: Sequence[SketchSpec], batches: Sequence[Batch], have: set[tuple[int, str, str, str, int]]
-) -> Iterable[tuple[list[SketchSpec], list[Batch]]]:
-    """The batches that lack the same sketches, so that each is read once."""
-    shapes = {id(spec): json.dumps(spec.parameters, sort_keys=True) for spec in specs}
-    groups: dict[tuple[int, ...], list[Batch]] = {}
-    for batch in batches:
-        missing = tuple(
-            place
-            for place, spec in enumerate(specs)
-            if (batch.batch, spec.kind, spec.name, shapes[id(spec)], spec.seed) not in have
-        )
-        if missing:
-            groups.setdefault(missing, []).append(batch)
-    return [([specs[place] for place in missing], found) for missing, found in groups.items()]
-
-
-def _write(
-    lake: Lake, contract: StreamContract, specs: Sequence[SketchSpec], batches: Sequence[Batch]
-) -> int:
-    numbers = [batch.batch for batch in batches]
-    files = tuple(stream_files(lake.settings, "raw", contract.stream, batches))
-    tuples = Tuples(files, {batch.batch: batch.batch_date for batch in batches})
-    rows = build(lake.spark, tuples, contract.stream, specs)
-    for spec in specs:
-        mine = [row for row in rows if (row["kind"], row["name"]) == (spec.kind, spec.name)]
-        lake.replace_rows(
-            "sketches", mine, where(stream=contract.stream, batch=numbers, kind=spec.kind, name=spec.name)
-        )
-    return len(rows)
+def build(
+    engine: Engine,
+    files: Sequence[DataFile],
+    batches: Mapping[int, date],
+    stream: str,
+    specs: Sequence[SketchSpec],
+) -> list[dict[str, Any]]:
+    """Rows of `sketches` for every one of the batches that has rows in the files, and every sketch that merges."""
+    specs = [spec for spec in specs if spec.made_of.merges]
+    if not specs or not files:
+        return []
+    pieces = in_pieces(files, PIECES_A_CORE * engine.cores, weight=lambda file: file.size)
+    parts = engine.map(partial(_parts, specs, frozenset(batches)), pieces)
+    wholes = all_parts(specs, chain.from_iterable(parts))
+    buckets: Buckets = {}
+    for whole in wholes:
+        if whole.buckets.size:
+            buckets.setdefault(whole.place, {})[whole.batch] = whole.buckets
+    found = engine.map(partial(_keys, specs, buckets), pieces) if buckets else []
+    heavy = {}
+    for place in buckets:
+        rows = {whole.batch: whole.rows for whole in wholes if whole.place == place}
+        heavy[place] = heavy_labels(specs[place], [tables[place] for tables in found], rows)
+    made = []
+    for whole in wholes:
+        spec = specs[whole.place]
+        sketch = spec.made_of.whole(spec, whole.sketch, heavy.get(whole.place, {}).get(whole.batch, {}))
+        made.append(spec.row(stream, whole.batch, batches[whole.batch], whole.rows, sketch.to_bytes()))
+    return sorted(made, key=lambda row: (row["batch"], row["kind"], row["name"]))
 
 
 def load_sketch(
-    settings: Settings,
+    tables: Tables,
     stream: str,
     name: str,
     kind: str,
@@ -99,10 +110,53 @@ def load_sketch(
     to_date: date | None = None,
 ) -> Loaded:
     """A stored sketch over a range of dates, ready to be asked."""
-    filters: list[Any] = [("stream", "=", stream)]
-    table = read_table(_path(settings), filters=filters)
-    return load(table.to_pylist() if table is not None else [], stream, name, kind, from_date, to_date)
+    return load(tables.at("sketches").rows(stream=stream).to_pylist(), stream, name, kind, from_date, to_date)
 
 
-def _path(settings: Settings) -> str:
-    return table_path(settings, table_contracts(settings.schemas)["sketches"])
+def _parts(
+    specs: Sequence[SketchSpec], batches: frozenset[int], files: Sequence[DataFile]
+) -> list[SketchPart]:
+    return parts_of(specs, batches, _rows(files, specs))
+
+
+def _keys(specs: Sequence[SketchSpec], buckets: Buckets, files: Sequence[DataFile]) -> dict[int, pa.Table]:
+    return {
+        place: keys_in(specs[place], mine, _rows(files, [specs[place]])) for place, mine in buckets.items()
+    }
+
+
+def _rows(files: Sequence[DataFile], specs: Sequence[SketchSpec]) -> Iterator[pa.Table]:
+    for file in files:
+        yield from rows_of(file, sketched_columns(specs), _ROWS_AT_A_TIME)
+
+
+def _have(tables: Tables, stream: str) -> set[tuple[Any, ...]]:
+    """What is sketched already."""
+    rows = tables.at("sketches").rows(_SHAPE, stream=stream)
+    return set(zip(*(rows[name].to_pylist() for name in _SHAPE), strict=True))
+
+
+def _grouped(
+    specs: Sequence[SketchSpec], batches: Sequence[Batch], have: set[tuple[Any, ...]]
+) -> Iterable[tuple[list[SketchSpec], list[Batch]]]:
+    """The batches that lack the same sketches, so that each is read once."""
+    shapes = [(spec.kind, spec.name, spec.shape_text, spec.seed) for spec in specs]
+    groups: dict[tuple[int, ...], list[Batch]] = {}
+    for batch in batches:
+        missing = tuple(place for place, shape in enumerate(shapes) if (batch.batch, *shape) not in have)
+        if missing:
+            groups.setdefault(missing, []).append(batch)
+    return [([specs[place] for place in missing], found) for missing, found in groups.items()]
+
+
+def _write(
+    engine: Engine, tables: Tables, stream: str, specs: Sequence[SketchSpec], batches: Sequence[Batch]
+) -> int:
+    days = {batch.batch: batch.batch_date for batch in batches}
+    files = tables.at("raw", stream).files(batch=sorted(days), batch_date=set(days.values()))
+    rows = build(engine, files, days, stream, specs)
+    for spec in specs:
+        mine = [row for row in rows if (row["kind"], row["name"]) == (spec.kind, spec.name)]
+        scope = {"stream": stream, "batch": sorted(days), "kind": spec.kind, "name": spec.name}
+        tables.at("sketches").replace(mine, **scope)
+    return len(rows)

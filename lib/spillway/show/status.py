@@ -1,6 +1,6 @@
 """How the lake stands: last runs, batches by status, the ledger's balance, and what is falling short.
 
-Read by delta-rs from what the stages wrote about themselves; starts no Spark and lists the landing zone only.
+Read from what the stages wrote about themselves; starts no Spark and lists the landing zone only.
 """
 
 from __future__ import annotations
@@ -11,18 +11,27 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch
 from spillway.contracts import Contracts, StreamContract, load_contracts
-from spillway.intake.pending import new_files
-from spillway.settings import Settings
-from spillway.show.summary import StreamFigures, stream_figures, table_rows
-from spillway.store.batches import PENDING, RETIRED, UNTRAINED, Batch, load_batches
+from spillway.intake.landing import new_files
+from spillway.registry import lever
+from spillway.show.summary import (
+    StreamFigures,
+    by_stream,
+    last_stages,
+    last_validation,
+    stream_figures,
+    totals,
+)
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
 
 Row = Mapping[str, Any]
 RUNS_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Run:
+class RunShown:
     """One run that took something in."""
 
     run_id: str
@@ -34,14 +43,16 @@ class Run:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """One stream: its batches, its model, its figures."""
+    """One stream: its batches, its levers with their facts, its figures."""
 
     stream: str
     channel: str
     mode: str
     batches: Mapping[str, int]
     waiting_files: int
-    trained_version: int | None
+    facts: Mapping[str, int | None]
+    """By lever of the contract, in order, and then by any other that was trained: the newest version of its facts."""
+    untrained: tuple[str, ...]
     last_batch_date: date | None
     figures: StreamFigures
 
@@ -61,7 +72,7 @@ class Shortage:
 class Status:
     """The whole lake."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunShown, ...]
     streams: tuple[StreamStatus, ...]
     shortages: tuple[Shortage, ...]
     validated_at: datetime | None
@@ -72,23 +83,40 @@ class Status:
         return any(shortage.wrong for shortage in self.shortages)
 
 
-def status(settings: Settings) -> Status:
+def status(tables: Tables) -> Status:
     """How things stand now. A lake without tables is a lake where nothing has happened yet."""
-    contracts = load_contracts(settings.schemas)
-    batches = load_batches(settings)
-    names = ("schemes", "ledger", "certificates", "models", "validations")
-    rows: dict[str, list[dict[str, Any]]] = {name: table_rows(settings, name) for name in names}
+    contracts, batches = load_contracts(tables.settings.schemas), load_batches(tables)
+    ledger = by_stream(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
+    certificates = by_stream(tables.at("certificates").rows().to_pylist())
+    versions = by_stream(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
+    validations = tables.at("validations").rows().to_pylist()
     streams: list[StreamStatus] = []
     shortages: list[Shortage] = []
     for stream, contract in sorted(contracts.streams.items()):
-        own = {name: [row for row in rows[name] if row["stream"] == stream] for name in names}
         mine = [batch for batch in batches if batch.stream == stream]
-        found = _stream(settings, contract, mine, own)
+        own, certified = ledger.get(stream, []), certificates.get(stream, [])
+        facts = _facts(contract, versions.get(stream, []))
+        found = StreamStatus(
+            stream=stream,
+            channel=contract.channel,
+            mode=contract.mode,
+            batches=dict(Counter(batch.status for batch in mine)),
+            waiting_files=len(new_files(contract, tables.settings, mine)),
+            facts=facts,
+            untrained=tuple(
+                name for name in contract.lever_names if facts[name] is None and lever(name).needs_training
+            ),
+            last_batch_date=max((batch.batch_date for batch in mine), default=None),
+            figures=stream_figures(stream, mine, own, certified),
+        )
         streams.append(found)
-        shortages += _shortages(found, own)
-    shortages += _failed(rows["validations"])
+        shortages += _broken(found)
+        shortages += _waiting(found)
+        shortages += _over_capacity(stream, own)
+        shortages += _unvalidated(stream, own, certified)
+    shortages += _failed(validations)
     shortages += _unclaimed(contracts, batches)
-    last = max((row["validated_at"] for row in rows["validations"]), default=None)
+    last = max((row["validated_at"] for row in validations), default=None)
     return Status(tuple(_runs(batches)), tuple(streams), tuple(sorted(shortages, key=_urgency)), last)
 
 
@@ -96,25 +124,14 @@ def _urgency(shortage: Shortage) -> tuple[bool, str]:
     return (not shortage.wrong, shortage.stream)
 
 
-def _stream(
-    settings: Settings,
-    contract: StreamContract,
-    batches: Sequence[Batch],
-    rows: Mapping[str, list[dict[str, Any]]],
-) -> StreamStatus:
-    return StreamStatus(
-        stream=contract.stream,
-        channel=contract.channel,
-        mode=contract.mode,
-        batches=dict(Counter(batch.status for batch in batches)),
-        waiting_files=len(new_files(contract, settings, list(batches))),
-        trained_version=max((row["version"] for row in rows["models"]), default=None),
-        last_batch_date=max((batch.batch_date for batch in batches), default=None),
-        figures=stream_figures(contract.stream, batches, rows["ledger"], rows["certificates"]),
-    )
+def _facts(contract: StreamContract, versions: Sequence[Row]) -> dict[str, int | None]:
+    found: dict[str, int | None] = dict.fromkeys(contract.lever_names)
+    for row in versions:
+        found[row["lever"]] = max(row["version"], found.get(row["lever"]) or 0)
+    return found
 
 
-def _runs(batches: Sequence[Batch]) -> Iterator[Run]:
+def _runs(batches: Sequence[Batch]) -> Iterator[RunShown]:
     """The last runs, newest first."""
     by_run: dict[str, list[Batch]] = {}
     for batch in batches:
@@ -123,7 +140,7 @@ def _runs(batches: Sequence[Batch]) -> Iterator[Run]:
         by_run.items(), key=lambda pair: (max(b.created_at for b in pair[1]), pair[0]), reverse=True
     )
     for run_id, own in newest[:RUNS_SHOWN]:
-        yield Run(
+        yield RunShown(
             run_id,
             max(batch.created_at for batch in own),
             tuple(sorted({batch.stream for batch in own})),
@@ -132,7 +149,7 @@ def _runs(batches: Sequence[Batch]) -> Iterator[Run]:
         )
 
 
-def _shortages(found: StreamStatus, rows: Mapping[str, list[dict[str, Any]]]) -> Iterator[Shortage]:
+def _broken(found: StreamStatus) -> Iterator[Shortage]:
     stream, figures = found.stream, found.figures
     if figures.ledger_difference:
         yield Shortage(
@@ -144,47 +161,60 @@ def _shortages(found: StreamStatus, rows: Mapping[str, list[dict[str, Any]]]) ->
             stream, "bound", True, f"{figures.violations:,} recovered values miss their threshold",
             "see certificates; do not retire raw, and report it: the guarantee is broken",
         )  # fmt: skip
-    untrained = found.batches.get(UNTRAINED, 0)
-    if untrained or (found.batches and found.trained_version is None):
+
+
+def _waiting(found: StreamStatus) -> Iterator[Shortage]:
+    stream = found.stream
+    for name in found.untrained if found.batches else ():
         yield Shortage(
-            stream, "untrained", False, "is taken in but not trained: nothing of it is shed yet",
+            stream, "untrained", False, f"is taken in but not trained ({name}): nothing of it is shed yet",
             "run spillway_train (nightly), or jobs/train.py --stream " + stream,
         )  # fmt: skip
-    pending = sum(found.batches.get(name, 0) for name in PENDING if name != UNTRAINED)
+    # what waits for training alone has been told; once trained it waits for shedding as the rest does
+    open_ones = [name for name in PENDING if not (found.untrained and name == UNTRAINED)]
+    pending = sum(found.batches.get(name, 0) for name in open_ones)
     if pending or found.waiting_files:
         yield Shortage(
             stream, "pending", False,
             f"{pending:,} batches are begun and {found.waiting_files:,} delivered files wait",
             "run spillway_shed (every 15 minutes)",
         )  # fmt: skip
-    worst = max(rows["schemes"], key=lambda row: row["shortfall_kbps"], default=None)
-    if worst is not None and worst["shortfall_kbps"] > 0:
-        runs = sum(row["shortfall_kbps"] > 0 for row in rows["schemes"])
+
+
+def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
+    """What stages kept although there was no room for it, as they counted it themselves."""
+    short = [row for row in totals(ledger) if row["shortfall"] > 0]
+    if short:
+        worst = max(short, key=lambda row: row["shortfall"] / row["kept"])
+        batches = len({row["batch"] for row in short})
+        reason = f": {worst['reason']}" if worst["reason"] else ""
         yield Shortage(
             stream, "capacity", False,
-            f"{runs:,} runs do not fit, by up to {worst['shortfall_kbps']:.4g} of {worst['capacity_kbps']:.4g} kbps "
-            f"(batch {worst['batch']}): {worst['reason']}",
-            "widen the channel, raise error_pct, or let more attributes be shed (role: measure)",
+            f"{batches:,} batches do not fit: of the {worst['kept']:,} {worst['unit']} that {worst['stage']} kept of "
+            f"batch {worst['batch']}, about {worst['shortfall']:,} are more than there is room for{reason}",
+            f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
         )  # fmt: skip
-    certified = {row["batch"] for row in rows["certificates"]}
-    shed = {row["batch"] for row in rows["ledger"] if row["stage"] == "attributes" and row["recoverable"] > 0}
-    if shed - certified:
+
+
+def _unvalidated(stream: str, ledger: Sequence[Row], certificates: Sequence[Row]) -> Iterator[Shortage]:
+    """Batches that went the whole way, something of them can be given back, and nobody has looked whether it is."""
+    gone = last_stages(ledger)
+    shed = {row["batch"] for row in totals(ledger) if row["recoverable"] > 0 and row["batch"] in gone}
+    waiting = shed - {row["batch"] for row in certificates}
+    if waiting:
         yield Shortage(
-            stream, "unvalidated", False, f"{len(shed - certified):,} shed batches are not validated yet",
+            stream, "unvalidated", False, f"{len(waiting):,} shed batches are not validated yet",
             "run spillway_validate (nightly), or jobs/validate.py --stream " + stream,
         )  # fmt: skip
 
 
 def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
     """What the last validation found."""
-    if not validations:
-        return
-    last = max(validations, key=lambda row: row["validated_at"])["run_id"]
-    for row in validations:
-        if row["run_id"] == last and not row["success"]:
+    for row in last_validation(validations):
+        if not row["success"]:
             yield Shortage(
                 row["stream"] or "", "expectation", True, row["sentence"],
-                f"expectation {row['expectation']} in expectations/{row['table']}.yaml; mend and run spillway_validate",
+                f"expectation {row['expectation']} of table {row['table']}; mend and run spillway_validate",
             )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """The figures of a lake, from its tables alone: what `make run` prints and `build/run.json` holds.
 
-Everything is read by delta-rs from what the stages wrote about themselves (`batches`, `ledger`,
-`certificates`, `validations`), so that a figure can be wrong only where a table is. Rates are bits as written
-over the time that the batches cover; the synopsis stays at the source and is counted beside them:
+Everything is read from what the stages wrote about themselves (`batches`, `ledger`, `certificates`, `validations`), so
+that a figure can be wrong only where a table is. No lever and no stage is named: the ledger's ordinals say which stage
+was the last. Rates are bits as written over the time that the batches cover; what is kept at the source is counted
+beside them:
 
     rate in = 8 * bytes offered / seconds,   rate out = 8 * bytes kept / seconds
 
@@ -18,19 +19,21 @@ import os
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
+from operator import add
 from pathlib import Path
 from typing import Any
 
+from spillway.batch import Batch
+from spillway.ledger import TOTAL, difference
+from spillway.levers.certificate import Certificate
 from spillway.settings import Settings
-from spillway.store.batches import Batch, load_batches
-from spillway.store.files import read_table
-from spillway.store.table_contracts import table_contracts
-from spillway.store.tables import table_path
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
 
 Row = Mapping[str, Any]
 
-SENDING_STAGE = "transmitted"
 NAMED_VERSIONS = (
     "apache-airflow",
     "pyspark",
@@ -60,6 +63,8 @@ class StreamFigures:
     worst_error_over_threshold: float
     violations: int
     ledger_difference: int
+    rows_shed: int = 0
+    rows_lost: int = 0
     shed_attributes: tuple[str, ...] = ()
     rounded_attributes: tuple[str, ...] = ()
 
@@ -73,43 +78,42 @@ class StreamFigures:
         return {f"{name}.{self.stream}": value for name, value in numbers.items()}
 
 
-def table_rows(settings: Settings, table: str, stream: str | None = None) -> list[dict[str, Any]]:
-    """All rows of a shared table (of one stream); none where the table is not there yet."""
-    path = table_path(settings, table_contracts(settings.schemas)[table])
-    found = read_table(path, filters=[("stream", "=", stream)] if stream else None)
-    rows: list[dict[str, Any]] = found.to_pylist() if found is not None else []
-    return rows
+def totals(ledger: Iterable[Row]) -> list[Row]:
+    """What every stage on the way did in all, stages in their order; what happens beside the way is left out."""
+    found = [row for row in ledger if row["dimension_kind"] == TOTAL and row["ordinal"] >= 0]
+    return sorted(found, key=lambda row: (row["batch"], row["ordinal"], row["unit"]))
 
 
-def mean(pairs: Iterable[tuple[float | None, float]]) -> float | None:
-    """The mean of values weighted by how many each stands for; None where there are none.
+def last_stages(ledger: Iterable[Row]) -> dict[int, Row]:
+    """By batch, the total of its rows at the last stage: how many bytes there were, and how many crossed.
 
-    >>> mean([(1.0, 3), (5.0, 1), (None, 9)])
-    2.0
+    A batch that was taken in (ordinal 0) and went no further has none.
+
+    >>> rows = [{"dimension_kind": "total", "unit": "rows", "batch": 1, "ordinal": at} for at in (0, 1, 3, -1)]
+    >>> last_stages(rows)[1]["ordinal"], last_stages(rows[:1])
+    (3, {})
     """
-    known = [(value, weight) for value, weight in pairs if value is not None and weight > 0]
-    total = math.fsum(weight for _, weight in known)
-    return math.fsum(value * weight for value, weight in known) / total if total else None
+    found = [row for row in totals(ledger) if row["unit"] == "rows" and row["ordinal"] > 0]
+    return {row["batch"]: row for row in found}
 
 
-def ledger_difference(ledger: Iterable[Row]) -> int:
-    """By how much the ledger of a stream fails to balance, all batches, stages, units and attributes added up.
+def certificate_of(row: Row) -> Certificate:
+    """A row of `certificates` as parts that add up."""
+    values = row["shed_values"] + row["rounded_values"]
+    return Certificate(
+        row["error_pct"],
+        row["shed_values"],
+        row["rounded_values"],
+        row["stored_values"],
+        (row["mean_error_pct"] or 0.0) * values,
+        row["max_error_pct"] or 0.0,
+        row["violations"],
+    )
 
-    Each row: offered against kept + shed + deduplicated + rejected, and shed against recoverable + lost; and
-    between stages: the tuples that sending was offered against those that taking in kept.
-    """
-    rows = list(ledger)
-    difference = 0
-    kept: dict[int, int] = {}
-    offered: dict[int, int] = {}
-    for row in rows:
-        accounted = row["kept"] + row["shed"] + row["deduplicated"] + row["rejected"]
-        difference += abs(row["offered"] - accounted) + abs(row["shed"] - row["recoverable"] - row["lost"])
-        if row["unit"] == "rows" and row["stage"] == "ingest":
-            kept[row["batch"]] = kept.get(row["batch"], 0) + row["kept"]
-        if row["unit"] == "rows" and row["stage"] == SENDING_STAGE:
-            offered[row["batch"]] = offered.get(row["batch"], 0) + row["offered"]
-    return difference + sum(abs(offered[batch] - kept.get(batch, 0)) for batch in offered)
+
+def added_up(certificates: Iterable[Row]) -> Certificate:
+    """Certificates as one."""
+    return reduce(add, map(certificate_of, certificates), Certificate(0.0))
 
 
 def stream_figures(
@@ -120,55 +124,80 @@ def stream_figures(
 ) -> StreamFigures:
     """The figures of one stream from its rows."""
     batches, ledger, certificates = list(batches), list(ledger), list(certificates)
-    sent = [row for row in ledger if row["stage"] == SENDING_STAGE and row["unit"] == "rows"]
+    sent, way = last_stages(ledger), totals(ledger)
     spans = {batch.batch: batch.seconds_covered or 0.0 for batch in batches}
-    seconds = math.fsum(spans[number] for number in {row["batch"] for row in sent} & set(spans))
-    offered = sum(row["bytes_offered"] for row in sent)
-    kept = sum(row["bytes_kept"] for row in sent)
-    synopsis = sum(row["bytes_synopsis"] for row in ledger)
-    shed_values = sum(row["shed_values"] for row in certificates)
-    stored = sum(row["stored_values"] for row in certificates)
-    error = mean((row["mean_error_pct"], row["shed_values"] + row["rounded_values"]) for row in certificates)
+    seconds = math.fsum(spans[number] for number in sent if number in spans)
+    offered = sum(row["bytes_offered"] for row in sent.values())
+    kept = sum(row["bytes_kept"] for row in sent.values())
+    planned = [batch for batch in batches if batch.capacity_kbps is not None]
+    planned_seconds = math.fsum(spans[batch.batch] for batch in planned)
+    capacity = math.fsum((batch.capacity_kbps or 0.0) * spans[batch.batch] for batch in planned)
+    whole = added_up(certificates)
+    # a certificate without an attribute is about rows, which the ledger counts
+    values = added_up(row for row in certificates if row["attribute"])
     return StreamFigures(
         stream=stream,
         tuples=sum(batch.rows or 0 for batch in batches),
         rejected=sum(batch.rejected or 0 for batch in batches),
         rate_in_kbps=offered * 8 / 1000 / seconds if seconds else 0.0,
         rate_out_kbps=kept * 8 / 1000 / seconds if seconds else 0.0,
-        capacity_kbps=mean((batch.capacity_kbps, spans[batch.batch]) for batch in batches) or 0.0,
-        shed_values=shed_values,
-        stored_share_pct=100.0 * stored / shed_values if shed_values else 0.0,
+        capacity_kbps=capacity / planned_seconds if planned_seconds else 0.0,
+        shed_values=values.shed_values,
+        stored_share_pct=values.stored_share_pct,
         wire_bytes_saved=offered - kept,
-        synopsis_bytes=synopsis,
-        recovery_accuracy_pct=100.0 - (error or 0.0),
+        synopsis_bytes=sum(row["bytes_source"] for row in way),
+        recovery_accuracy_pct=values.accuracy_pct,
+        # thresholds differ by attribute, so that the worst is looked for and not added up
         worst_error_over_threshold=max(
-            (row["worst_over_threshold"] or 0.0 for row in certificates), default=0.0
+            (certificate_of(row).worst_over_threshold for row in certificates), default=0.0
         ),
-        violations=sum(row["violations"] for row in certificates),
-        ledger_difference=ledger_difference(ledger),
+        violations=whole.violations,
+        ledger_difference=difference(ledger),
+        rows_shed=sum(row["shed"] for row in way if row["unit"] == "rows"),
+        rows_lost=sum(row["lost"] for row in way if row["unit"] == "rows"),
         shed_attributes=_by_way(certificates, "shed"),
         rounded_attributes=_by_way(certificates, "round"),
     )
 
 
 def _by_way(certificates: Iterable[Row], way: str) -> tuple[str, ...]:
-    return tuple(sorted({row["attribute"] for row in certificates if way in str(row["way"]).split("+")}))
+    found = {row["attribute"] for row in certificates if way in str(row["way"]).split("+")}
+    return tuple(sorted(found - {""}))
 
 
-def lake_figures(settings: Settings) -> list[StreamFigures]:
+def by_stream(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]:
+    """Rows of a table that streams share, stream by stream."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[column], []).append(row)
+    return found
+
+
+def lake_figures(tables: Tables) -> list[StreamFigures]:
     """The figures of every stream that the lake knows, by name."""
-    by_stream: dict[str, list[Batch]] = {}
-    for batch in load_batches(settings):
-        by_stream.setdefault(batch.stream, []).append(batch)
-    rows = {table: table_rows(settings, table) for table in ("ledger", "certificates")}
+    batches: dict[str, list[Batch]] = {}
+    for batch in load_batches(tables):
+        batches.setdefault(batch.stream, []).append(batch)
+    ledger = by_stream(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
+    certificates = by_stream(tables.at("certificates").rows().to_pylist())
     return [
-        stream_figures(
-            stream,
-            batches,
-            *([row for row in rows[table] if row["stream"] == stream] for table in rows),
-        )
-        for stream, batches in sorted(by_stream.items())
+        stream_figures(stream, own, ledger.get(stream, []), certificates.get(stream, []))
+        for stream, own in sorted(batches.items())
     ]
+
+
+def last_validation(validations: Iterable[Row]) -> list[Row]:
+    """The outcomes of the run that validated last; none where none did.
+
+    >>> rows = [{"run_id": run, "validated_at": at} for run, at in (("a", 1), ("b", 2), ("b", 3), ("a", 2))]
+    >>> [row["validated_at"] for row in last_validation(rows)]
+    [2, 3]
+    """
+    rows = list(validations)
+    if not rows:
+        return []
+    run = max(rows, key=lambda row: row["validated_at"])["run_id"]
+    return [row for row in rows if row["run_id"] == run]
 
 
 def expectation_figures(validations: Iterable[Row]) -> dict[str, float]:
@@ -182,9 +211,7 @@ def expectation_figures(validations: Iterable[Row]) -> dict[str, float]:
     >>> expectation_figures(rows)
     {'expectations.run': 2, 'expectations.failed': 1}
     """
-    rows = list(validations)
-    last = max(rows, key=lambda row: row["validated_at"])["run_id"] if rows else None
-    outcomes = [bool(row["success"]) for row in rows if row["run_id"] == last]
+    outcomes = [bool(row["success"]) for row in last_validation(validations)]
     return {"expectations.run": len(outcomes), "expectations.failed": outcomes.count(False)}
 
 
@@ -208,17 +235,17 @@ def run_file(settings: Settings) -> Path:
     return Path(settings.build) / "run.json"
 
 
-def run_figures(settings: Settings, seconds: Mapping[str, float] | None = None) -> dict[str, float]:
+def run_figures(tables: Tables, seconds: Mapping[str, float] | None = None) -> dict[str, float]:
     """Every number of `build/run.json`: the streams', the last validation's, and the seconds.
 
     `seconds` are those of a run that ends now; without them the last run's are read from the file.
     """
     figures: dict[str, float] = {}
-    for stream in lake_figures(settings):
+    for stream in lake_figures(tables):
         figures |= stream.flat()
-    figures |= expectation_figures(table_rows(settings, "validations"))
+    figures |= expectation_figures(tables.at("validations").rows().to_pylist())
     if seconds is None:
-        figures |= _last_seconds(run_file(settings))
+        figures |= _last_seconds(run_file(tables.settings))
     else:
         figures |= {f"seconds.{name}": round(value, 3) for name, value in seconds.items()}
     return figures
@@ -231,10 +258,10 @@ def _last_seconds(path: Path) -> dict[str, float]:
     return {name: value for name, value in last.items() if name.startswith("seconds.")}
 
 
-def write_run(settings: Settings, seconds: Mapping[str, float]) -> dict[str, float]:
+def write_run(tables: Tables, seconds: Mapping[str, float]) -> dict[str, float]:
     """Write `build/run.json` and return its numbers."""
-    figures = run_figures(settings, seconds)
-    path = run_file(settings)
+    figures = run_figures(tables, seconds)
+    path = run_file(tables.settings)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(figures | machine(), indent=2) + "\n", encoding="utf-8")
     return figures

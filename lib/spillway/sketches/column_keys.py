@@ -1,6 +1,6 @@
 """Keys of whole Arrow columns: `hashing.fingerprint` of every row, compiled.
 
-Equal, bit for bit, to what `plan.key_column` computes in Spark, so that a sketch may be fed by either.
+Chained xxhash64, as Spark computes it of columns: an engine of its own may make the same keys.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ deletion, merging and mean correction, which it makes unsound.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -34,7 +33,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from spillway.errors import Refused
 from spillway.sketches import binary
+from spillway.sketches.answers import Answer
 from spillway.sketches.hashing import (
     as_keys,
     bucket,
@@ -45,18 +46,8 @@ from spillway.sketches.hashing import (
 )
 from spillway.sketches.intervals import check_confidence, median_deviation, normal_quantile
 from spillway.sketches.noise import Noise
-from spillway.sketches.types import (
-    Answer,
-    Estimates,
-    Floats,
-    Integers,
-    Keys,
-    SketchError,
-    refuse,
-    require_same,
-)
+from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 
-KIND = "count_min"
 ESTIMATORS = ("cm", "cmm_mean", "cmm_median", "cmm_order")
 _WEIGHT_MAX = 1 << 62
 
@@ -76,13 +67,13 @@ class CountMinParameters:
 
     def __post_init__(self) -> None:
         if not 2 <= self.width < 1 << 31:
-            raise refuse("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
+            raise Refused("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
         if not 1 <= self.depth <= 64:
-            raise refuse("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
+            raise Refused("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
         if self.hashing not in ("mix64", "spark"):
-            raise refuse("hashing", "be mix64 or spark", self.hashing, "use mix64")
+            raise Refused("hashing", "be mix64 or spark", self.hashing, "use mix64")
         if check_seed(self.seed) >> 31 and self.hashing == "spark":
-            raise refuse("seed", "be below 2^31 for Spark's hashing", self.seed, "state a smaller seed")
+            raise Refused("seed", "be below 2^31 for Spark's hashing", self.seed, "state a smaller seed")
 
     @property
     def memory_bytes(self) -> int:
@@ -141,8 +132,10 @@ def _counters(table: Integers, seeds: Keys, keys: Keys, spark: bool) -> Integers
     return found
 
 
-class CountMin(binary.Stored):
+class CountMin(binary.StoredSketch):
     """A table of counters that accumulates keys, merges with its like, and answers with intervals."""
+
+    kind = "count_min"
 
     def __init__(self, parameters: CountMinParameters) -> None:
         self.parameters = parameters
@@ -173,13 +166,13 @@ class CountMin(binary.Stored):
             return np.empty(0, dtype=np.int64), keys.size, keys.size
         amounts = np.ascontiguousarray(weights, dtype=np.int64)
         if amounts.shape != keys.shape:
-            raise refuse("weights", f"be {keys.size}, one per key", amounts.shape, "repeat a constant")
+            raise Refused("weights", f"be {keys.size}, one per key", amounts.shape, "repeat a constant")
         # the guard sums in float64, which cannot wrap; 2^62 leaves room for its rounding
         if float(np.abs(amounts.astype(np.float64)).sum()) + self.absolute >= _WEIGHT_MAX:
-            raise refuse("weights", "sum to less than 2^62", "more", "scale the weights down")
+            raise Refused("weights", "sum to less than 2^62", "more", "scale the weights down")
         if self.parameters.conservative and (amounts < 0).any():
             least = int(amounts.min())
-            raise refuse("weights", "not be negative under conservative update", least, "update plainly")
+            raise Refused("weights", "not be negative under conservative update", least, "update plainly")
         return amounts, int(amounts.sum()), int(np.abs(amounts).sum())
 
     def forget(self) -> None:
@@ -188,16 +181,16 @@ class CountMin(binary.Stored):
 
     def merge(self, other: CountMin) -> CountMin:
         """The sketch of both streams together, counter by counter."""
-        require_same(KIND, self.parameters, other.parameters)
+        require_same(self.kind, self.parameters, other.parameters)
         if self.parameters.conservative:
-            raise refuse(
+            raise Refused(
                 "conservative",
                 "be false to merge",
                 True,
                 "its counters depend on the order; rebuild from rows",
             )
         if self.absolute + other.absolute >= _WEIGHT_MAX:
-            raise refuse("weights", "sum to less than 2^62", "more", "merge fewer days")
+            raise Refused("weights", "sum to less than 2^62", "more", "merge fewer days")
         merged = CountMin(self.parameters)
         merged.context = self.shared_context(other)
         merged.table = self.table + other.table
@@ -239,15 +232,10 @@ class CountMin(binary.Stored):
             return counters - (self.total - counters) / (self.parameters.width - 1)
         return counters - np.median(self.table, axis=1)[:, None]
 
-    def point_variance(self, frequency: float = 0.0) -> float:
-        """Variance of one row's `cmm_mean` residue for a key of `frequency`: (F2 - f^2)/(w - 1) (Lemma 2)."""
-        rest = max(float(np.median(self._self_join_rows())) - frequency * frequency, 0.0)
-        return rest / (self.parameters.width - 1)
-
     def self_join_size(self, estimator: str = "cmm", confidence: float = 0.95) -> Answer:
         """F2 with its interval: Lemma 4's variance bounded by 2 F2^2/(w - 1), less for a median of d rows."""
         if estimator not in ("cm", "cmm"):
-            raise refuse("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
+            raise Refused("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
         self._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
         rows = self._self_join_rows()
         estimate = max(float(np.median(rows)), 0.0)
@@ -264,9 +252,9 @@ class CountMin(binary.Stored):
 
     def join_size(self, other: CountMin, estimator: str = "cmm", confidence: float = 0.95) -> Answer:
         """sum_x f_x g_x of two streams sketched alike; a row's variance is at most (F2 G2 + J^2)/(w - 1)."""
-        require_same(KIND, self.parameters, other.parameters)
+        require_same(self.kind, self.parameters, other.parameters)
         if estimator not in ("cm", "cmm"):
-            raise refuse("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
+            raise Refused("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
         for sketch in (self, other):
             sketch._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
         width, depth = self.parameters.width, self.parameters.depth
@@ -291,7 +279,7 @@ class CountMin(binary.Stored):
         width, depth = self.parameters.width, self.parameters.depth
         empty = (self.table == 0).sum(axis=1)
         if (empty == 0).any():
-            raise refuse(
+            raise Refused(
                 "width",
                 "leave some counters untouched to count keys",
                 width,
@@ -309,18 +297,20 @@ class CountMin(binary.Stored):
 
     def _check_sound(self, estimator: str, allow_negative: bool = False) -> None:
         if estimator not in ESTIMATORS:
-            raise refuse("estimator", f"be auto or one of {', '.join(ESTIMATORS)}", estimator, "use auto")
+            raise Refused("estimator", f"be auto or one of {', '.join(ESTIMATORS)}", estimator, "use auto")
         if self.parameters.conservative and estimator != "cm":
-            raise refuse(
+            raise Refused(
                 "estimator",
                 "be cm for a conservatively updated table",
                 estimator,
                 "its rows do not sum to N, so that there is no mean to correct by",
             )
         if not allow_negative and (self.table < 0).any():
-            raise SketchError(
-                f"`weights` must not delete more than was added, got a counter of {int(self.table.min())}; "
-                "rebuild the sketch, or use Fast-AGMS, which allows negative frequencies"
+            raise Refused(
+                "weights",
+                "not delete more than was added",
+                f"a counter of {int(self.table.min())}",
+                "rebuild the sketch, or use Fast-AGMS, which allows negative frequencies",
             )
 
     def _noise_of(self, estimator: str) -> Noise:
@@ -331,43 +321,23 @@ class CountMin(binary.Stored):
             self._noise[kind] = Noise(values, self.parameters.depth)
         return self._noise[kind]
 
+    @property
+    def shape(self) -> dict[str, Any]:
+        return asdict(self.parameters)
+
     def scalars(self) -> dict[str, int]:
         return {"total": self.total, "updates": self.updates, "absolute": self.absolute}
 
-    def to_bytes(self) -> bytes:
-        return binary.pack(
-            KIND, asdict(self.parameters), self.scalars(), {"table": self.table}, context=self.context
-        )
+    def arrays(self) -> dict[str, Any]:
+        return {"table": self.table}
 
     @classmethod
-    def from_bytes(cls, payload: bytes) -> CountMin:
-        packed = binary.unpack(payload, KIND)
-        sketch = cls.restored(packed.parameters, packed.scalars, packed.arrays["table"])
-        sketch.context = packed.context
-        return sketch
-
-    @classmethod
-    def from_spark(cls, payload: bytes, parameters: CountMinParameters) -> CountMin:
-        """The table that Spark's `count_min_sketch` counted over bigint keys, from its version 1 bytes."""
-        version, total, depth, width = struct.unpack_from(">iqii", payload)
-        shape = (parameters.depth, parameters.width)
-        if version != 1 or (depth, width) != shape or len(payload) != 20 + 8 * depth * (1 + width):
-            raise refuse(
-                "payload", f"be Spark's version 1 sketch of {shape}", (version, depth, width), "rebuild it"
-            )
-        numbers = np.frombuffer(payload, ">i8", offset=20).astype(np.int64)
-        sketch = cls(parameters)
-        if numbers[:depth].tolist() != sketch.seeds.tolist():
-            raise refuse("payload", "hash as this Spillway does", numbers[:depth].tolist(), "rebuild it")
-        scalars = {"total": total, "updates": total, "absolute": total}
-        return cls.restored(asdict(parameters), scalars, numbers[depth:].reshape(shape))
-
-    @classmethod
-    def restored(cls, parameters: Mapping[str, Any], scalars: Mapping[str, int], table: Integers) -> CountMin:
-        """A sketch from its stored parts; a table of another shape than the parameters say is refused."""
-        sketch = cls(CountMinParameters(**parameters))
+    def restored(
+        cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> CountMin:
+        sketch, table = cls(CountMinParameters(**shape)), arrays["table"]
         if table.shape != sketch.table.shape:
-            raise refuse("table", f"have shape {sketch.table.shape}", table.shape, "rebuild the sketch")
+            raise Refused("table", f"have shape {sketch.table.shape}", table.shape, "rebuild the sketch")
         sketch.table = np.ascontiguousarray(table)
         sketch.total, sketch.updates = int(scalars["total"]), int(scalars["updates"])
         sketch.absolute = int(scalars["absolute"])

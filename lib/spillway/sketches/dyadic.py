@@ -19,16 +19,19 @@ add in quadrature.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
+from spillway.errors import Refused
 from spillway.sketches import binary
+from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.hashing import check_seed, row_seeds
-from spillway.sketches.types import Answer, Floats, Integers, Keys, refuse, require_same
+from spillway.sketches.types import Floats, Integers, Keys, require_same
 
-KIND = "quantiles"
 METHOD = "dyadic_cmm"
 _SIGN = np.uint64(1 << 63)
 
@@ -44,11 +47,11 @@ class DyadicParameters:
 
     def __post_init__(self) -> None:
         if not 16 <= self.width < 1 << 31:
-            raise refuse("width", "lie from 16 to 2^31 - 1", self.width, "give it more memory or less")
+            raise Refused("width", "lie from 16 to 2^31 - 1", self.width, "give it more memory or less")
         if not 1 <= self.depth <= 64:
-            raise refuse("depth", "lie from 1 to 64", self.depth, "3 rows a level do")
+            raise Refused("depth", "lie from 1 to 64", self.depth, "3 rows a level do")
         if not 12 <= self.bits <= 62:
-            raise refuse("bits", "lie from 12 to 62", self.bits, "32 bits keep one millionth of a value")
+            raise Refused("bits", "lie from 12 to 62", self.bits, "32 bits keep one millionth of a value")
         check_seed(self.seed)
 
     @property
@@ -78,8 +81,10 @@ def cell_edges(code: int, bits: int) -> tuple[float, float]:
     return edges[0], edges[1]
 
 
-class Dyadic(binary.Stored):
+class Dyadic(binary.StoredSketch):
     """Counts over an ordered attribute."""
+
+    kind = "quantiles"
 
     def __init__(self, parameters: DyadicParameters) -> None:
         self.parameters = parameters
@@ -109,7 +114,7 @@ class Dyadic(binary.Stored):
 
     def merge(self, other: Dyadic) -> Dyadic:
         """The sketch of both streams together."""
-        require_same(KIND, self.parameters, other.parameters)
+        require_same(self.kind, self.parameters, other.parameters)
         merged = Dyadic(self.parameters)
         merged.context = self.shared_context(other)
         merged.exact = self.exact + other.exact
@@ -146,7 +151,7 @@ class Dyadic(binary.Stored):
     def between(self, low: float, high: float, confidence: float = 0.95) -> Answer:
         """How many values lie from `low` to `high`, both included, to the width of a cell."""
         if not low <= high:
-            raise refuse("range", "have its low end first", (low, high), "swap the ends; NaN has no order")
+            raise Refused("range", "have its low end first", (low, high), "swap the ends; NaN has no order")
         bits = self.parameters.bits
         first, last = (int(order_code(np.array([edge]), bits)[0]) for edge in (low, high))
         above, reach_above = self._rank(last + 1, confidence)
@@ -175,9 +180,9 @@ class Dyadic(binary.Stored):
     def quantile(self, share: float, confidence: float = 0.95) -> Answer:
         """The least value (to its cell) with at least `share` of the values at or below it."""
         if not 0.0 <= share <= 1.0:
-            raise refuse("share", "lie from 0 to 1", share, "write 0.5 for the median")
+            raise Refused("share", "lie from 0 to 1", share, "write 0.5 for the median")
         if self.total == 0:
-            raise refuse(
+            raise Refused(
                 "stream", "have ordered values", f"{self.unordered} nulls or NaN", "sketch some values"
             )
         rank = max(float(np.ceil(share * self.total)), 1.0)
@@ -191,31 +196,29 @@ class Dyadic(binary.Stored):
         low, high = cell_edges(low_code, bits)[0], cell_edges(high_code, bits)[1]
         return Answer(estimate, low, high, confidence, METHOD)
 
-    def to_bytes(self) -> bytes:
-        scalars = {"total": self.total, "unordered": self.unordered}
-        tables = np.stack([counts.table for counts in self.levels])
-        return binary.pack(
-            KIND,
-            asdict(self.parameters),
-            scalars,
-            {"exact": self.exact, "tables": tables},
-            context=self.context,
-        )
+    @property
+    def shape(self) -> dict[str, Any]:
+        return asdict(self.parameters)
+
+    def scalars(self) -> dict[str, int]:
+        return {"total": self.total, "unordered": self.unordered}
+
+    def arrays(self) -> dict[str, Any]:
+        return {"exact": self.exact, "tables": np.stack([counts.table for counts in self.levels])}
 
     @classmethod
-    def from_bytes(cls, payload: bytes) -> Dyadic:
-        packed = binary.unpack(payload, KIND)
-        sketch = cls(DyadicParameters(**packed.parameters))
-        total = int(packed.scalars["total"])
+    def restored(
+        cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> Dyadic:
+        sketch, stored = cls(DyadicParameters(**shape)), arrays["tables"]
+        total = int(scalars["total"])
+        if stored.shape[0] != len(sketch.levels) or arrays["exact"].shape != sketch.exact.shape:
+            raise Refused("tables", f"have {len(sketch.levels)} levels", stored.shape, "rebuild the sketch")
         counters = {"total": total, "updates": total, "absolute": total}
-        stored = packed.arrays["tables"]
-        if stored.shape[0] != len(sketch.levels) or packed.arrays["exact"].shape != sketch.exact.shape:
-            raise refuse("tables", f"have {len(sketch.levels)} levels", stored.shape, "rebuild the sketch")
         sketch.levels = [
-            CountMin.restored(asdict(counts.parameters), counters, table)
+            CountMin.restored(counts.shape, counters, {"table": table})
             for counts, table in zip(sketch.levels, stored, strict=True)
         ]
-        sketch.exact = packed.arrays["exact"]
-        sketch.total, sketch.unordered = total, int(packed.scalars["unordered"])
-        sketch.context = packed.context
+        sketch.exact = arrays["exact"]
+        sketch.total, sketch.unordered = total, int(scalars["unordered"])
         return sketch

@@ -10,17 +10,19 @@ variance sum_{x != q} f_x^2/w (Lemma 3). Self-join: median over rows of sum_j C_
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
 
+from spillway.errors import Refused
 from spillway.sketches import binary
+from spillway.sketches.answers import Answer
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
 from spillway.sketches.intervals import median_deviation, median_row_tail, normal_quantile
-from spillway.sketches.types import Answer, Estimates, Floats, Integers, Keys, refuse, require_same
-
-KIND = "fast_agms"
+from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,9 @@ class FastAgmsParameters:
 
     def __post_init__(self) -> None:
         if not 2 <= self.width < 1 << 31:
-            raise refuse("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
+            raise Refused("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
         if not 1 <= self.depth <= 64:
-            raise refuse("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
+            raise Refused("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
         check_seed(self.seed)
 
 
@@ -66,8 +68,10 @@ def _signed(table: Integers, seeds: Keys, keys: Keys) -> Integers:
     return found
 
 
-class FastAgms(binary.Stored):
+class FastAgms(binary.StoredSketch):
     """A table of signed counters."""
+
+    kind = "fast_agms"
 
     def __init__(self, parameters: FastAgmsParameters) -> None:
         self.parameters = parameters
@@ -80,14 +84,14 @@ class FastAgms(binary.Stored):
         hashed = as_keys(keys)
         amounts = np.empty(0, np.int64) if weights is None else np.ascontiguousarray(weights, dtype=np.int64)
         if weights is not None and amounts.shape != hashed.shape:
-            raise refuse("weights", f"be {hashed.size}, one per key", amounts.shape, "repeat a constant")
+            raise Refused("weights", f"be {hashed.size}, one per key", amounts.shape, "repeat a constant")
         _add(self.table, self.seeds, hashed, amounts)
         self.total += hashed.size if weights is None else int(amounts.sum())
         return self
 
     def merge(self, other: FastAgms) -> FastAgms:
         """The sketch of both streams together."""
-        require_same(KIND, self.parameters, other.parameters)
+        require_same(self.kind, self.parameters, other.parameters)
         merged = FastAgms(self.parameters)
         merged.context = self.shared_context(other)
         merged.table = self.table + other.table
@@ -105,7 +109,7 @@ class FastAgms(binary.Stored):
             np.maximum(middle - reach, 0.0),
             np.maximum(middle + reach, 0.0),
             confidence,
-            KIND,
+            self.kind,
         )
 
     def self_join_rows(self) -> Floats:
@@ -117,31 +121,34 @@ class FastAgms(binary.Stored):
         sigma = np.sqrt(2.0 / self.parameters.width) * median_deviation(self.parameters.depth)
         sigma *= normal_quantile(confidence)
         high = estimate / (1.0 - sigma) if sigma < 1.0 else np.inf
-        return Answer(estimate, estimate / (1.0 + sigma), high, confidence, KIND)
+        return Answer(estimate, estimate / (1.0 + sigma), high, confidence, self.kind)
 
     def join_size(self, other: FastAgms, confidence: float = 0.95) -> Answer:
         """sum_x f_x g_x; a row's variance is at most (F2 G2 + J^2)/w."""
-        require_same(KIND, self.parameters, other.parameters)
+        require_same(self.kind, self.parameters, other.parameters)
         rows = (self.table.astype(np.float64) * other.table.astype(np.float64)).sum(axis=1)
         estimate = float(np.median(rows))
         squares = self.self_join_size().estimate * other.self_join_size().estimate
         sigma = np.sqrt((squares + estimate**2) / self.parameters.width)
         reach = float(sigma) * median_deviation(self.parameters.depth) * normal_quantile(confidence)
-        return Answer(estimate, estimate - reach, estimate + reach, confidence, KIND)
+        return Answer(estimate, estimate - reach, estimate + reach, confidence, self.kind)
 
-    def to_bytes(self) -> bytes:
-        return binary.pack(
-            KIND, asdict(self.parameters), {"total": self.total}, {"table": self.table}, context=self.context
-        )
+    @property
+    def shape(self) -> dict[str, Any]:
+        return asdict(self.parameters)
+
+    def scalars(self) -> dict[str, int]:
+        return {"total": self.total}
+
+    def arrays(self) -> dict[str, Any]:
+        return {"table": self.table}
 
     @classmethod
-    def from_bytes(cls, payload: bytes) -> FastAgms:
-        packed = binary.unpack(payload, KIND)
-        sketch = cls(FastAgmsParameters(**packed.parameters))
-        if packed.arrays["table"].shape != sketch.table.shape:
-            raise refuse(
-                "table", f"have shape {sketch.table.shape}", packed.arrays["table"].shape, "rebuild it"
-            )
-        sketch.table, sketch.total = packed.arrays["table"], int(packed.scalars["total"])
-        sketch.context = packed.context
+    def restored(
+        cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> FastAgms:
+        sketch, table = cls(FastAgmsParameters(**shape)), arrays["table"]
+        if table.shape != sketch.table.shape:
+            raise Refused("table", f"have shape {sketch.table.shape}", table.shape, "rebuild it")
+        sketch.table, sketch.total = table, int(scalars["total"])
         return sketch

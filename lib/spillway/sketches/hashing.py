@@ -1,10 +1,10 @@
-"""Hashing: one 64-bit key per row (`column_keys`, or in Spark); every sketch row mixes it again with a seed of its own.
+"""Hashing: one 64-bit key per row (`column_keys`); every sketch row mixes it again with a seed of its own.
 
 A key is `xxhash64(header ^ nulls, value, value, ...)`, chained as Spark chains its columns: `header` is a hash
 of the seed and of the attributes' types, `nulls` a bit mask of the attributes that are null. So 1, '1' and 1.0
 differ, a null is a key of its own, null in one attribute differs from null in another, and two seeds give two
 unrelated keys, which Spark's `xxhash64` alone does not do: it skips nulls, ignores types of equal bytes and has
-one seed. `fingerprint` computes here, for one key, exactly what the plan computes in Spark for a column.
+one seed. `fingerprint` computes for one key exactly what `column_keys` computes of whole columns.
 
 Within a sketch, row i sees mix64(key, s_i) (the finaliser of splitmix64, a bijection), reduced to a bucket by
 floor(h * w / 2^32). The texts ask for pairwise independence (point queries) or 4-wise (self-join sizes); mixing
@@ -23,7 +23,8 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from spillway.sketches.types import Keys, refuse
+from spillway.errors import Refused
+from spillway.sketches.types import Keys
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -104,7 +105,7 @@ def row_seeds(seed: int, count: int, purpose: int = 0) -> Keys:
 
 def check_seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _MASK:
-        raise refuse("seed", "be an integer from 0 to 2^64 - 1", seed, "state a seed such as 1")
+        raise Refused("seed", "be an integer from 0 to 2^64 - 1", seed, "state a seed such as 1")
     return seed
 
 
@@ -114,11 +115,11 @@ def as_keys(keys: object) -> Keys:
     if array.size == 0:
         return np.empty(0, dtype=np.uint64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise refuse(
+        raise Refused(
             "keys",
             "be a one-dimensional array of 64-bit hashes",
             f"{array.dtype} of shape {array.shape}",
-            "hash the values first (plan.key_column in Spark, hashing.fingerprint here)",
+            "hash the values first (column_keys.keys_of, or hashing.fingerprint for one)",
         )
     if array.dtype == np.int64:
         return np.ascontiguousarray(array).view(np.uint64)
@@ -187,16 +188,16 @@ def key_header(types: Sequence[str], seed: int) -> int:
     """The first link of the chain, a signed 64-bit number that stands for seed, version and types."""
     for position, kind in enumerate(types):
         if kind not in KEY_TYPES:
-            raise refuse(f"types[{position}]", f"be one of {', '.join(KEY_TYPES)}", kind, "cast the column")
+            raise Refused(f"types[{position}]", f"be one of {', '.join(KEY_TYPES)}", kind, "cast the column")
     if not 1 <= len(types) <= 63:
-        raise refuse("attributes", "be 1 to 63 in number", len(types), "name fewer attributes")
+        raise Refused("attributes", "be 1 to 63 in number", len(types), "name fewer attributes")
     text = f"spillway.key.{KEY_VERSION}|{check_seed(seed)}|{'|'.join(types)}"
     value = xxhash64_bytes(text.encode())
     return value - (1 << 64) if value >> 63 else value
 
 
 def _hash_value(value: object, kind: str, state: int, position: int) -> int:
-    wrong = refuse(f"key[{position}]", f"be a {kind}", value, "give the key with the attribute's own type")
+    wrong = Refused(f"key[{position}]", f"be a {kind}", value, "give the key with the attribute's own type")
     if kind == "string" and isinstance(value, str):
         return xxhash64_bytes(value.encode(), state)
     if kind == "boolean" and isinstance(value, bool | np.bool_):
@@ -219,13 +220,13 @@ def _hash_value(value: object, kind: str, state: int, position: int) -> int:
 
 
 def fingerprint(values: Sequence[object], types: Sequence[str], seed: int) -> int:
-    """The 64-bit key of one row's `values`, equal to what the plan computes in Spark.
+    """The 64-bit key of one row's `values`, equal to what `column_keys` computes.
 
     >>> fingerprint([1], ["integer"], 0) == fingerprint([1.0], ["double"], 0)
     False
     """
     if len(values) != len(types):
-        raise refuse("key", f"have {len(types)} values", list(values), "give one value per attribute")
+        raise Refused("key", f"have {len(types)} values", list(values), "give one value per attribute")
     nulls = sum(1 << position for position, value in enumerate(values) if value is None)
     state = xxhash64_long(key_header(types, seed) ^ nulls)
     for position, (value, kind) in enumerate(zip(values, types, strict=True)):

@@ -17,18 +17,17 @@ parts' candidates holds every heavy key of the whole. Deletions would break the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters, column
 from spillway.sketches.hashing import as_keys, mix64
-from spillway.sketches.types import Estimates, Integers, Keys, refuse, require_same
-
-KIND = "heavy_hitters"
+from spillway.sketches.types import Estimates, Integers, Keys, require_same
 
 
 @dataclass(frozen=True)
@@ -126,12 +125,14 @@ def _track(
     return np.sort(final[:kept]), total
 
 
-class HeavyHitters(binary.Stored):
+class HeavyHitters(binary.StoredSketch):
     """A count-min table that remembers which keys are heavier than `share` (phi) of all."""
+
+    kind = "heavy_hitters"
 
     def __init__(self, parameters: CountMinParameters, share: float) -> None:
         if not 0.0 < share < 1.0:
-            raise refuse(
+            raise Refused(
                 "share", "lie between 0 and 1", share, "write 0.001 for keys above 0.1 % of the rows"
             )
         self.share = float(share)
@@ -145,7 +146,7 @@ class HeavyHitters(binary.Stored):
         counts = self.counts
         amounts, _, absolute = counts.check_weights(hashed, weights)
         if (amounts < 0).any():
-            raise refuse("weights", "not be negative", int(amounts.min()), "use a plain count_min sketch")
+            raise Refused("weights", "not be negative", int(amounts.min()), "use a plain count_min sketch")
         self.candidates, total = _track(
             counts.table, counts.seeds, hashed, amounts, counts.parameters.conservative, counts.total,
             self.share, self.candidates, counts.spark,
@@ -171,7 +172,7 @@ class HeavyHitters(binary.Stored):
     def merge(self, other: HeavyHitters) -> HeavyHitters:
         """The sketch of both streams together."""
         mine, theirs = (self.counts.parameters, self.share), (other.counts.parameters, other.share)
-        require_same(KIND, mine, theirs)
+        require_same(self.kind, mine, theirs)
         merged = HeavyHitters(self.counts.parameters, self.share)
         merged.context = self.shared_context(other)
         merged.counts = self.counts.merge(other.counts)
@@ -187,7 +188,7 @@ class HeavyHitters(binary.Stored):
         """Every key of at least `share` of the weight, and perhaps lighter ones that CM cannot tell from them."""
         share = self.share if share is None else share
         if share < self.share:
-            raise refuse(
+            raise Refused(
                 "share", f"be at least the sketch's {self.share}", share, "build it with a smaller share"
             )
         if self.candidates.size == 0:
@@ -212,25 +213,23 @@ class HeavyHitters(binary.Stored):
         )
         return Heavy(every.keys[:count], best, every.labels[:count])
 
-    def to_bytes(self) -> bytes:
-        labels = [[key, self.labels[key]] for key in sorted(self.labels)]
-        scalars = {**self.counts.scalars(), "labels": labels}
-        parameters = {**asdict(self.counts.parameters), "share": self.share}
-        return binary.pack(
-            KIND,
-            parameters,
-            scalars,
-            {"table": self.counts.table, "candidates": self.candidates},
-            context=self.context,
-        )
+    @property
+    def shape(self) -> dict[str, Any]:
+        return {**self.counts.shape, "share": self.share}
+
+    def scalars(self) -> dict[str, Any]:
+        return {**self.counts.scalars(), "labels": [[key, self.labels[key]] for key in sorted(self.labels)]}
+
+    def arrays(self) -> dict[str, Any]:
+        return {**self.counts.arrays(), "candidates": self.candidates}
 
     @classmethod
-    def from_bytes(cls, payload: bytes) -> HeavyHitters:
-        packed = binary.unpack(payload, KIND)
-        parameters: Mapping[str, Any] = {k: v for k, v in packed.parameters.items() if k != "share"}
-        sketch = cls(CountMinParameters(**parameters), packed.parameters["share"])
-        sketch.counts = CountMin.restored(parameters, packed.scalars, packed.arrays["table"])
-        sketch.candidates = packed.arrays["candidates"]
-        sketch.labels = {int(key): value for key, value in packed.scalars["labels"]}
-        sketch.context = packed.context
+    def restored(
+        cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> HeavyHitters:
+        counted = {name: value for name, value in shape.items() if name != "share"}
+        sketch = cls(CountMinParameters(**counted), shape["share"])
+        sketch.counts = CountMin.restored(counted, scalars, arrays)
+        sketch.candidates = arrays["candidates"]
+        sketch.labels = {int(key): value for key, value in scalars["labels"]}
         return sketch

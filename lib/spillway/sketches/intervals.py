@@ -17,12 +17,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from spillway.sketches.types import refuse
+from spillway.errors import Refused
 
 
 def check_confidence(confidence: float) -> float:
     if not 0.0 < confidence < 1.0:
-        raise refuse("confidence", "lie between 0 and 1", confidence, "write 0.95 for 95 %")
+        raise Refused("confidence", "lie between 0 and 1", confidence, "write 0.95 for 95 %")
     return float(confidence)
 
 
@@ -70,21 +70,3 @@ def median_deviation(depth: int) -> float:
         math.factorial(2 * half + 1) / math.factorial(half) ** 2 * (below * (1 - below)) ** half * density
     )
     return math.sqrt(float(np.sum(x * x * weight) * (x[1] - x[0])))
-
-
-def rows_for_confidence(confidence: float, row_failure: float) -> int:
-    """The fewest (odd) rows whose median fails with at most 1 - confidence when one row fails with `row_failure`.
-
-    >>> rows_for_confidence(0.99, 0.125)
-    7
-    """
-    allowed = 1.0 - check_confidence(confidence)
-    for depth in range(1, 200, 2):
-        needed = (depth + 1) // 2
-        fails = sum(
-            math.comb(depth, j) * row_failure**j * (1 - row_failure) ** (depth - j)
-            for j in range(needed, depth + 1)
-        )
-        if fails <= allowed:
-            return depth
-    raise refuse("confidence", "be reachable with 200 rows", confidence, "ask for less confidence")

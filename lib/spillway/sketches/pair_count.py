@@ -31,16 +31,17 @@ from typing import Any
 
 import numpy as np
 
+from spillway.errors import Refused
 from spillway.sketches import binary
+from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
 from spillway.sketches.pair_streams import ExactStream, OnlineStream
 from spillway.sketches.super_values import draw_super_values, subsets
-from spillway.sketches.types import Answer, Keys, refuse, require_same
+from spillway.sketches.types import Keys, require_same
 
-KIND = "pair_count"
 SUPER_VALUES_MAX = 4096
 CONVENTIONS = ("unordered", "ordered", "with_self")
 
@@ -60,19 +61,19 @@ class PairCountParameters:
 
     def __post_init__(self) -> None:
         if not 1 <= self.similarity <= self.attributes:
-            raise refuse("similarity", f"lie from 1 to {self.attributes}", self.similarity, "ask for fewer")
+            raise Refused("similarity", f"lie from 1 to {self.attributes}", self.similarity, "ask for fewer")
         if not 0.0 < self.rate <= 1.0:
-            raise refuse("rate", "lie above 0 and not above 1", self.rate, "1 is exact, 0.5 halves the work")
+            raise Refused("rate", "lie above 0 and not above 1", self.rate, "1 is exact, 0.5 halves the work")
         if self.table not in ("fast_agms", "count_min"):
-            raise refuse("table", "be fast_agms or count_min", self.table, "use fast_agms")
+            raise Refused("table", "be fast_agms or count_min", self.table, "use fast_agms")
         # C(d, k) before any list of subsets is made: d = 64 has 10^18 of them
         combinations = sum(math.comb(self.attributes, k) for k in self.levels)
         if self.attributes > 64 or combinations > SUPER_VALUES_MAX:
-            raise refuse(
+            raise Refused(
                 "attributes",
                 f"give at most {SUPER_VALUES_MAX} subsets from similarity to all",
                 f"{combinations} subsets of {self.attributes} attributes from similarity {self.similarity}",
-                "raise the similarity, or turn records into fewer super-shingles (min_hash)",
+                "raise the similarity, or name fewer attributes",
             )
         check_seed(self.seed)
 
@@ -98,8 +99,10 @@ def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:
     return CountMin(CountMinParameters(parameters.width, parameters.depth, seed))
 
 
-class PairCount(binary.Stored):
+class PairCount(binary.StoredSketch):
     """Streams of super-values of one data set."""
+
+    kind = "pair_count"
 
     def __init__(self, parameters: PairCountParameters) -> None:
         self.parameters = parameters
@@ -113,13 +116,13 @@ class PairCount(binary.Stored):
         """Take in records (n x d attribute hashes) with their stream ordinals, which decide their draws."""
         values = np.asarray(records)
         if values.size and (values.ndim != 2 or values.shape[1] != self.parameters.attributes):
-            raise refuse(
+            raise Refused(
                 "records", f"be n x {self.parameters.attributes}", values.shape, "hash each attribute"
             )
         values = np.ascontiguousarray(values.reshape(-1, self.parameters.attributes), dtype=np.uint64)
         ranks = np.ascontiguousarray(ordinals, dtype=np.uint64)
         if ranks.shape != (values.shape[0],):
-            raise refuse(
+            raise Refused(
                 "ordinals", f"be {values.shape[0]}, one per record", ranks.shape, "give each its seq"
             )
         for k, stream in self.streams.items():
@@ -135,7 +138,7 @@ class PairCount(binary.Stored):
 
     def merge(self, other: PairCount) -> PairCount:
         """Both data sets as one; their ordinals must not overlap."""
-        require_same(KIND, self.parameters, other.parameters)
+        require_same(self.kind, self.parameters, other.parameters)
         merged = PairCount(self.parameters)
         merged.context = self.shared_context(other)
         merged.records = self.records + other.records
@@ -157,7 +160,7 @@ class PairCount(binary.Stored):
         """G_s: pairs that agree in at least `at_least` attributes (default: the sketch's similarity)."""
         s = self._check_at_least(at_least)
         if convention not in CONVENTIONS:
-            raise refuse("convention", f"be one of {', '.join(CONVENTIONS)}", convention, "use unordered")
+            raise Refused("convention", f"be one of {', '.join(CONVENTIONS)}", convention, "use unordered")
         sizes = {k: stream.self_join_size() for k, stream in self.streams.items()}
         exact_pairs = self.by_similarity()
         ordered = sum(value for k, value in exact_pairs.items() if k >= s)
@@ -170,7 +173,7 @@ class PairCount(binary.Stored):
         """Near-duplicate pairs as a share of all pairs of different records: the cleanliness of a table."""
         every = self.records * (self.records - 1) / 2
         if every == 0:
-            raise refuse("records", "be at least 2 to make a pair", self.records, "sketch more rows")
+            raise Refused("records", "be at least 2 to make a pair", self.records, "sketch more rows")
         found = self.pairs(at_least, "unordered", confidence)
         return replace(
             found,
@@ -182,11 +185,11 @@ class PairCount(binary.Stored):
     def join(self, other: PairCount, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Pairs across two data sets that agree in at least `at_least` attributes (JoinPairCount)."""
         mine, theirs = self.parameters, other.parameters
-        require_same(KIND, replace(mine, side=0), replace(theirs, side=0))
+        require_same(self.kind, replace(mine, side=0), replace(theirs, side=0))
         if mine.side == theirs.side and not all(
             mine.drawn(k) == math.comb(mine.attributes, k) for k in mine.levels
         ):
-            raise refuse("side", "differ between the two sets of a join", mine.side, "build one with side=1")
+            raise Refused("side", "differ between the two sets of a join", mine.side, "build one with side=1")
         s = self._check_at_least(at_least)
         sizes = {
             k: stream.join_size(other.streams[k])  # type: ignore[arg-type]
@@ -207,7 +210,7 @@ class PairCount(binary.Stored):
         p = self.parameters
         query = np.ascontiguousarray(record, dtype=np.uint64).reshape(1, -1)
         if query.shape[1] != p.attributes:
-            raise refuse("record", f"have {p.attributes} attributes", query.shape[1], "hash each attribute")
+            raise Refused("record", f"have {p.attributes} attributes", query.shape[1], "hash each attribute")
         whole = PairCount(replace(p, rate=1.0))
         whole.update(query, np.zeros(1))
         s = self._check_at_least(at_least)
@@ -239,7 +242,7 @@ class PairCount(binary.Stored):
         s = self.parameters.similarity if at_least is None else at_least
         if s not in self.parameters.levels:
             levels = self.parameters.levels
-            raise refuse(
+            raise Refused(
                 "at_least", f"lie from {levels[0]} to {levels[-1]}", s, "build it with less similarity"
             )
         return s
@@ -291,40 +294,46 @@ class PairCount(binary.Stored):
         low, high = max(estimate - reach, floor), max(estimate + reach, floor)
         return Answer(max(estimate, floor), low, high, confidence, method, note=note)
 
-    def to_bytes(self) -> bytes:
-        arrays: dict[str, Any] = {}
-        totals = {}
+    @property
+    def shape(self) -> dict[str, Any]:
+        return asdict(self.parameters)
+
+    def scalars(self) -> dict[str, Any]:
+        totals = {
+            str(k): stream.counter.total
+            for k, stream in self.streams.items()
+            if isinstance(stream, OnlineStream)
+        }
+        return {"records": self.records, "totals": totals}
+
+    def arrays(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for k, stream in self.streams.items():
             stream.settle()
             if isinstance(stream, ExactStream):
-                arrays[f"values{k}"], arrays[f"counts{k}"] = stream.values, stream.counts
+                found[f"values{k}"], found[f"counts{k}"] = stream.values, stream.counts
             else:
-                arrays[f"table{k}"] = stream.counter.table
-                totals[str(k)] = stream.counter.total
-        scalars = {"records": self.records, "totals": totals}
-        return binary.pack(KIND, asdict(self.parameters), scalars, arrays, context=self.context)
+                found[f"table{k}"] = stream.counter.table
+        return found
 
     @classmethod
-    def from_bytes(cls, payload: bytes) -> PairCount:
-        packed = binary.unpack(payload, KIND)
-        sketch = cls(PairCountParameters(**packed.parameters))
-        sketch.records = int(packed.scalars["records"])
+    def restored(
+        cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> PairCount:
+        sketch = cls(PairCountParameters(**shape))
+        sketch.records = int(scalars["records"])
         for k, stream in sketch.streams.items():
             if isinstance(stream, ExactStream):
-                stream.values, stream.counts = packed.arrays[f"values{k}"], packed.arrays[f"counts{k}"]
-                if stream.counts.sum() != sketch.records * sketch.parameters.drawn(k):
-                    raise refuse(
-                        "counts", "sum to the super-values drawn", int(stream.counts.sum()), "rebuild it"
-                    )
+                stream.values, stream.counts = arrays[f"values{k}"], arrays[f"counts{k}"]
+                counted = int(stream.counts.sum())
+                if counted != sketch.records * sketch.parameters.drawn(k):
+                    raise Refused("counts", "sum to the super-values drawn", counted, "rebuild it")
             else:
-                table = packed.arrays[f"table{k}"]
-                if table.shape != stream.counter.table.shape:
-                    raise refuse(
-                        "table", f"have shape {stream.counter.table.shape}", table.shape, "rebuild it"
-                    )
+                table, wanted = arrays[f"table{k}"], stream.counter.table.shape
+                if table.shape != wanted:
+                    raise Refused("table", f"have shape {wanted}", table.shape, "rebuild it")
                 stream.counter.table = table
-                stream.counter.total = int(packed.scalars["totals"][str(k)])
-        sketch.context = packed.context
+                stream.counter.total = int(scalars["totals"][str(k)])
         return sketch
 
 

@@ -7,30 +7,17 @@
 
 from __future__ import annotations
 
-import math
+import datetime
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from spillway.errors import Refused
 from spillway.sketches import binary
-from spillway.sketches.choosing import parameters_for_memory
-from spillway.sketches.count_min import CountMin
-from spillway.sketches.dyadic import Dyadic, DyadicParameters
-from spillway.sketches.heavy_hitters import HeavyHitters
-from spillway.sketches.pair_count import PairCount, PairCountParameters
-from spillway.sketches.stable_bloom import StableBloom, choose
-from spillway.sketches.types import refuse
-
-Sketch = CountMin | HeavyHitters | Dyadic | PairCount | StableBloom
-KINDS = ("count_min", "quantiles", "pair_count", "stable_bloom")
-_ORDERED = ("integer", "double", "timestamp", "date", "boolean")
-_READERS: dict[str, Any] = {
-    "count_min": CountMin,
-    "heavy_hitters": HeavyHitters,
-    "quantiles": Dyadic,
-    "pair_count": PairCount,
-    "stable_bloom": StableBloom,
-}
+from spillway.sketches.binary import StoredSketch
+from spillway.sketches.kinds import kind_of
+from spillway.sketches.kinds.base import Kind
 
 
 @dataclass(frozen=True)
@@ -56,12 +43,8 @@ class SketchSpec:
     bits: int = 32
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise refuse("kind", f"be one of {', '.join(KINDS)}", self.kind, "correct the contract")
         if not self.attributes or len(self.attributes) != len(self.types):
-            raise refuse("attributes", "be named, each with a type", self.attributes, "name at least one")
-        if self.kind == "quantiles" and (len(self.types) != 1 or self.types[0] not in _ORDERED):
-            raise refuse("attributes", "be one ordered attribute for quantiles", self.types, "name a number")
+            raise Refused("attributes", "be named, each with a type", self.attributes, "name at least one")
         if not self.name:
             object.__setattr__(self, "name", "+".join(self.attributes))
         self.empty()
@@ -73,9 +56,14 @@ class SketchSpec:
         known["attributes"] = tuple(entry.attributes)
         missing = [name for name in entry.attributes if name not in types]
         if missing:
-            raise refuse("attributes", f"be among {sorted(types)}", missing[0], "correct the contract")
+            raise Refused("attributes", f"be among {sorted(types)}", missing[0], "correct the contract")
         known["types"] = tuple(types[name] for name in entry.attributes)
         return cls(**known)
+
+    @property
+    def made_of(self) -> Kind:
+        """The kind itself."""
+        return kind_of(self.kind)
 
     @property
     def context(self) -> dict[str, Any]:
@@ -85,66 +73,43 @@ class SketchSpec:
     @property
     def parameters(self) -> dict[str, Any]:
         """The shape of the sketch, for the table's `parameters` column."""
-        sketch = self.empty()
-        if isinstance(sketch, HeavyHitters):
-            return {**asdict(sketch.counts.parameters), "share": sketch.share}
-        return asdict(sketch.parameters)
+        return self.empty().shape
 
-    def empty(self) -> Sketch:
+    @property
+    def shape_text(self) -> str:
+        """`parameters` as the table has them."""
+        return json.dumps(self.parameters, sort_keys=True)
+
+    @property
+    def heavy_share(self) -> float | None:
+        """The share of the rows from which a key is kept by value; None where none is."""
+        counted = self.kind == "count_min" and self.heavy_pct is not None
+        return float(self.heavy_pct or 0.0) / 100 if counted else None
+
+    def empty(self) -> StoredSketch:
         """A sketch that has seen nothing; refused when the memory is too small for what is asked."""
-        sketch = self._empty()
+        sketch = self.made_of.empty(self)
         sketch.context = self.context
         return sketch
 
-    def _empty(self) -> Sketch:
-        memory = self.memory_kib * 1024
-        if self.kind == "count_min":
-            # the hashes of Spark's own count_min_sketch, so that its tables and ours are the same
-            parameters = replace(
-                parameters_for_memory(memory, depth=self.depth), seed=self.seed & 0x7FFFFFFF, hashing="spark"
-            )
-            if self.heavy_pct is None:
-                return CountMin(parameters)
-            return HeavyHitters(parameters, self.heavy_pct / 100)
-        if self.kind == "quantiles":
-            return Dyadic(self._dyadic(memory))
-        if self.kind == "stable_bloom":
-            rate = (self.false_positive_pct or 1.0) / 100
-            return StableBloom(choose(8 * memory, rate, seed=self.seed, shards=self.shards))
-        count = len(self.attributes)
-        similarity = self.at_least or max(count - 1, 1)
-        depth = self.depth or 5
-        levels = count - similarity + 1
-        width = memory // (8 * depth * max(levels, 1))
-        if levels >= 1 and width < 16:
-            raise refuse(
-                "memory_kib",
-                f"be at least {math.ceil(128 * depth * levels / 1024)}",
-                self.memory_kib,
-                "give it that",
-            )
-        return PairCount(
-            PairCountParameters(count, similarity, self.rate, self.seed, width=width, depth=depth)
-        )
-
-    def _dyadic(self, memory: int) -> DyadicParameters:
-        depth = self.depth or 3
-        # the wider the table, the fewer levels need one: widen while it fits
-        best = None
-        for width in (size for power in range(4, 28) for size in (1 << power, 3 << (power - 1))):
-            parameters = DyadicParameters(width, depth, self.bits, self.seed)
-            if parameters.memory_bytes <= memory:
-                best = parameters
-        if best is None:
-            needed = math.ceil(DyadicParameters(16, depth, self.bits).memory_bytes / 1024)
-            raise refuse("memory_kib", f"be at least {needed} for quantiles", self.memory_kib, "give it that")
-        return best
-
-
-def read_sketch(payload: bytes) -> Sketch:
-    """A sketch of any kind from its bytes."""
-    kind = binary.unpack(payload).kind
-    if kind not in _READERS:
-        raise refuse("kind", f"be one of {', '.join(_READERS)}", kind, "read it with its own class")
-    sketch: Sketch = _READERS[kind].from_bytes(payload)
-    return sketch
+    def row(
+        self, stream: str, batch: int, batch_date: datetime.date, rows: int, payload: bytes,
+        started_from: int | None = None, started_digest: str | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """A row of the table `sketches`."""
+        return {
+            "stream": stream,
+            "kind": self.kind,
+            "name": self.name,
+            "attributes": list(self.attributes),
+            "batch": batch,
+            "batch_date": batch_date,
+            "parameters": self.shape_text,
+            "seed": self.seed,
+            "format_version": binary.FORMAT_VERSION,
+            "rows": rows,
+            "started_from": started_from,
+            "started_digest": started_digest,
+            "digest": binary.digest(payload),
+            "payload": payload,
+        }

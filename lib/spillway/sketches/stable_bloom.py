@@ -20,20 +20,20 @@ depend on order, so two of them do not merge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches import stable_bloom_theory as theory
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds, xxhash64_key
-from spillway.sketches.types import Booleans, Keys, refuse
+from spillway.sketches.types import Booleans, Keys
 
-KIND = "stable_bloom"
 TESTING_GAP = 200.0
 _BLOCK = 64
 
@@ -51,19 +51,19 @@ class StableBloomParameters:
 
     def __post_init__(self) -> None:
         if self.shards < 1 or self.cells < 64 or self.cells % (64 * self.shards):
-            raise refuse(
+            raise Refused(
                 "cells",
                 f"be a multiple of 64 for each of {self.shards} shards",
                 self.cells,
                 "words hold 64 cells",
             )
         if not 1 <= self.bits <= 8:
-            raise refuse("bits", "lie from 1 to 8", self.bits, "the text uses 1, 2 and 3")
+            raise Refused("bits", "lie from 1 to 8", self.bits, "the text uses 1, 2 and 3")
         per_shard = self.cells // self.shards
         if not 1 <= self.hashes < per_shard:
-            raise refuse("hashes", f"lie from 1 to {per_shard - 1}", self.hashes, "10 are plenty")
+            raise Refused("hashes", f"lie from 1 to {per_shard - 1}", self.hashes, "10 are plenty")
         if not 0 <= self.decrements <= per_shard:
-            raise refuse("decrements", f"lie from 0 to {per_shard}", self.decrements, "give it more cells")
+            raise Refused("decrements", f"lie from 0 to {per_shard}", self.decrements, "give it more cells")
         check_seed(self.seed)
 
     @property
@@ -97,7 +97,7 @@ def choose(
     (2, 3)
     """
     if not 0.0 < false_positive_rate < 1.0:
-        raise refuse("false_positive_rate", "lie between 0 and 1", false_positive_rate, "write 0.01 for 1 %")
+        raise Refused("false_positive_rate", "lie between 0 and 1", false_positive_rate, "write 0.01 for 1 %")
     known = [(gap / shards, weight) for gap, weight in gaps] if gaps else [(TESTING_GAP / shards, 1.0)]
     best: tuple[float, StableBloomParameters] | None = None
     least_bits = 1 << 62
@@ -119,7 +119,7 @@ def choose(
                     StableBloomParameters(per_shard * shards, bits, hashes, decrements, seed, shards),
                 )
     if best is None:
-        raise refuse(
+        raise Refused(
             "memory",
             f"be at least {least_bits} bits for a false positive rate of {false_positive_rate} in {shards} shards",
             f"{memory_bits} bits",
@@ -229,8 +229,10 @@ def _observe(
                     words[at + plane] |= mask
 
 
-class StableBloom(binary.Stored):
+class StableBloom(binary.StoredSketch):
     """A filter and the number of elements each shard has seen: all its state."""
+
+    kind = "stable_bloom"
 
     def __init__(self, parameters: StableBloomParameters) -> None:
         self.parameters = parameters
@@ -268,7 +270,7 @@ class StableBloom(binary.Stored):
         return float((self.cells() == 0).mean())
 
     def merge(self, other: StableBloom) -> NoReturn:
-        raise refuse(
+        raise Refused(
             "stable_bloom",
             "not be merged: its cells depend on the order of the stream",
             f"{self.parameters} and {other.parameters}",
@@ -278,7 +280,7 @@ class StableBloom(binary.Stored):
     def absorb_shards(self, other: StableBloom, shards: Sequence[int]) -> None:
         """Take over the named shards of `other`, which worked on them elsewhere."""
         if other.parameters != self.parameters:
-            raise refuse(
+            raise Refused(
                 "shards", f"come from a filter of {self.parameters}", other.parameters, "use one filter"
             )
         mine = self.words.reshape(self.parameters.shards, -1)
@@ -287,27 +289,23 @@ class StableBloom(binary.Stored):
             mine[shard] = theirs[shard]
             self.elements[shard] = other.elements[shard]
 
-    def digest(self) -> str:
-        """Names this state, so that a batch can record which one it started from."""
-        return binary.digest(self.to_bytes())
+    @property
+    def shape(self) -> dict[str, Any]:
+        return asdict(self.parameters)
 
-    def to_bytes(self) -> bytes:
-        return binary.pack(
-            KIND,
-            asdict(self.parameters),
-            {},
-            {"words": self.words, "elements": self.elements},
-            context=self.context,
-        )
+    def scalars(self) -> dict[str, Any]:
+        return {}
+
+    def arrays(self) -> dict[str, Any]:
+        return {"words": self.words, "elements": self.elements}
 
     @classmethod
-    def from_bytes(cls, payload: bytes) -> StableBloom:
-        packed = binary.unpack(payload, KIND)
-        sketch = cls(StableBloomParameters(**packed.parameters))
-        if packed.arrays["words"].shape != sketch.words.shape:
-            raise refuse(
-                "words", f"be {sketch.words.size}", packed.arrays["words"].shape, "rebuild the filter"
-            )
-        sketch.words, sketch.elements = packed.arrays["words"], packed.arrays["elements"]
-        sketch.context = packed.context
+    def restored(
+        cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
+    ) -> StableBloom:
+        sketch = cls(StableBloomParameters(**shape))
+        for name, mine in sketch.arrays().items():
+            if arrays[name].shape != mine.shape:
+                raise Refused(name, f"be {mine.size}", arrays[name].shape, "rebuild the filter")
+        sketch.words, sketch.elements = arrays["words"], arrays["elements"]
         return sketch

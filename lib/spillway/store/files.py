@@ -1,7 +1,7 @@
-"""A Delta table's files, read without Spark: footers for widths, columns for kernels and look-ups.
+"""A table's files: what is known of each, and the few columns or rows that somebody needs of them.
 
-Tasks and the driver read the few columns or rows a kernel needs straight from the table's Parquet files:
-shipping a column from Spark to Python costs about as much as writing it.
+Tasks and the driver read columns straight from the table's Parquet files: shipping a column through an engine's own
+rows costs about as much as writing it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs"}
+from spillway.store.blobs import reading
 
 
 @dataclass(frozen=True)
@@ -41,60 +40,6 @@ class DataFile:
         return dict(self.maximum).get(column)
 
 
-def delta_table(path: str) -> Any:
-    """The table opened by delta-rs, or None where there is none."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        return DeltaTable(delta_uri(path))
-    except TableNotFoundError:
-        return None
-
-
-def read_table(
-    path: str, columns: Sequence[str] | None = None, filters: list[Any] | None = None
-) -> pa.Table | None:
-    """A small table as Arrow, without Spark; None where there is none. `filters` as in pyarrow's DNF."""
-    table = delta_table(path)
-    if table is None:
-        return None
-    # Arrow's own file system: that of delta-rs calls back into Python from Arrow's threads, which abort a process
-    # that ends soon after
-    filesystem, inside = open_filesystem(path)
-    return table.to_pyarrow_table(
-        columns=list(columns) if columns else None,
-        filters=filters,
-        filesystem=pafs.SubTreeFileSystem(inside, filesystem),
-    )
-
-
-def data_files(path: str, version: int | None = None) -> list[DataFile]:
-    """The table's live files with their partition values and statistics, in path order."""
-    table = delta_table(path)
-    if table is None:
-        return []
-    if version is not None:
-        table.load_as_version(version)
-    actions = pa.table(table.get_add_actions(flatten=True))
-    names = actions.column_names
-    files = []
-    for row in actions.to_pylist():
-        files.append(
-            DataFile(
-                path=f"{path}/{row['path']}",
-                size=int(row["size_bytes"]),
-                partition=tuple(
-                    (n.removeprefix("partition."), row[n]) for n in names if n.startswith("partition.")
-                ),
-                minimum=tuple((n.removeprefix("min."), row[n]) for n in names if n.startswith("min.")),
-                maximum=tuple((n.removeprefix("max."), row[n]) for n in names if n.startswith("max.")),
-                records=int(row.get("num_records") or 0),
-            )
-        )
-    return sorted(files, key=lambda file: file.path)
-
-
 def holding(files: Iterable[DataFile], batches: Iterable[tuple[date, int]]) -> list[DataFile]:
     """The files of a stream's table that may hold rows of the batches (their dates and numbers)."""
     wanted = set(batches)
@@ -109,11 +54,6 @@ def holding(files: Iterable[DataFile], batches: Iterable[tuple[date, int]]) -> l
     ]
 
 
-def open_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
-    """The Arrow file system of a path or URI, and the path in it."""
-    return pafs.FileSystem.from_uri(delta_uri(path)) if "://" in path else (pafs.LocalFileSystem(), path)
-
-
 def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str, int]:
     """Compressed bytes of each column as written: the one width that plan, capacity check and ledger use.
 
@@ -121,17 +61,30 @@ def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str,
     """
     totals = dict.fromkeys(columns, 0)
     for file in files:
-        filesystem, path = open_filesystem(file.path)
-        with filesystem.open_input_file(path) as source:
+        with reading(file.path) as source:
             metadata = pq.ParquetFile(source).metadata
-        for group in range(metadata.num_row_groups):
-            row_group = metadata.row_group(group)
-            for index in range(metadata.num_columns):
-                chunk = row_group.column(index)
-                name = chunk.path_in_schema.split(".")[0]
-                if name in totals:
-                    totals[name] += chunk.total_compressed_size
+        for name, size in chunk_bytes(metadata).items():
+            if name in totals:
+                totals[name] += size
     return totals
+
+
+def row_count(file: DataFile) -> int:
+    """How many rows a file has, by its footer."""
+    with reading(file.path) as source:
+        return int(pq.ParquetFile(source).metadata.num_rows)
+
+
+def chunk_bytes(metadata: pq.FileMetaData) -> dict[str, int]:
+    """Compressed bytes of each column of one file, by its footer."""
+    found: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for index in range(metadata.num_columns):
+            chunk = row_group.column(index)
+            name = chunk.path_in_schema.split(".")[0]
+            found[name] = found.get(name, 0) + chunk.total_compressed_size
+    return found
 
 
 def read_rows(
@@ -147,8 +100,7 @@ def read_rows(
         low, high = file.low(order), file.high(order)
         if low is not None and high is not None and (high < from_seq or low > to_seq):
             continue
-        filesystem, path = open_filesystem(file.path)
-        with filesystem.open_input_file(path) as source:
+        with reading(file.path) as source:
             parquet = pq.ParquetFile(source)
             groups = _row_groups(parquet.metadata, order, from_seq, to_seq)
             if not groups:
@@ -176,8 +128,7 @@ def rows_of(
 
     `within`: an ordered column and its range, to leave out the row groups that hold none of it.
     """
-    filesystem, path = open_filesystem(file.path)
-    with filesystem.open_input_file(path) as source:
+    with reading(file.path) as source:
         parquet = pq.ParquetFile(source)
         have = [name for name in columns if name in parquet.schema_arrow.names]
         groups = _row_groups(parquet.metadata, *within) if within else None
@@ -274,9 +225,3 @@ def _row_groups(metadata: Any, order: str, from_seq: int, to_seq: int) -> list[i
 def as_date(value: Any) -> date | None:
     """A partition value as a date, however the reader spelled it."""
     return value if isinstance(value, date) or value is None else date.fromisoformat(str(value)[:10])
-
-
-def delta_uri(path: str) -> str:
-    """The path as Arrow and delta-rs spell it."""
-    scheme, found, rest = path.partition("://")
-    return f"{HADOOP_SCHEMES.get(scheme, scheme)}://{rest}" if found else path

@@ -1,16 +1,21 @@
-"""The column contracts of the tables: `schemas/tables/*.yaml`, read and checked once."""
+"""The column contracts of the tables, read and checked once: the product's, and each lever's own.
+
+The product's are in `schemas/tables`, found with the product wherever `SPILLWAY_SCHEMAS` points; a lever's in the
+folder `tables` of its package.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
-from spillway.errors import SpillwayError
+from spillway import registry
+from spillway.errors import Refused, SpillwayError
 
 SPARK_TYPES = {
     "string": "string",
@@ -22,8 +27,20 @@ SPARK_TYPES = {
 }
 """Contract type of an attribute -> type of its column."""
 
+ARROW_TYPES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+}
+
 BOUND_SUFFIX = "__bound_pct"
 """A recovered value's bound stands in the column named after the attribute with this suffix."""
+
+PRODUCT_TABLES = Path(__file__).resolve().parents[3] / "schemas" / "tables"
 
 
 @dataclass(frozen=True)
@@ -50,13 +67,17 @@ class TableContract:
     sorted_by: tuple[str, ...]
     columns: tuple[TableColumn, ...]
 
-    def with_attributes(self, attributes: Sequence[tuple[str, str]]) -> TableContract:
-        """The table of one stream: these columns and then the stream's attributes (name, contract type).
+    def with_attributes(
+        self, attributes: Sequence[tuple[str, str]], added: Sequence[tuple[str, str, str]] = ()
+    ) -> TableContract:
+        """The table of one stream: these columns, those its levers add to rows, and the stream's attributes.
 
-        Attributes are nullable in the lake, whatever the contract says of delivered tuples: shed ones are
-        null in `transmitted`, and a contract may gain or lose one between batches.
+        `attributes`: (name, contract type); `added`: (name, column type, meaning). All of them may be null in the
+        lake, whatever the contract says of delivered tuples: shed ones are null in `transmitted`, and a contract may
+        gain or lose an attribute or a lever between batches.
         """
-        extra = [TableColumn(name, SPARK_TYPES[kind], True, "see the contract") for name, kind in attributes]
+        extra = [TableColumn(name, kind, True, meaning) for name, kind, meaning in added]
+        extra += [TableColumn(name, SPARK_TYPES[kind], True, "see the contract") for name, kind in attributes]
         if self.table == "recovered":
             extra += [
                 TableColumn(
@@ -64,7 +85,7 @@ class TableContract:
                 )
                 for name, _ in attributes
             ]
-        return TableContract(**{**self.__dict__, "columns": (*self.columns, *extra)})
+        return replace(self, columns=(*self.columns, *extra))
 
     @property
     def description(self) -> str:
@@ -74,6 +95,81 @@ class TableContract:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns as Arrow has them, nullability and meaning included."""
+        return pa.schema(
+            [
+                pa.field(c.name, arrow_type(c.type), nullable=c.nullable, metadata={"comment": c.meaning})
+                for c in self.columns
+            ]
+        )
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns that stand in files: all but those the table is partitioned by."""
+        return pa.schema(
+            [pa.field(f.name, f.type) for f in self.arrow_schema if f.name not in self.partitioned_by]
+        )
+
+
+def arrow_type(ddl: str) -> pa.DataType:
+    """A column's Spark type as Arrow.
+
+    >>> arrow_type("array<struct<name:string,rows:bigint>>")
+    ListType(list<element: struct<name: string, rows: int64>>)
+    """
+    text = ddl.replace(" ", "")
+    if text in ARROW_TYPES:
+        return ARROW_TYPES[text]
+    kind, _, inside = text.partition("<")
+    inside = inside.removesuffix(">")
+    if kind == "array":
+        return pa.list_(pa.field("element", arrow_type(inside)))
+    if kind == "map":
+        key, value = _split(inside)
+        return pa.map_(arrow_type(key), arrow_type(value))
+    if kind == "struct":
+        fields = [field.partition(":") for field in _split(inside)]
+        return pa.struct([pa.field(name, arrow_type(type_)) for name, _, type_ in fields])
+    raise Refused("type", "be a type that tables of Spillway have", ddl, "see schemas/tables")
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """An Arrow type as contracts of tables spell it.
+
+    >>> spark_type(arrow_type("array<struct<name:string,rows:bigint>>"))
+    'array<struct<name:string,rows:bigint>>'
+    """
+    for name, plain in ARROW_TYPES.items():
+        if kind == plain:
+            return name
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "string"
+    if pa.types.is_map(kind):
+        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        inside = ",".join(
+            f"{kind.field(i).name}:{spark_type(kind.field(i).type)}" for i in range(kind.num_fields)
+        )
+        return f"struct<{inside}>"
+    return str(kind)
+
+
+def _split(text: str) -> list[str]:
+    """Parts between the commas that stand outside of any brackets."""
+    parts, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [*parts, text[start:]]
 
 
 def _table(path: Path, document: Mapping[str, Any]) -> TableContract:
@@ -96,15 +192,19 @@ def _table(path: Path, document: Mapping[str, Any]) -> TableContract:
         ) from problem
 
 
-@cache
-def table_contracts(schemas: str) -> Mapping[str, TableContract]:
-    """Every table of the lake by name, from `<schemas>/tables/*.yaml`."""
+_read: dict[Path, TableContract] = {}
+
+
+def read_contracts(folders: Iterable[Path]) -> dict[str, TableContract]:
+    """The tables that the YAML files of these folders define."""
     found = {}
-    for path in sorted(Path(schemas, "tables").glob("*.yaml")):
-        contract = _table(path, yaml.safe_load(path.read_text(encoding="utf-8")))
-        found[contract.table] = contract
-    if not found:
-        raise SpillwayError(
-            f"`{schemas}/tables` must hold the table contracts, got none; set SPILLWAY_SCHEMAS"
-        )
+    for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
+        if path not in _read:
+            _read[path] = _table(path, yaml.safe_load(path.read_text(encoding="utf-8")))
+        found[_read[path].table] = _read[path]
     return found
+
+
+def table_contracts() -> Mapping[str, TableContract]:
+    """Every table there is by name: the product's, and those of every registered lever."""
+    return read_contracts([PRODUCT_TABLES, *registry.folders("tables").values()])

@@ -1,315 +1,440 @@
-"""The lake's tables: paths, contracts enforced before writing, and writes that may be repeated.
+"""Tables: opened once a step, read by what is asked for, written by replacing what the same work wrote before.
 
-Every write replaces what the same (stream, batch) wrote before, in one Delta commit, so that a rerun, a
-retry or a kill at any instant ends in the same rows. `txnVersion` is never used: Delta would silently skip
-the rerun of an older batch.
+`Tables.at(name)` is a table as it was when this `Tables` first looked; a step makes one and hands it down. A write
+replaces the rows that match (`stream=..., batch=[...]`) in one commit, so that a rerun, a retry or a kill at any
+instant ends in the same rows. It is a compare-and-swap: when another writer has touched those rows since they were
+read, nothing is written and `ConcurrentRun` says so; writers of other rows of the same table never see one another.
+
+What tasks write is a *draft* first: files that are in no table. A draft can be measured, thrown away, or published.
+
+>>> from datetime import UTC, datetime
+>>> from spillway.settings import Settings
+>>> tables = Tables(Settings.in_memory("doctest"))
+>>> fact = {"stream": "s", "lever": "thin", "fact": "share", "subject": "", "version": 1, "value": "9",
+...         "evidence": "{}", "trained_from_seq": 0, "trained_to_seq": 9,
+...         "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
+>>> tables.at("models").replace([fact], stream="s", lever="thin", version=1)
+>>> tables.at("models").replace([{**fact, "value": "8"}], stream="s", lever="thin", version=1)
+>>> tables.at("models").rows(["value"], stream="s", version=[1, 2]).to_pylist()
+[{'value': '8'}]
 """
 
 from __future__ import annotations
 
-import re
 import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
-from spillway.errors import SpillwayError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.engine.protocol import Engine
+from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.settings import Settings
-from spillway.store.driver_writes import ATTEMPTS_AT_A_NEW_TABLE, ConcurrentRun, arrow_schema, replace_small
-from spillway.store.table_contracts import TableContract, table_contracts
-from spillway.store.task_files import Make, Piece, Replacement, known_files, write_pieces
+from spillway.store import blobs, logs
+from spillway.store.files import DataFile, row_count, rows_of
+from spillway.store.filters import Between, Question, all_match, in_words, matching, may_hold
+from spillway.store.logs import Log, Stale, data_file, log_of
+from spillway.store.readers import StoredFiles
+from spillway.store.small_rows import arrow_rows
+from spillway.store.table_contracts import TableContract, spark_type, table_contracts
+from spillway.store.writing import Written, shaped, write_file
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+__all__ = ["Between", "Draft", "Make", "Piece", "Table", "Tables"]
 
-INDEXED_COLUMNS = 8
-"""How many of a table's first columns have their smallest and largest value in its log."""
-
-PROPERTIES = {
-    "delta.enableDeletionVectors": "false",  # delta-rs and what stands on it must read every table
-    "delta.columnMapping.mode": "none",
-    "delta.dataSkippingNumIndexedCols": str(INDEXED_COLUMNS),
-}
-
-
-_ONE_TABLE_AT_A_TIME = threading.Lock()
-"""Streams are worked on side by side, and several may be the first to write a table that they share."""
-
-CONFLICT = re.compile(r"Concurrent\w*Exception|(Metadata|Protocol)Changed|DELTA_CONCURRENT")
-"""What Delta raises in the writer that comes second."""
+ATTEMPTS = 8
+"""How often a commit is tried anew that is refused although nobody else wrote."""
+_ROWS_AT_A_TIME = 131_072
+_NOTHING: Sequence[tuple[str, str, str]] = ()
 
 
-def literal(value: object) -> str:
-    """A SQL literal for predicates: numbers as they are, everything else quoted.
+@dataclass(frozen=True)
+class Piece:
+    """What one file is made of: its partition, the batch it is of, and whatever the maker knows to make rows of."""
 
-    >>> literal("O'Hare"), literal(7)
-    ("'O''Hare'", '7')
-    """
-    if isinstance(value, bool | int | float):
-        return str(value).lower() if isinstance(value, bool) else repr(value)
-    return "'" + str(value).replace("'", "''") + "'"
+    partition: Mapping[str, str]
+    batch: int
+    of: Any
 
 
-def where(**columns: object) -> str:
-    """A predicate of equalities, or of IN where a list is given.
+@dataclass(frozen=True)
+class Draft:
+    """Files that tasks have written and no table has yet."""
 
-    >>> where(stream="weather", batch=[1, 2])
-    "stream = 'weather' AND batch IN (1, 2)"
-    """
-    terms = []
-    for column, value in columns.items():
-        if isinstance(value, list | tuple | set | frozenset):
-            terms.append(f"{column} IN ({', '.join(literal(item) for item in sorted(value))})")
-        else:
-            terms.append(f"{column} = {literal(value)}")
-    return " AND ".join(terms)
+    table: str
+    parts: tuple[tuple[Piece, Written], ...]
+    counts: Mapping[int, Mapping[str, int]]
+    """By batch, what the makers counted."""
+
+    @property
+    def written(self) -> tuple[Written, ...]:
+        return tuple(written for _, written in self.parts)
+
+    def of(self, batch: int) -> list[Written]:
+        """The files of one batch."""
+        return [written for piece, written in self.parts if piece.batch == batch]
+
+    def rows(self, batch: int) -> int:
+        """How many rows of the batch were written."""
+        return sum(one.rows for one in self.of(batch))
+
+    def column_bytes(self, batch: int, columns: Iterable[str]) -> dict[str, int]:
+        """Compressed bytes of the batch's columns as written."""
+        files = self.of(batch)
+        return {name: sum(one.column_bytes.get(name, 0) for one in files) for name in columns}
+
+    def file_bytes(self, batch: int) -> int:
+        """Bytes of the batch's files, whole."""
+        return sum(one.size for one in self.of(batch))
 
 
-class Lake:
-    """The tables under the roots of `settings`, read and written with one Spark session."""
+Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]
+"""Rows of a piece, table after table; the columns may be in any order, one that is missing is null.
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        self.spark = spark
+What it counts on the way goes into the second argument, and comes back with the draft.
+"""
+
+
+class Tables:
+    """Every table under the roots of `settings`, each opened when it is first asked for and never again."""
+
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self._contracts = table_contracts(settings.schemas)
+        self.contracts = table_contracts()
+        self._open: dict[tuple[str, str | None], Table] = {}
+        self._lock = threading.Lock()
 
-    def contract(self, table: str, attributes: Sequence[tuple[str, str]] = ()) -> TableContract:
-        """The column contract of `table`, with the stream's attributes where it is one table a stream."""
-        if table not in self._contracts:
-            raise SpillwayError(
-                f"`table` must have a column contract in schemas/tables, got {table!r}; write {table}.yaml"
-            )
-        found = self._contracts[table]
-        return found.with_attributes(attributes) if found.scope == "stream" else found
+    def now(self) -> Tables:
+        """The tables as they are now: what a step begins with."""
+        return Tables(self.settings)
+
+    def contract(self, table: str) -> TableContract:
+        if table not in self.contracts:
+            raise Refused("table", "have a column contract", table, f"write {table}.yaml, see schemas/tables")
+        return self.contracts[table]
 
     def path(self, table: str, stream: str | None = None) -> str:
-        """Where the table lies; per-stream tables have a folder a stream."""
-        return table_path(self.settings, self._contracts[table], stream)
-
-    def exists(self, table: str, stream: str | None = None) -> bool:
-        from delta import DeltaTable
-
-        return bool(DeltaTable.isDeltaTable(self.spark, self.path(table, stream)))
-
-    def read(self, table: str, stream: str | None = None, predicate: str | None = None) -> DataFrame:
-        """The table as it is now; `predicate` prunes partitions and files."""
-        frame = self.spark.read.format("delta").load(self.path(table, stream))
-        return frame.where(predicate) if predicate else frame
-
-    def look_ahead(self, *tables: tuple[str, str | None]) -> None:
-        """Let Delta work out in the background what these tables hold now, which the next commit to each will ask.
-
-        That takes it a good part of a second a table, most of it waiting; nothing depends on when it is done, or
-        whether.
-        """
-
-        def work() -> None:
-            with suppress(Exception):
-                for table, stream in tables:
-                    if self.exists(table, stream):
-                        known_files(self.spark, self.path(table, stream))
-
-        threading.Thread(target=work, daemon=True).start()
-
-    def replace_rows(self, table: str, rows: Iterable[dict[str, Any]], predicate: str) -> None:
-        """`replace` for a handful of rows made by the driver, without Spark (see `small`)."""
+        """Where a table lies under its root; tables of a stream have a folder a stream."""
         contract = self.contract(table)
-        replace_small(self.path(table), contract, rows, predicate, PROPERTIES)
+        root = self.settings.destination if contract.root == "destination" else self.settings.lake
+        if (contract.scope == "stream") != (stream is not None):
+            rule = "name a stream" if contract.scope == "stream" else "name no stream"
+            raise SpillwayError(f"table {table} must {rule}, got {stream!r}; see its column contract")
+        return f"{root}/{table}" + (f"/{stream}" if stream else "")
 
-    def replace(
-        self,
-        frame: DataFrame,
-        table: str,
-        predicate: str,
-        *,
-        stream: str | None = None,
-        attributes: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        """Put `frame` in the place of the rows that match `predicate`, in one commit.
+    def at(self, table: str, stream: str | None = None) -> Table:
+        """The table; `stream` where it is one table a stream."""
+        with self._lock:
+            if (table, stream) not in self._open:
+                path = self.path(table, stream)
+                self._open[table, stream] = Table(path, self.contract(table), _Opened(log_of(path)))
+            return self._open[table, stream]
 
-        A frame whose columns or types differ from the contract is refused before anything is written.
-        """
-        contract = self.contract(table, attributes)
-        path = self.path(table, stream)
-        self._refuse_other_columns(frame, contract, stream)
-        if not self.exists(table, stream):
-            self._create(contract, path)
-        with _one_winner(table, stream, predicate):
-            if contract.scope == "stream":
-                self._grow(contract, path)
-            ordered = frame.select(*self._stored_columns(path, frame))
-            ordered.write.format("delta").mode("overwrite").option("replaceWhere", predicate).save(path)
+    def forget(self) -> None:
+        """Free what these tables hold in memory; nothing to free where they lie on a disk."""
+        for root in {self.settings.lake, self.settings.destination, self.settings.landing}:
+            if root.startswith(blobs.MEMORY):
+                blobs.forget(root)
+                logs.forget_tables(root)
 
-    def replace_in_tasks(
-        self,
-        table: str,
-        pieces: Sequence[Piece],
-        make: Make,
-        batches: Iterable[int],
-        *,
-        stream: str,
-        attributes: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        """Put what `make` makes of the pieces in the place of the stream's `batches`, in one commit.
 
-        Tasks write the files themselves: see `spillway.store.task_files`. All files of the pieces' dates that hold
-        rows of the batches go. Where one holds rows of other batches too (somebody has compacted the table), the rows
-        that go are deleted in a commit of their own just before; whoever dies in between left the batches pending.
-        """
-        if not pieces:
-            return
-        contract = self.contract(table, attributes)
-        shared = contract.scope == "shared"
-        path = self.path(table, None if shared else stream)
-        if not self.exists(table, None if shared else stream):
-            self._create(contract, path)
-        numbers = list(batches)
-        partitions = {
-            column: {piece.partition[column] for piece in pieces} for column in contract.partitioned_by
-        }
-        days = where(**partitions)
-        predicate = f"{days} AND {where(batch=numbers)}"
-        schema = arrow_schema(contract)
-        for column in contract.partitioned_by:
-            schema = schema.remove(schema.get_field_index(column))
-        with _one_winner(table, stream, predicate):
-            if not shared:
-                self._grow(contract, path)
-            replacement = Replacement(self.spark, path, days, numbers)
-            added = write_pieces(self.spark, path, schema, INDEXED_COLUMNS, pieces, make)
-            if replacement.mixed:
-                if Replacement(self.spark, path, days, numbers).version != replacement.version:
-                    raise ConcurrentRun(
-                        f"{table}/{stream}: another run wrote to it at the same time; run it again"
-                    )
-                self.delete(table, predicate, None if shared else stream)
-                replacement = Replacement(self.spark, path, days, numbers)
-            replacement.commit(added, predicate)
+@dataclass
+class _Opened:
+    """A table's log, and the files of which whoever opened it knows: those it found, and what it did since."""
 
-    def delete(self, table: str, predicate: str, stream: str | None = None) -> None:
-        """Delete the rows that match `predicate`."""
-        from delta import DeltaTable
+    log: Log
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    known: dict[str, DataFile] | None = None
 
-        with _one_winner(table, stream, predicate):
-            DeltaTable.forPath(self.spark, self.path(table, stream)).delete(predicate)
+    def found(self) -> dict[str, DataFile]:
+        if self.known is None:
+            self.known = {file.path: file for file in self.log.files()}
+        return self.known
 
-    def vacuum(self, table: str, stream: str | None = None) -> None:
-        """Remove the files that no current row stands in, at once: what is retired is to be gone from the disk."""
-        from delta import DeltaTable
+    def is_overtaken(self, where: Question) -> bool:
+        """Whether others have changed rows of these since the table was opened."""
+        known, live = self.found(), {file.path: file for file in self.log.files()}
+        strange = [live[path] if path in live else known[path] for path in live.keys() ^ known.keys()]
+        return any(may_hold(file, where) for file in strange)
 
-        check = "spark.databricks.delta.retentionDurationCheck.enabled"
-        before = self.spark.conf.get(check, "true")
-        self.spark.conf.set(check, "false")
-        try:
-            DeltaTable.forPath(self.spark, self.path(table, stream)).vacuum(0)
-        finally:
-            self.spark.conf.set(check, before)
 
-    def _create(self, contract: TableContract, path: str) -> None:
-        from delta import DeltaTable
-        from pyspark.sql.types import StructField, StructType
+class Table:
+    """One table as it was when it was opened, and with what was written through it since."""
 
-        plain = StructType.fromDDL(", ".join(f"`{c.name}` {c.type}" for c in contract.columns))
-        schema = StructType(
-            [
-                StructField(field.name, field.dataType, column.nullable, {"comment": column.meaning})
-                for field, column in zip(plain.fields, contract.columns, strict=True)
-            ]
-        )
-        builder = DeltaTable.createIfNotExists(self.spark).location(path).addColumns(schema)
-        builder = builder.partitionedBy(*contract.partitioned_by).comment(contract.description)
-        for key, value in PROPERTIES.items():
-            builder = builder.property(key, value)
-        with _ONE_TABLE_AT_A_TIME:
-            for attempt in range(ATTEMPTS_AT_A_NEW_TABLE):
-                try:
-                    builder.execute()
-                    return
-                except Exception:
-                    # two runs may begin a table at the same time; whoever came first makes it as this one would,
-                    # and until its first commit is through there is a folder that is not a table yet
-                    if DeltaTable.isDeltaTable(self.spark, path):
-                        return
-                    if attempt + 1 == ATTEMPTS_AT_A_NEW_TABLE:
-                        raise
-                    time.sleep(0.2 * 2**attempt)
+    def __init__(self, path: str, contract: TableContract, opened: _Opened) -> None:
+        self.path, self.contract = path, contract
+        self._opened = opened
+        self._log, self._lock = opened.log, opened.lock
 
-    def _grow(self, contract: TableContract, path: str) -> None:
-        """Add the attributes that the contract has gained since the table was made."""
-        have = {field.name: field.dataType.simpleString() for field in self._schema(path)}
-        missing = [column for column in contract.columns if column.name not in have]
-        if missing:
-            added = ", ".join(f"`{column.name}` {column.type}" for column in missing)
-            self.spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS ({added})")
-        for column in contract.columns:
-            if column.name in have and have[column.name] != _simple(column.type):
-                raise SpillwayError(
-                    f"{path}: column `{column.name}` must stay {have[column.name]}, got {column.type}; "
-                    "give the changed attribute a new name in the contract"
+    def with_attributes(
+        self, attributes: Sequence[tuple[str, str]], added: Sequence[tuple[str, str, str]] = _NOTHING
+    ) -> Table:
+        """A stream's table with the columns that its contract and its levers want written."""
+        return Table(self.path, self.contract.with_attributes(attributes, added), self._opened)
+
+    @property
+    def exists(self) -> bool:
+        return self._log.version >= 0
+
+    @property
+    def version(self) -> int:
+        return self._log.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as they are, or as the contract will have them made."""
+        found = self._log.schema
+        return self.contract.arrow_schema if found is None else found
+
+    def types(self) -> dict[str, str]:
+        """Column by name with its type, as column contracts spell types."""
+        return {field.name: spark_type(field.type) for field in self.schema}
+
+    def files(self, **where: Any) -> list[DataFile]:
+        """The live files that may hold rows of what is asked for, in path order."""
+        with self._lock:
+            return [file for file in self._log.files() if may_hold(file, where)]
+
+    def stored(self, order: str = "seq", **where: Any) -> StoredFiles:
+        """What tasks read of it, along an ordered column."""
+        return StoredFiles(tuple(self.files(**where)), order)
+
+    def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
+        """The rows of what is asked for; none where there is no table."""
+        names = list(columns) if columns is not None else self.schema.names
+        partitioned = self.contract.partitioned_by
+        asked = self._fields(dict.fromkeys([*names, *where]))
+        inside = pa.schema([one for one in asked if one.name not in partitioned])
+        parts = []
+        for file in self.files(**where):
+            for part in _whole(file, inside.names):
+                part = shaped(part, inside) if inside.names else part
+                for one in (one for one in asked if one.name in partitioned):
+                    value = pa.repeat(pa.scalar(file.value(one.name), one.type), part.num_rows)
+                    part = part.append_column(one, value)
+                part = part.filter(matching(part, where)) if where else part
+                parts.append(part.select(names))
+        return pa.concat_tables(parts) if parts else self._fields(names).empty_table()
+
+    def _fields(self, names: Iterable[str]) -> pa.Schema:
+        """Columns by name: as the table has them, or as it will once it is written as its contract says."""
+        have, wanted = self.schema, self.contract.arrow_schema
+        found = []
+        for name in names:
+            schema = have if name in have.names else wanted
+            if name not in schema.names:
+                raise Refused(
+                    "column", f"be one of {', '.join(have.names)}", name, "ask for another", self.path
                 )
+            found.append(pa.field(name, schema.field(name).type))
+        return pa.schema(found)
 
-    def _schema(self, path: str) -> Any:
-        return self.spark.read.format("delta").load(path).schema.fields
+    def draft(self, engine: Engine, pieces: Sequence[Piece], make: Make) -> Draft:
+        """One file a piece, written by the engine's tasks; a piece without rows leaves none.
 
-    def _stored_columns(self, path: str, frame: DataFrame) -> list[Any]:
-        """The table's columns in its order; one the contract has lost since is written null."""
-        from pyspark.sql import functions as sql
+        Where one task is refused, what the others wrote is thrown away.
+        """
+        work = partial(_write_piece, folder=self.path, schema=self.contract.file_schema, make=make)
+        found: list[tuple[Piece, Written]] = []
+        counts: dict[int, dict[str, int]] = {}
+        problem: SpillwayError | None = None
+        for piece, made in zip(pieces, engine.map(work, pieces), strict=True):
+            if isinstance(made.outcome, SpillwayError):
+                problem = problem or made.outcome
+            elif made.outcome is not None:
+                found.append((piece, made.outcome))
+            into = counts.setdefault(piece.batch, {})
+            for name, count in made.counts.items():
+                into[name] = into.get(name, 0) + count
+        draft = Draft(self.contract.table, tuple(found), counts)
+        if problem is not None:
+            self.discard(draft)
+            raise problem
+        return draft
 
-        have = set(frame.columns)
-        return [
-            sql.col(f"`{field.name}`")
-            if field.name in have
-            else sql.lit(None).cast(field.dataType).alias(field.name)
-            for field in self._schema(path)
-        ]
+    def data_files(self, written: Iterable[Written]) -> list[DataFile]:
+        """Files that were written, as whoever reads files takes them; they need not be in the table."""
+        return [data_file(self.path, one, self.contract.arrow_schema) for one in written]
 
-    def _refuse_other_columns(self, frame: DataFrame, contract: TableContract, stream: str | None) -> None:
-        got = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        problems = []
-        for column in contract.columns:
-            found = got.pop(column.name, None)
-            if found is None:
-                problems.append(f"`{column.name}` is missing")
-            elif found != _simple(column.type):
-                problems.append(f"`{column.name}` must be {_simple(column.type)}, got {found}")
-        problems += [f"`{name}` is not in the contract" for name in got]
-        if problems:
-            target = contract.table + (f"/{stream}" if stream else "")
+    def discard(self, draft: Draft) -> None:
+        """Throw a draft away: its files stand in no table and are removed."""
+        self._remove(draft.written)
+
+    def publish(self, written: Iterable[Written], **where: Any) -> list[DataFile]:
+        """Put files in the place of the rows that match, in one commit; the files that went."""
+        return self._commit(list(written), where)
+
+    def replace(self, rows: Iterable[Mapping[str, Any]], **where: Any) -> None:
+        """Put a handful of rows in the place of those that match, in one commit."""
+        data = arrow_rows(self.contract, list(rows))
+        if not pc.all(matching(data, where), min_count=0).as_py():
             raise SpillwayError(
-                f"{target} must be written as schemas/tables/{contract.table}.yaml says: "
-                + "; ".join(problems)
+                f"{self.path}: rows must match {in_words(where)}, which they replace, or a rerun would double them, "
+                "got others among them; this is a fault of the stage, report it"
+            )
+        self._commit_small(data, where)
+
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add a handful of rows."""
+        self._commit_small(arrow_rows(self.contract, list(rows)), None)
+
+    def delete(self, **where: Any) -> list[DataFile]:
+        """Take out the rows that match; the files that went."""
+        return self._commit([], where) if self.exists else []
+
+    def erase(self, files: Iterable[DataFile]) -> None:
+        """Remove files from the disk that a commit has taken out."""
+        for file in files:
+            blobs.remove(file.path)
+
+    def _commit_small(self, data: pa.Table, where: Question | None) -> None:
+        written = self._write(data)
+        try:
+            self._commit(written, where)
+        except SpillwayError:
+            self._remove(written)
+            raise
+
+    def _commit(self, written: list[Written], where: Question | None) -> list[DataFile]:
+        with self._lock:
+            known = self._opened.found()
+            if not self.exists:
+                if not written:
+                    return []
+                self._log.create(self.contract)
+            self._fit_columns()
+            refused = 0
+            # whoever is refused for another's commit tries anew: of any number of writers one always gets through
+            while where is None or not self._opened.is_overtaken(where):
+                gone, left = self._taken_out(where)
+                if not (gone or written):
+                    return []
+                added, version = [*written, *left], self._log.version
+                try:
+                    self._log.commit(added, gone)
+                except Stale as problem:
+                    self._log.refresh()
+                    if not self._stand(added):
+                        self._remove(left)
+                        refused += self._log.version == version
+                        if refused >= ATTEMPTS:
+                            raise SpillwayError(
+                                f"{self.path} must take the commit, got {problem}; see whether the store can be written"
+                            ) from problem
+                        continue
+                for file in gone:
+                    del known[file.path]
+                for one in added:
+                    file = data_file(self.path, one, self.schema)
+                    known[file.path] = file
+                return gone
+            raise ConcurrentRun(
+                f"{self.path}: another run wrote {in_words(where)} at the same time; nothing was doubled, "
+                "run it again"
             )
 
+    def _stand(self, added: Sequence[Written]) -> bool:
+        """Whether a commit went through of which the answer was lost."""
+        live = {file.path for file in self._log.files()}
+        return bool(added) and all(f"{self.path}/{one.path}" in live for one in added)
 
-def table_path(settings: Settings, contract: TableContract, stream: str | None = None) -> str:
-    """Where a table lies under its root."""
-    root = settings.destination if contract.root == "destination" else settings.lake
-    if (contract.scope == "stream") != (stream is not None):
-        rule = "name a stream" if contract.scope == "stream" else "name no stream"
-        raise SpillwayError(f"table {contract.table} must {rule}, got {stream!r}; see schemas/tables")
-    return f"{root}/{contract.table}" + (f"/{stream}" if stream else "")
+    def _remove(self, written: Iterable[Written]) -> None:
+        for one in written:
+            blobs.remove(f"{self.path}/{one.path}")
+
+    def _taken_out(self, where: Question | None) -> tuple[list[DataFile], list[Written]]:
+        """The files that go, and, of those that hold other rows too, these others written anew."""
+        gone: list[DataFile] = []
+        left: list[Written] = []
+        if where is None:
+            return gone, left
+        never_null = {column.name for column in self.contract.columns if not column.nullable}
+        for file in self._log.files():
+            if not may_hold(file, where):
+                continue
+            if not all_match(file, where, never_null):
+                partition = {name: str(value) for name, value in file.partition}
+                one = write_file(self.path, partition, self._file_schema(), self._others(file, where))
+                if one is not None and one.rows == file.records:
+                    self._remove([one])  # nothing of it matched after all
+                    continue
+                if one is not None:
+                    left.append(one)
+            gone.append(file)
+        return gone, left
+
+    def _file_schema(self) -> pa.Schema:
+        names = [name for name in self.schema.names if name not in self.contract.partitioned_by]
+        return self._fields(names)
+
+    def _others(self, file: DataFile, where: Question) -> Iterator[pa.Table]:
+        """The rows of a file that do not match."""
+        schema = self._file_schema()
+        inside = {name: value for name, value in where.items() if name not in self.contract.partitioned_by}
+        for part in rows_of(file, schema.names, _ROWS_AT_A_TIME):
+            part = shaped(part, schema)
+            rest = part.filter(pc.invert(matching(part, inside)))
+            if rest.num_rows:
+                yield rest
+
+    def _fit_columns(self) -> None:
+        """Add the columns that the contract has gained since the table was made; a type never changes."""
+        wanted = self.contract.arrow_schema
+        for attempt in range(ATTEMPTS):
+            have = {one.name: spark_type(one.type) for one in self.schema}
+            for one in wanted:
+                if have.get(one.name, spark_type(one.type)) != spark_type(one.type):
+                    raise SpillwayError(
+                        f"{self.path}: column `{one.name}` must stay {have[one.name]}, got {spark_type(one.type)}; "
+                        "give the changed attribute a new name in the contract"
+                    )
+            missing = [one.with_nullable(True) for one in wanted if one.name not in have]
+            if not missing:
+                return
+            try:
+                self._log.add_columns(pa.schema(missing))
+            except Stale:
+                self._log.refresh()
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+    def _write(self, data: pa.Table) -> list[Written]:
+        """The rows as files, one a partition."""
+        names = list(self.contract.partitioned_by)
+        if not data.num_rows:
+            return []
+        keys = data.select(names).group_by(names).aggregate([]).to_pylist() if names else [{}]
+        files = []
+        for key in keys:
+            part = data.filter(matching(data, key))
+            text = {name: str(value) for name, value in key.items()}
+            one = write_file(self.path, text, self.contract.file_schema, [part])
+            assert one is not None, "a partition that was found has rows"
+            files.append(one)
+        return files
 
 
-def _simple(ddl: str) -> str:
-    return ddl.replace(" ", "")
+@dataclass(frozen=True)
+class _Made:
+    """What came of a piece: its file, none where it has no rows, or why it was refused."""
+
+    outcome: Written | SpillwayError | None
+    counts: Mapping[str, int]
 
 
-@contextmanager
-def _one_winner(table: str, stream: str | None, predicate: str) -> Iterator[None]:
-    """Delta lets one of two writers commit; the other is told in a sentence."""
+def _write_piece(piece: Piece, folder: str, schema: pa.Schema, make: Make) -> _Made:
+    counts: dict[str, int] = {}
     try:
-        yield
-    except Exception as problem:
-        if not CONFLICT.search(f"{type(problem).__name__} {problem}"):
-            raise
-        raise ConcurrentRun(
-            f"{table}{'/' + stream if stream else ''}: another run wrote {predicate} at the same time; "
-            "nothing was doubled, run it again"
-        ) from problem
+        return _Made(write_file(folder, piece.partition, schema, make(piece.of, counts)), counts)
+    except SpillwayError as problem:
+        return _Made(problem, counts)
 
 
-def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """One DataFrame of all `frames`, columns by name."""
-    return reduce(lambda left, right: left.unionByName(right), frames)
+def _whole(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+    if columns:
+        yield from rows_of(file, columns, _ROWS_AT_A_TIME)
+    else:
+        # only partition columns are asked for: as many rows as there are
+        yield pa.table({"": pa.nulls(file.records or row_count(file))})

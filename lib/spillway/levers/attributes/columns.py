@@ -28,11 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.errors import Refused
+
 KINDS = ("real", "integer", "text")
-
-
-class ColumnError(ValueError):
-    """A column or frame that breaks the rules of this module."""
 
 
 def _zero_under_null(values: np.ndarray, valid: np.ndarray) -> np.ndarray:
@@ -50,15 +48,13 @@ class Column:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ColumnError(
-                f"`kind` must be one of {', '.join(KINDS)}, got {self.kind!r}; see Column.from_arrow"
-            )
+            raise Refused("kind", f"be one of {', '.join(KINDS)}", self.kind, "see Column.from_arrow")
         wanted = np.float64 if self.kind == "real" else np.int64
         values = np.ascontiguousarray(self.values, dtype=wanted)
         valid = np.ascontiguousarray(self.valid, dtype=np.bool_)
         if values.shape != valid.shape or values.ndim != 1:
-            raise ColumnError(
-                f"`valid` must have one flag per value, got {valid.shape} for {values.shape}; pass equal lengths"
+            raise Refused(
+                "valid", f"have one flag per value of {values.shape}", valid.shape, "pass equal lengths"
             )
         object.__setattr__(self, "values", _zero_under_null(values, valid))
         object.__setattr__(self, "valid", valid)
@@ -187,9 +183,7 @@ def kind_of_arrow(type: pa.DataType) -> str:
     whole = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp)
     if any(test(type) for test in whole):
         return "integer"
-    raise ColumnError(
-        f"`type` must be a string, boolean, integer, double, date or timestamp, got {type}; cast it"
-    )
+    raise Refused("type", "be a string, boolean, integer, double, date or timestamp", str(type), "cast it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,16 +205,14 @@ class Frame:
         object.__setattr__(self, "key", dense_codes(np.asarray(self.key)))
         if len(seq) > 1 and bool((seq[1:] <= seq[:-1]).any()):
             row = int(np.argmax(seq[1:] <= seq[:-1])) + 1
-            raise ColumnError(
-                f"`seq` must be strictly increasing, got {seq[row]} after {seq[row - 1]}; sort the frame"
+            raise Refused(
+                "seq", f"be strictly increasing after {seq[row - 1]}", int(seq[row]), "sort the frame"
             )
         for name, column in self.columns.items():
             if len(column) != len(seq):
-                raise ColumnError(
-                    f"`{name}` must have {len(seq)} rows, got {len(column)}; cut it like the frame"
-                )
+                raise Refused(name, f"have {len(seq)} rows", len(column), "cut it like the frame")
         if len(self.key) != len(seq):
-            raise ColumnError(f"`key` must have {len(seq)} rows, got {len(self.key)}; cut it like the frame")
+            raise Refused("key", f"have {len(seq)} rows", len(self.key), "cut it like the frame")
 
     def __len__(self) -> int:
         return len(self.seq)

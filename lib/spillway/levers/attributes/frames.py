@@ -38,15 +38,6 @@ class Block:
     payload: bytes
 
 
-def frame_start(seq: int, origin: int, frame_tuples: int | None) -> int:
-    """First seq of the frame that `seq` lies in; frames count from `origin`. None: one endless frame.
-
-    >>> frame_start(250, 100, 64), frame_start(250, 100, None)
-    (228, 100)
-    """
-    return origin if frame_tuples is None else origin + (seq - origin) // frame_tuples * frame_tuples
-
-
 def key_codes(rows: pa.Table, attributes: Sequence[str]) -> np.ndarray:
     """One code per row, equal for equal keys (nulls are a key of their own).
 

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from spillway.errors import Refused
+
 
 @dataclass(frozen=True)
 class Way:
@@ -84,9 +86,11 @@ class Runs:
         object.__setattr__(self, "_from", np.array([run.from_seq for run in ordered], np.int64))
         for before, after in pairwise(ordered):
             if after.from_seq <= before.to_seq:
-                raise ValueError(
-                    f"`runs` must not overlap, got {before.from_seq}..{before.to_seq} and {after.from_seq}..; "
-                    "plan the batch again"
+                raise Refused(
+                    "runs",
+                    f"not overlap, as {after.from_seq}.. does",
+                    (before.from_seq, before.to_seq),
+                    "plan the batch again",
                 )
 
     def __iter__(self) -> Any:
@@ -112,8 +116,8 @@ class Runs:
             (at < 0) | (seq > ends[np.maximum(at, 0)]) if len(self.runs) else np.ones(len(seq), np.bool_)
         )
         if bool(outside.any()):
-            raise ValueError(
-                f"`seq` must lie under a scheme, got {int(seq[int(np.argmax(outside))])}; shed its batch again"
+            raise Refused(
+                "seq", "lie under a scheme", int(seq[int(np.argmax(outside))]), "shed its batch again"
             )
         return np.asarray(at)
 

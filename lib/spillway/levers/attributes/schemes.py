@@ -1,46 +1,41 @@
-"""The `schemes` table read back: the runs of a stream, and the state its planner goes on from."""
+"""The table `schemes`: the runs of a stream, and the state its planner goes on from."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from spillway.batch import Batch
 from spillway.levers.attributes.scheme import Run, Runs, run_from_row, run_to_row
-from spillway.settings import Settings
-from spillway.store.batches import Batch
-from spillway.store.files import read_table
-from spillway.store.table_contracts import table_contracts
-from spillway.store.tables import table_path
+from spillway.levers.protocol import Views
+
+SCHEMES = "schemes"
 
 
-def scheme_rows(
-    settings: Settings, stream: str, batches: Iterable[int] | None = None
-) -> list[dict[str, Any]]:
+def scheme_rows(tables: Views, stream: str, batches: Iterable[int] | None = None) -> list[dict[str, Any]]:
     """The rows of a stream (of some batches) in `seq` order."""
-    filters: list[Any] = [("stream", "=", stream)]
+    where: dict[str, Any] = {"stream": stream}
     if batches is not None:
-        numbers = sorted(set(batches))
-        if not numbers:
+        where["batch"] = sorted(set(batches))
+        if not where["batch"]:
             return []
-        filters.append(("batch", "in", numbers))
-    table = read_table(table_path(settings, table_contracts(settings.schemas)["schemes"]), filters=filters)
-    rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
+    rows: list[dict[str, Any]] = tables.at(SCHEMES).rows(**where).to_pylist()
     return sorted(rows, key=lambda row: int(row["from_seq"]))
 
 
-def load_runs(settings: Settings, stream: str, batches: Iterable[int] | None = None) -> Runs:
+def load_runs(tables: Views, stream: str, batches: Iterable[int] | None = None) -> Runs:
     """The stream's runs over the batches."""
-    return Runs(tuple(run_from_row(row) for row in scheme_rows(settings, stream, batches)))
+    return Runs(tuple(run_from_row(row) for row in scheme_rows(tables, stream, batches)))
 
 
-def state_before(settings: Settings, stream: str, batch: int) -> dict[str, Any] | None:
+def state_before(rows: Iterable[Mapping[str, Any]], batch: int) -> dict[str, Any] | None:
     """The planner's state at the end of the last batch before this one; None where there is none."""
-    rows = [row for row in scheme_rows(settings, stream) if row["batch"] < batch]
-    return json.loads(rows[-1]["state"]) if rows else None
+    before = [row for row in rows if row["batch"] < batch]
+    return json.loads(before[-1]["state"]) if before else None
 
 
-def scheme_row(batch: Batch, number: int, run: Run, state: dict[str, Any]) -> dict[str, Any]:
+def scheme_row(batch: Batch, number: int, run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
     """A run as a row; all runs of a batch carry the state at its end."""
     return {
         "stream": batch.stream,

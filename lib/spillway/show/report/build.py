@@ -8,73 +8,35 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from spillway.contracts import StreamContract, load_contracts
-from spillway.settings import Settings
-from spillway.show.report.facts import StreamFacts, samples, threshold_curves
+from spillway.contracts import load_contracts
+from spillway.show.report.facts import StreamFacts, gather
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables
 from spillway.show.report.words import bytes_said, counted
-from spillway.show.summary import stream_figures, table_rows
-from spillway.store.batches import load_batches
-
-PLOTTED_ATTRIBUTES = 2
+from spillway.show.summary import last_validation
+from spillway.store.tables import Tables
 
 
-def build_report(settings: Settings, out: str | Path | None = None) -> Path:
+def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     """Write the report to `out` (default: `report.html` in the build folder) and say where it is.
 
-    Reads tables by delta-rs, starts no Spark, fetches nothing; a stream without tables is said to have none.
+    Starts no Spark, fetches nothing; a stream without tables is said to have none.
     """
-    contracts = load_contracts(settings.schemas)
-    facts = gather(settings, list(contracts.streams.values()))
-    path = Path(out) if out is not None else Path(settings.build, "report.html")
+    contracts = load_contracts(tables.settings.schemas)
+    facts = gather(tables, list(contracts.streams.values()))
+    validations = tables.at("validations").rows().to_pylist()
+    path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(facts, table_rows(settings, "validations"), datetime.now(UTC)), encoding="utf-8")
+    path.write_text(page(facts, validations, datetime.now(UTC)), encoding="utf-8")
     return path
-
-
-def gather(settings: Settings, streams: list[StreamContract]) -> list[StreamFacts]:
-    """The facts of every stream, by name."""
-    rows = {name: table_rows(settings, name) for name in ("schemes", "ledger", "certificates", "models")}
-    batches = load_batches(settings)
-    facts = []
-    for contract in sorted(streams, key=lambda item: item.stream):
-        own = {
-            name: [row for row in found if row["stream"] == contract.stream] for name, found in rows.items()
-        }
-        mine = [batch for batch in batches if batch.stream == contract.stream]
-        figures = stream_figures(contract.stream, mine, own["ledger"], own["certificates"])
-        schemes = sorted(own["schemes"], key=lambda row: row["from_seq"])
-        shown = _most_shed(own["certificates"])[:PLOTTED_ATTRIBUTES]
-        facts.append(
-            StreamFacts(
-                contract=contract,
-                figures=figures,
-                batches=tuple(mine),
-                schemes=tuple(schemes),
-                ledger=tuple(own["ledger"]),
-                certificates=tuple(own["certificates"]),
-                curves=tuple(threshold_curves(own["models"])),
-                samples=tuple(samples(settings, contract, schemes, shown)) if schemes else (),
-            )
-        )
-    return facts
-
-
-def _most_shed(certificates: list[dict[str, Any]]) -> list[str]:
-    totals: dict[str, int] = {}
-    for row in certificates:
-        totals[row["attribute"]] = totals.get(row["attribute"], 0) + row["shed_values"]
-    return [name for name, values in sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])) if values]
 
 
 def page(facts: list[StreamFacts], validations: list[dict[str, Any]], now: datetime) -> str:
     """The whole page as text."""
-    shed = [fact for fact in facts if fact.schemes]
+    shed = [fact for fact in facts if fact.sent]
     violations = sum(fact.figures.violations for fact in shed)
     difference = sum(fact.figures.ledger_difference for fact in facts)
     last = max((row["validated_at"] for row in validations), default=None)
-    run = max(validations, key=lambda row: row["validated_at"])["run_id"] if validations else None
-    failed = sum(not row["success"] for row in validations if row["run_id"] == run)
+    failed = sum(not row["success"] for row in last_validation(validations))
     saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
     wrong = [
         *([f"{counted(violations, 'value')} outside the threshold"] if violations else []),

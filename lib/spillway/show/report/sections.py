@@ -6,18 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from spillway.ledger import TOTAL, imbalances
+from spillway.show.explain import stages
 from spillway.show.report import svg
-from spillway.show.report.facts import Row, Sample, StreamFacts
+from spillway.show.report.drawing import card, drawn
+from spillway.show.report.facts import Row, StreamFacts
 from spillway.show.report.words import bytes_said, cells, count_said, rate_said, share_said, table
-from spillway.show.summary import SENDING_STAGE
-
-
-def card(title: str, body: str, note: str = "", wide: bool = False) -> str:
-    """A framed part of a section; empty when `body` is."""
-    if not body:
-        return ""
-    said = f"<p>{escape(note)}</p>" if note else ""
-    return f'<section class="card{" wide" if wide else ""}"><h3>{escape(title)}</h3>{body}{said}</section>'
+from spillway.show.summary import added_up, last_validation
 
 
 def headline(facts: StreamFacts) -> str:
@@ -25,6 +20,7 @@ def headline(facts: StreamFacts) -> str:
     f = facts.figures
     saved = f.wire_bytes_saved - f.synopsis_bytes
     offered = sum(row["bytes_offered"] for row in facts.sent)
+    rows_gone = [(f"{f.rows_shed:,}", f"rows shed, {f.rows_lost:,} of them lost")] if f.rows_shed else []
     pairs = [
         (f"{f.tuples:,}", f"tuples taken in, {f.rejected:,} refused"),
         (
@@ -35,6 +31,7 @@ def headline(facts: StreamFacts) -> str:
             f"{len(f.shed_attributes)} shed, {len(f.rounded_attributes)} rounded",
             ", ".join([*f.shed_attributes, *f.rounded_attributes]) or "every attribute is kept",
         ),
+        *rows_gone,
         (bytes_said(saved), f"saved net of synopsis, of {bytes_said(offered)}"),
         (share_said(f.stored_share_pct), f"of {f.shed_values:,} shed values stored"),
         (share_said(f.recovery_accuracy_pct), "mean recovery accuracy"),
@@ -44,100 +41,6 @@ def headline(facts: StreamFacts) -> str:
     return '<div class="figures">' + "".join(
         f"<div><b>{escape(value)}</b><span>{escape(words)}</span></div>" for value, words in pairs
     ) + "</div>"  # fmt: skip
-
-
-def recovered_plot(sample: Sample) -> str:
-    """Original against recovered, with the band the truth must lie in."""
-    position = range(len(sample.seq))
-    band = [
-        (float(i), value - abs(value) * bound / 100, value + abs(value) * bound / 100)
-        for i, value, bound in zip(position, sample.recovered, sample.bound_pct, strict=True)
-        if value is not None and bound is not None
-    ]
-    original = [(float(i), value) for i, value in zip(position, sample.original, strict=True)]
-    back = [(float(i), value) for i, value in zip(position, sample.recovered, strict=True)]
-    chart = svg.line_chart(
-        [
-            svg.Line(original, "original", "original"),
-            svg.Line(back, "recovered", "recovered", dots=len(back) < 80),
-        ],
-        x_label=f"tuples of {sample.key}",
-        y_label=f"{sample.attribute} {sample.unit}".strip(),
-        band=band,
-    )
-    return card(
-        f"{sample.attribute}: original and recovered",
-        chart,
-        "Shaded: the bound stated with each recovered value.",
-    )
-
-
-def threshold_plot(facts: StreamFacts) -> str:
-    """The stored share falls with the threshold: why the thresholds are where they are."""
-    lines = [
-        svg.Line(
-            [(e, s) for e, s in curve.points if e <= 30],
-            f"c{i % 10}",
-            f"{curve.attribute} (E = {curve.error_pct:.3g} %)",
-        )
-        for i, curve in enumerate(facts.curves)
-    ]
-    chosen = sorted({curve.error_pct for curve in facts.curves})
-    mark = (chosen[0], f"E = {chosen[0]:.3g} %") if len(chosen) == 1 else None
-    chart = svg.line_chart(
-        lines, x_label="threshold E, %", y_label="stored share, %", from_zero=True, mark=mark
-    )
-    return card(
-        "Stored share against threshold",
-        chart,
-        "Trained on the first tuples, last-value synopsis.",
-    )
-
-
-def rate_plot(facts: StreamFacts) -> str:
-    """Rate against capacity, run by run."""
-    offered: list[tuple[float, float | None]] = []
-    planned: list[tuple[float, float | None]] = []
-    capacity: list[tuple[float, float | None]] = []
-    for row in _ordered(facts.schemes):
-        for series, name in ((offered, "rate_kbps"), (planned, "planned_kbps"), (capacity, "capacity_kbps")):
-            series += [(float(row["from_seq"]), row[name]), (float(row["to_seq"]), row[name])]
-    chart = svg.line_chart(
-        [
-            svg.Line(offered, "offered", "offered", steps=True),
-            svg.Line(planned, "planned", "under the scheme", steps=True),
-            svg.Line(capacity, "capacity", "its part of the channel", steps=True),
-        ],
-        x_label="seq",
-        y_label="kbps",
-        from_zero=True,
-        width=svg.WIDE,
-    )
-    over = f" Falls short by up to {rate_said(facts.shortfall_kbps)}." if facts.shortfall_kbps else ""
-    return card("Rate against capacity", chart, f"Widths as written, compressed.{over}", wide=True)
-
-
-def scheme_plot(facts: StreamFacts) -> str:
-    """Which attribute travelled how, and when."""
-    names = [a.name for a in facts.contract.attributes if a.role == "measure"]
-    rows = []
-    for name in names:
-        runs: list[tuple[float, float, str, str]] = []
-        for row in _ordered(facts.schemes):
-            item = next((i for i in row["attributes"] if i["attribute"] == name), None)
-            way = item["way"] if item else "keep"
-            words = f"{name}, seq {row['from_seq']} to {row['to_seq']}: {way}" + (
-                f"; {item['reason']}" if item and item["reason"] else ""
-            )
-            if runs and runs[-1][2] == way:
-                runs[-1] = (runs[-1][0], float(row["to_seq"]), way, runs[-1][3])
-            else:
-                runs.append((float(row["from_seq"]), float(row["to_seq"]), way, words))
-        if runs:
-            rows.append((name, runs))
-    hits = "not measured" if facts.hits is None else f"{facts.hits:,} hits, {facts.misses:,} misses"
-    note = f"{facts.windows:,} windows, {facts.evaluations:,} of them evaluated; {hits}."
-    return card("Kept, rounded and shed over time", svg.timeline(rows, x_label="seq"), note, wide=True)
 
 
 def byte_bars(facts: Sequence[StreamFacts]) -> str:
@@ -163,27 +66,38 @@ def byte_bars(facts: Sequence[StreamFacts]) -> str:
     return card("Bytes before and after, as written", svg.bars(rows), note, wide=True)
 
 
+def stage_table(facts: StreamFacts) -> str:
+    """What every stage did, batches added up: handed on, shed, and of that what can be given back and what is lost."""
+    names = ("batches", "offered", "handed_on", "rounded", "shed", "recoverable", "lost")
+    rows = [
+        cells(one.stage, one.unit, *(getattr(one, name) for name in names))
+        for one in stages(row for row in facts.ledger if row["dimension_kind"] == TOTAL)
+    ]
+    heads = "stage|unit|#" + "|#".join(name.replace("_", " ") for name in names)
+    return card("What every stage did", table(heads, rows), "In the order of the way.", wide=True)
+
+
 def ledger_table(facts: StreamFacts) -> str:
     """The ledger, added up over batches, with what is left when it should balance."""
-    sums: dict[tuple[str, str, str, str], dict[str, int]] = {}
+    sums: dict[tuple[str, str, str, str, str], dict[str, int]] = {}
     names = ("offered", "kept", "rounded", "shed", "deduplicated", "rejected", "recoverable", "lost")
-    for row in facts.ledger:
+    # a stage stands where it stands on the way; what is beside the way comes last
+    for row in sorted(facts.ledger, key=lambda row: (row["ordinal"] < 0, row["ordinal"])):
         # the numbers behind a choice differ from batch to batch; `spillway explain` tells them
-        reason = row["reason"].partition(":")[0]
-        at = (row["stage"], row["unit"], row["attribute"], reason)
+        reason = row["reason"].partition(":")[0] if row["dimension_kind"] != TOTAL else ""
+        at = (row["stage"], row["unit"], row["dimension_kind"], row["dimension"], reason)
         into = sums.setdefault(at, dict.fromkeys((*names, "difference"), 0))
         for name in names:
             into[name] += row[name]
-        accounted = row["kept"] + row["shed"] + row["deduplicated"] + row["rejected"]
-        into["difference"] += abs(row["offered"] - accounted) + abs(
-            row["shed"] - row["recoverable"] - row["lost"]
-        )
-    order = {"ingest": 0, "attributes": 1, SENDING_STAGE: 2}
+        into["difference"] += sum(by for by, _ in imbalances(row))
+    order = {stage: place for place, stage in enumerate(dict.fromkeys(at[0] for at in sums))}
     rows = [
         cells(*at, *found.values(), bad=found["difference"] != 0)
-        for at, found in sorted(sums.items(), key=lambda pair: (order.get(pair[0][0], 9), pair[0]))
+        for at, found in sorted(
+            sums.items(), key=lambda pair: (order[pair[0][0]], pair[0][1], pair[0][2] != TOTAL, pair[0])
+        )
     ]
-    heads = "stage|unit|attribute|reason|#" + "|#".join((*names, "difference"))
+    heads = "stage|unit|by|which|reason|#" + "|#".join((*names, "difference"))
     said = (
         "balances"
         if facts.figures.ledger_difference == 0
@@ -192,34 +106,32 @@ def ledger_table(facts: StreamFacts) -> str:
     return card(
         f"Ledger: it {said}",
         table(heads, rows),
-        "offered = kept + shed + deduplicated + rejected; shed = recoverable + lost.",
+        "offered = kept + shed + deduplicated + rejected; shed = recoverable + lost; each stage is offered what the "
+        "one before it kept.",
         True,
     )
 
 
 def certificate_table(facts: StreamFacts) -> str:
     """Certificates, added up over batches: the worst of each, never the best."""
-    by: dict[tuple[str, str], list[Row]] = {}
+    by: dict[tuple[str, str, str], list[Row]] = {}
     for row in facts.certificates:
-        by.setdefault((row["attribute"], row["way"]), []).append(row)
+        by.setdefault((row["lever"], row["attribute"], row["way"]), []).append(row)
     rows = []
-    for (attribute, way), own in sorted(by.items()):
-        weights = [row["shed_values"] + row["rounded_values"] for row in own]
-        mean = sum((row["mean_error_pct"] or 0.0) * w for row, w in zip(own, weights, strict=True)) / max(
-            sum(weights), 1
-        )
-        shed, stored = sum(row["shed_values"] for row in own), sum(row["stored_values"] for row in own)
-        violations = sum(row["violations"] for row in own)
+    for (lever, attribute, way), own in sorted(by.items()):
+        whole = added_up(own)
         rows.append(
             cells(
-                attribute, way, float(max(row["error_pct"] for row in own)), shed, sum(weights) - shed, stored,
-                100.0 * stored / shed if shed else 0.0, float(max(row["max_error_pct"] or 0.0 for row in own)), mean,
-                violations,
+                lever, attribute or "whole rows", way, float(whole.error_pct), whole.shed_values, whole.rounded_values,
+                whole.stored_values, whole.stored_share_pct, float(whole.max_error_pct), whole.mean_error_pct,
+                whole.violations,
                 *(bytes_said(sum(row[f"{name}_bytes"] for row in own)) for name in ("column", "wire", "synopsis")),
-                bad=violations > 0,
+                bad=whole.violations > 0,
             )
         )  # fmt: skip
-    heads = "attribute|way|#E %|#shed|#rounded|#stored|#stored %|#worst error %|#mean error %|#violations"
+    heads = (
+        "lever|attribute|way|#E %|#shed|#rounded|#stored|#stored %|#worst error %|#mean error %|#violations"
+    )
     heads += "|column|wire|synopsis"
     return card("Certificates: measured against the truth", table(heads, rows), wide=True)
 
@@ -228,8 +140,8 @@ def validation_tables(validations: Sequence[Row]) -> str:
     """The last validation: what failed first, then how much held, table by table."""
     if not validations:
         return card("Validations", table("", []), "Nothing has been validated yet.", True)
-    last = max(validations, key=lambda row: row["validated_at"])
-    rows = [row for row in validations if row["run_id"] == last["run_id"]]
+    rows = last_validation(validations)
+    last = max(rows, key=lambda row: row["validated_at"])
     failed = [row for row in rows if not row["success"]]
     reported = [row for row in rows if row["success"] and row["where_"]]
     by: dict[str, list[Mapping[str, Any]]] = {}
@@ -275,19 +187,13 @@ def stream_section(facts: StreamFacts) -> Iterator[str]:
     if not facts.batches:
         yield "<p>Nothing has been taken in yet: put files into the landing zone and run spillway_shed.</p>"
         return
-    if not facts.schemes:
+    if not facts.sent:
         yield f"<p>{count_said(figures.tuples)} tuples are taken in and wait to be trained and shed.</p>"
         return
     yield headline(facts)
     yield '<div class="cards">'
-    yield from (recovered_plot(sample) for sample in facts.samples)
-    yield threshold_plot(facts)
-    yield rate_plot(facts)
-    yield scheme_plot(facts)
+    yield from (drawn(picture) for picture in facts.pictures)
+    yield stage_table(facts)
     yield certificate_table(facts)
     yield ledger_table(facts)
     yield "</div>"
-
-
-def _ordered(schemes: Sequence[Row]) -> list[Row]:
-    return sorted(schemes, key=lambda row: row["from_seq"])

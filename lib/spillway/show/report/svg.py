@@ -7,9 +7,10 @@ with the page.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from types import MappingProxyType
 
 WIDTH = 720
 WIDE = 1440
@@ -111,8 +112,16 @@ def line_chart(
     )
 
 
-def timeline(rows: Sequence[tuple[str, Sequence[tuple[float, float, str, str]]]], *, x_label: str) -> str:
-    """One bar per row, cut in runs (from, to, style, words shown on hovering)."""
+def timeline(
+    rows: Sequence[tuple[str, Sequence[tuple[float, float, str, str]]]],
+    *,
+    x_label: str,
+    legend: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """One bar per row, cut in runs (from, to, style, words shown on hovering).
+
+    `legend`: what styles mean, in the order to tell it; the others go by their own names.
+    """
     runs = [run for _, row in rows for run in row]
     if not runs:
         return ""
@@ -140,11 +149,12 @@ def timeline(rows: Sequence[tuple[str, Sequence[tuple[float, float, str, str]]]]
     parts.append(
         f'<text class="label" x="{WIDE - MARGIN_RIGHT}" y="{height - 2}" text-anchor="end">{escape(x_label)}</text>'
     )
-    styles = {style: style for _, row in rows for _, _, style, _ in row}
-    ordered = [style for style in ("keep", "round", "shed") if style in styles]
-    return _legend(
-        [(style, {"keep": "kept", "round": "rounded"}.get(style, style)) for style in ordered]
-    ) + _svg(parts, height, "kept, rounded and shed attributes", WIDE)
+    named = {**legend, **{style: style for _, row in rows for _, _, style, _ in row if style not in legend}}
+    drawn = {style for _, row in rows for _, _, style, _ in row}
+    entries = [(style, words) for style, words in named.items() if style in drawn]
+    return _legend(entries) + _svg(
+        parts, height, f"{', '.join(name for name, _ in rows)} over {x_label}", WIDE
+    )
 
 
 def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]]) -> str:
@@ -170,7 +180,7 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]]) -> str:
             at += value
         parts.append(f'<text class="tick" x="{x(at) + 6}" y="{top + 21}">{number(at)}B</text>')
     legend = {style: words for _, row in rows for _, style, words in row}
-    return _legend(list(legend.items())) + _svg(parts, height, "bytes before and after", WIDE)
+    return _legend(list(legend.items())) + _svg(parts, height, ", ".join(name for name, _ in rows), WIDE)
 
 
 def _svg(parts: Sequence[str], height: int, title: str, width: int = WIDTH) -> str:

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.attributes.synopsis.synopsis_reference import columns
 
+from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.packing.block import CODED, COLUMNS, LISTED, PackingError, pack, unpack
+from spillway.levers.attributes.packing.block import CODED, COLUMNS, LISTED, pack, unpack
 from spillway.levers.attributes.packing.entry_coder import periods_of
 from spillway.levers.attributes.packing.whole_numbers import BITS, WholeForm, decimals_of
 from spillway.levers.attributes.synopsis.entries import Entries, shed
@@ -138,18 +139,18 @@ def sealed(block, at, value):
 def test_one_changed_byte_is_noticed(at):
     block = bytearray(FIXED)
     block[at] ^= 1
-    with pytest.raises(PackingError, match="must match its checksum"):
+    with pytest.raises(Refused, match="must match its checksum"):
         unpack(bytes(block))
 
 
 def test_other_bytes_other_versions_and_other_encodings_are_refused_by_name():
-    with pytest.raises(PackingError, match="it is no synopsis block"):
+    with pytest.raises(Refused, match="it is no synopsis block"):
         unpack(b"PAR1....")
-    with pytest.raises(PackingError, match="it is no synopsis block"):
+    with pytest.raises(Refused, match="it is no synopsis block"):
         unpack(b"SP")
-    with pytest.raises(PackingError, match="`version` must be 1, got 9"):
+    with pytest.raises(Refused, match="`version` must be 1, got 9"):
         unpack(sealed(FIXED, 2, 9))
-    with pytest.raises(PackingError, match="`encoding` must be 0, 1 or 2, got 77"):
+    with pytest.raises(Refused, match="`encoding` must be 0, 1 or 2, got 77"):
         unpack(sealed(FIXED, ENCODING_AT, 77))
 
 

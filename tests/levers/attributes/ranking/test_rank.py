@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
+from spillway.errors import Refused
 from spillway.levers.attributes.ranking.rank import (
     fixed_list,
     largest_first,
@@ -130,11 +131,11 @@ def test_baselines_order_by_chance_by_width_and_by_a_list() -> None:
 
 
 def test_what_cannot_be_ranked_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="`rank_by` must"):
+    with pytest.raises(Refused, match="`rank_by` must"):
         rank({}, [], by="variance")
-    with pytest.raises(ValueError, match=r"`window` must hold .*got none of b"):
+    with pytest.raises(Refused, match=r"`window` must hold .*; read b too"):
         rank({"a": np.zeros(2)}, ["a", "b"])
-    with pytest.raises(ValueError, match=r"`recoverability` must be known .*b;"):
+    with pytest.raises(Refused, match=r"`recoverability` must be known .*b, got None"):
         rank({}, ["a", "b"], by="recoverability", recoverability={"a": 1.0, "b": math.nan})
-    with pytest.raises(ValueError, match="`recoverability` must be known"):
+    with pytest.raises(Refused, match="`recoverability` must be known"):
         rank({}, ["a"], by="recoverability")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.columns import Column
-from spillway.levers.attributes.synopsis.certificate import Certificate, certify, relative_errors_pct
+from spillway.levers.attributes.synopsis.certificate import certify, relative_errors_pct
+from spillway.levers.certificate import Certificate
 
 
 @pytest.mark.parametrize(
@@ -74,21 +76,43 @@ def test_an_error_equal_to_the_threshold_is_no_violation():
     assert certify(Column.real([100.0]), Column.real([90.0]), 10.0).violations == 0
 
 
-def test_parts_of_a_batch_add_up_to_the_whole():
-    rng = np.random.default_rng(3)
-    truth, given = Column.real(rng.uniform(1, 2, 50)), Column.real(rng.uniform(1, 2, 50))
-    first = np.arange(50) < 17
-    parts = certify(truth, given, 5.0, first, 3) + certify(truth, given, 5.0, ~first, 4)
-    whole = certify(truth, given, 5.0, None, 7)
-    assert parts.mean_error_pct == pytest.approx(whole.mean_error_pct)
-    assert (parts.violations, parts.max_error_pct, parts.stored_values) == (
-        whole.violations, whole.max_error_pct, 7,
-    )  # fmt: skip
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([100, 104, 95, 0, 1, None]), st.integers(95, 105), st.integers(0, 3)))
+)
+def test_certificates_of_parts_add_up_to_the_certificate_of_the_whole(rows: list[Any]) -> None:
+    truth, back = (Column.integer([row[side] for row in rows]) for side in (0, 1))
+    way = np.array([row[2] for row in rows], int)
+    whole = certify(truth, back, 5.0, way == 1, 7, way == 2)
+    parts = Certificate(5.0, stored_values=7)
+    for row in range(len(rows)):
+        here = np.arange(len(rows)) == row
+        parts += certify(truth, back, 5.0, here & (way == 1), is_rounded=here & (way == 2))
+    assert parts == replace(whole, sum_error_pct=parts.sum_error_pct)
+    assert parts.sum_error_pct == pytest.approx(whole.sum_error_pct)
+    assert (whole.shed_values, whole.rounded_values) == (int((way == 1).sum()), int((way == 2).sum()))
+    assert whole.values == whole.shed_values + whole.rounded_values
+
+
+def test_a_rounded_value_counts_with_the_shed_ones_and_never_twice() -> None:
+    truth, back = Column.real([100.0, 100.0, 100.0]), Column.real([98.0, 99.0, 50.0])
+    both = np.array([True, False, False])
+    found = certify(truth, back, 5.0, both, is_rounded=np.array([True, True, False]))
+    assert (found.shed_values, found.rounded_values, found.violations) == (1, 1, 0)
+    assert found.sum_error_pct == 3.0
+    assert found.accuracy_pct == 98.5
+
+
+def test_a_column_that_came_back_as_nothing_but_nulls_has_lost_every_value() -> None:
+    nothing = Column.nulls("text", 2)  # what a column of nulls is read as
+    for truth in (Column.real([1.0, None]), Column.integer([1, None]), Column.text(["a", None])):
+        assert relative_errors_pct(truth, nothing).tolist() == [math.inf, 0.0]
+        assert certify(truth, nothing, 5.0).violations == 1
 
 
 def test_nothing_shed_certifies_nothing():
     empty = certify(Column.real([]), Column.real([]), 5.0)
-    assert empty == Certificate(5.0, 0, 0, 0.0, 0.0, 0)
+    assert empty == Certificate(5.0)
     assert empty.stored_share_pct == 0.0
     assert empty.worst_over_threshold == 0.0
 

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from tests.levers.attributes.synopsis.synopsis_reference import cases
 
+from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import shed
-from spillway.levers.attributes.synopsis.model import AttributeModel, ModelError, Predictor, Term
+from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
 from spillway.levers.attributes.synopsis.predictors import regression_values
 from spillway.levers.attributes.synopsis.walking import powers
 from spillway.levers.attributes.training.candidates import unit_of, without_regressors
-from spillway.levers.attributes.training.regression import fit
+from spillway.levers.attributes.training.regression import regressions
 
 
 def stored(frame, predictors, error_pct=1.0, **more):
@@ -129,7 +130,7 @@ def test_exact_relations_are_found(relation):
     )  # fmt: skip
     best = min(
         float(np.nanmax(np.abs(regression_values(p.terms, frame) - frame.columns["a"].values)))
-        for p in fit("a", frame, ["b", "c"])
+        for p in regressions("a", frame, ["b", "c"])
         if p.persistence == 0
     )
     assert best < 1e-6
@@ -140,7 +141,11 @@ def test_a_change_since_the_row_before_is_an_exact_relation_too():
     close = np.round(100 + np.cumsum(rng.normal(0, 1, 600)), 2)
     change = np.round(np.diff(close, prepend=close[0]), 2)
     frame = Frame(np.arange(600), np.zeros(600, int), {"close": Column.real(close), "a": Column.real(change)})
-    found = [regression_values(p.terms, frame)[1:] for p in fit("a", frame, ["close"]) if p.persistence == 0]
+    found = [
+        regression_values(p.terms, frame)[1:]
+        for p in regressions("a", frame, ["close"])
+        if p.persistence == 0
+    ]
     assert min(float(np.abs(values - change[1:]).max()) for values in found) < 1e-6
 
 
@@ -186,5 +191,5 @@ def test_a_model_survives_json_and_refuses_what_cannot_be():
         (lambda: Predictor("season"), "`season`"),
     ]
     for make, message in bad:
-        with pytest.raises(ModelError, match=message):
+        with pytest.raises(Refused, match=message):
             make()

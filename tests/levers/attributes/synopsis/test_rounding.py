@@ -10,7 +10,7 @@ from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
-from spillway.levers.attributes.synopsis.rounding import as_sent, column_bytes, levels_per_octave, round_rows
+from spillway.levers.attributes.synopsis.rounding import as_sent, levels_per_octave, parquet_bytes, round_rows
 
 BOUNDS = [1e-9, 1.0, 4.7, 13.5, 100.0, 250.0]
 
@@ -57,7 +57,7 @@ def test_a_rounded_column_is_a_fraction_of_the_original_on_the_wire():
     column = Column.real(np.round(rng.uniform(10, 100, 20000), 2))
     frame = Frame(np.arange(20000), np.arange(20000) % 75, {"a": column})
     rounded = round_rows(model("real", 4.7), frame, np.ones(20000, bool))
-    assert column_bytes(rounded) < 0.5 * column_bytes(column)
+    assert parquet_bytes(rounded) < 0.5 * parquet_bytes(column)
 
 
 def test_holding_repeats_what_the_key_sent_last():
@@ -103,4 +103,4 @@ def test_both_ends_agree_where_a_regressor_is_sent_then_rounded_then_shed():
 
 
 def test_an_empty_column_weighs_nothing():
-    assert column_bytes(Column.real([])) == 0
+    assert parquet_bytes(Column.real([])) == 0

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
 from evidence.golden.categories import categories_correct, rows_as_printed
-from spillway.levers.attributes.threshold.categories import CategoryError, KnownList, Matcher
+from spillway.errors import Refused
+from spillway.levers.attributes.threshold.categories import KnownList, Matcher
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 CLASSES = {
@@ -124,12 +125,12 @@ def test_correlation_is_symmetric_and_takes_one_step_over_a_synonym() -> None:
 
 def test_a_class_named_by_the_contract_has_its_rate_and_an_unknown_one_is_refused() -> None:
     assert Matcher.standard().rate_pct("moderately") == 4.81
-    with pytest.raises(CategoryError, match="`criticality` must be one of extremely, very"):
+    with pytest.raises(Refused, match="`criticality` must be one of extremely, very"):
         Matcher.standard().rate_pct("somewhat")
 
 
 def test_the_data_files_are_in_order() -> None:
-    package = resources.files("spillway.attributes")
+    package = resources.files("spillway.levers.attributes.threshold")
     data = yaml.safe_load(package.joinpath("categories.yaml").read_text(encoding="utf-8"))
     rows = list(
         csv.DictReader(package.joinpath("word_correlations.csv").read_text(encoding="utf-8").splitlines())

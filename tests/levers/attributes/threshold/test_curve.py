@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
+from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
@@ -18,9 +19,9 @@ from spillway.levers.attributes.threshold.curve import (
     ERROR_GRID_PCT,
     Curve,
     curve,
-    drift,
     fixed_point,
     threshold,
+    threshold_drift,
 )
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -119,26 +120,26 @@ def test_the_lower_of_fixed_point_and_category_wins_unless_the_contract_speaks()
 
 
 def test_drift_asks_for_retraining_beyond_what_is_tolerated() -> None:
-    assert not drift(20, 20.4).retrain
-    assert drift(1.0, 2.0).retrain
-    assert drift(1.0, 2.0).deviation_pct == 50.0
-    assert drift(0, 0) == drift(0, 0, tolerated_pct=1)
-    assert drift(1.0, 0.0).retrain
-    assert not drift(1.0, 2.0, tolerated_pct=50).retrain
+    assert not threshold_drift(20, 20.4).retrain
+    assert threshold_drift(1.0, 2.0).retrain
+    assert threshold_drift(1.0, 2.0).deviation_pct == 50.0
+    assert threshold_drift(0, 0) == threshold_drift(0, 0, tolerated_pct=1)
+    assert threshold_drift(1.0, 0.0).retrain
+    assert not threshold_drift(1.0, 2.0, tolerated_pct=50).retrain
 
 
 def test_what_makes_no_threshold_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="`keys` must name"):
+    with pytest.raises(Refused, match="`keys` must name"):
         curve([1.0, 2.0], [0])
-    with pytest.raises(ValueError, match="`keys` must be codes"):
+    with pytest.raises(Refused, match="`keys` must be codes"):
         curve([1.0], [-1])
     for grid in ([], [2, 1], [-1, 1], [0, math.inf]):
-        with pytest.raises(ValueError, match="`error_grid_pct` must rise"):
+        with pytest.raises(Refused, match="`error_grid_pct` must rise"):
             curve([1.0], [0], grid)
-    with pytest.raises(ValueError, match="`flatness` must"):
+    with pytest.raises(Refused, match="`flatness` must"):
         fixed_point(Curve((0,), (1,), 1), flatness=0)
     for fixed, rate, overrule in ((-1, 1, None), (1, math.nan, None), (1, 1, -1), (1, 1, math.inf)):
-        with pytest.raises(ValueError, match="must be"):
+        with pytest.raises(Refused, match="must be"):
             threshold(fixed, rate, overrule)
-    with pytest.raises(ValueError, match="`observed_pct` must"):
-        drift(1, -1)
+    with pytest.raises(Refused, match="`observed_pct` must"):
+        threshold_drift(1, -1)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.errors import SpillwayError
+from spillway.errors import Refused
 from spillway.levers.attributes.training.hamming import TrainingSetsDamaged
 from spillway.levers.attributes.training.parity import sound_training_set, with_parity
 
@@ -19,7 +19,6 @@ def contract() -> StreamContract:
             "stream": "net",
             "channel": "up",
             "source": {"format": "csv"},
-            "training": {"parity": "secded", "parity_attribute": "check"},
             "attributes": [
                 {"name": "router", "type": "string", "role": "key", "bits": 24},
                 {"name": "at", "type": "timestamp", "role": "order"},
@@ -53,34 +52,37 @@ def flipped(rows: pa.Table, row: int, bits: int) -> pa.Table:
 
 
 def test_a_flipped_bit_is_corrected_wherever_it_is(contract: StreamContract) -> None:
-    sent = with_parity(contract, table(50, seed=1))
-    sound, report = sound_training_set(contract, [flipped(sent, 17, bits=1)])
+    sent = with_parity(contract, "check", table(50, seed=1))
+    sound, report = sound_training_set(contract, "check", [flipped(sent, 17, bits=1)])
     assert sound.equals(sent)
     assert report == {"parity": "secded", "corrected_tuples": 1, "discarded_sets": [], "retried_sets": 0}
 
 
 def test_two_flips_in_a_tuple_discard_the_set_and_the_next_is_tried(contract: StreamContract) -> None:
-    bad, good = with_parity(contract, table(50, seed=1)), with_parity(contract, table(50, seed=2))
-    sound, report = sound_training_set(contract, [flipped(bad, 3, bits=2), good])
+    bad, good = (
+        with_parity(contract, "check", table(50, seed=1)),
+        with_parity(contract, "check", table(50, seed=2)),
+    )
+    sound, report = sound_training_set(contract, "check", [flipped(bad, 3, bits=2), good])
     assert sound.equals(good)
     assert (report["discarded_sets"], report["retried_sets"]) == ([1], 1)
 
 
 def test_all_sets_bad_is_an_error_and_nothing_is_trained(contract: StreamContract) -> None:
-    bad = flipped(with_parity(contract, table(20, seed=1)), 3, bits=2)
+    bad = flipped(with_parity(contract, "check", table(20, seed=1)), 3, bits=2)
     with pytest.raises(TrainingSetsDamaged, match="2 sets with 1, 1 such tuples; nothing was trained"):
-        sound_training_set(contract, [bad, bad])
+        sound_training_set(contract, "check", [bad, bad])
 
 
 def test_parity_that_is_not_there_is_named(contract: StreamContract) -> None:
     with pytest.raises(
-        SpillwayError, match=r"`check` must hold \d+ hexadecimal digits of parity, got None at seq 0"
+        Refused, match=r"`check` must hold \d+ hexadecimal digits of parity at seq 0, got None"
     ):
-        sound_training_set(contract, [table(5, seed=1)])
+        sound_training_set(contract, "check", [table(5, seed=1)])
 
 
 def test_text_wider_than_declared_is_named(contract: StreamContract) -> None:
     rows = table(3, seed=1)
     wide = rows.set_column(1, "router", pa.array(["r1", "router 2", "r3"]))
-    with pytest.raises(SpillwayError, match=r"`router` must fit its 3 bytes.*declare bits: 64"):
-        with_parity(contract, wide)
+    with pytest.raises(Refused, match=r"`router` must fit its 3 bytes.*declare bits: 64"):
+        with_parity(contract, "check", wide)

@@ -1,7 +1,5 @@
-"""How much a channel carries, and how many attributes must go (3.2.3.1).
+"""How many attributes must go so that the rest fits into a channel (3.2.3.1).
 
-- Shannon and Hartley (equation 3.3): C = BW log2(1 + S/N), S/N as a ratio = 10^(dB/10).
-  4 kHz at 20 dB carry 26.63 kbps (Example 2).
 - The count of the thesis (equation 3.4): n' = ceil((R - C) / R n), 0 when R <= C. n counts the key too, with
   which all 81 cells of Table 4.6 agree; the quotient is an exact rational of the decimals as written, so a
   whole number is never lifted by a float's last bit.
@@ -20,70 +18,16 @@ Guarantee: `planned_kbps` <= capacity, or `shortfall_kbps` says by how much it i
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
-from typing import Any
 
-from spillway.errors import SpillwayError
+from spillway.errors import Refused
+from spillway.levers.attributes.choices import FITS
 from spillway.levers.attributes.ranking.rank import Ranked
+from spillway.levers.exact import exact
 
-FITS = ("bits", "count")
-
-_PREFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_BINARY_PREFIXES = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_SECONDS = {"s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "day": 86400}
-_EXPRESSION = re.compile(
-    r"\s*(?P<number>[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*"
-    r"(?P<prefix>[kKMGT]i?|)(?P<unit>bit|byte|b|B)s?\s*(?:/\s*|p(?=s\b)|\s+per\s+)(?P<period>[a-z]+)\s*"
-)
-_REMEDY = "write '120 kbps', '5 Mbps', '2 GB/day' or {bandwidth_khz: 4, signal_to_noise_db: 20}"
-
-
-class CapacityError(SpillwayError, ValueError):
-    """A capacity, rate or width that cannot be planned with."""
-
-
-def shannon_kbps(bandwidth_khz: float, signal_to_noise_db: float) -> float:
-    """C = BW log2(1 + S/N) (equation 3.3).
-
-    >>> round(shannon_kbps(4, 20), 2)
-    26.63
-    """
-    _positive("bandwidth_khz", bandwidth_khz, "state the channel's bandwidth")
-    if not math.isfinite(signal_to_noise_db):
-        raise CapacityError(
-            f"`signal_to_noise_db` must be a number, got {signal_to_noise_db!r}; state it in dB, as 20"
-        )
-    return bandwidth_khz * math.log2(1.0 + 10.0 ** (signal_to_noise_db / 10.0))
-
-
-def parse_capacity(expression: object) -> float:
-    """A channel's capacity in kbps from what a contract says.
-
-    b is a bit and B a byte; k, M, G, T are powers of 1000 and Ki, Mi, Gi, Ti of 1024.
-
-    >>> parse_capacity("120 kbps"), parse_capacity("5 Mbps"), round(parse_capacity("2 GB/day"), 3)
-    (120.0, 5000.0, 185.185)
-    >>> parse_capacity({"budget_per_day": 1.8, "price_per_gb": 0.9})  == parse_capacity("2 GB/day")
-    True
-    """
-    if expression is None or expression == "":
-        raise CapacityError(f"`capacity` must be stated, got {expression!r}; {_REMEDY}")
-    if isinstance(expression, Mapping):
-        return _parse_mapping(expression)
-    if isinstance(expression, str) and (found := _EXPRESSION.fullmatch(expression)):
-        prefix, unit, period = found["prefix"].lower(), found["unit"], found["period"]
-        seconds = _SECONDS.get(period) or _SECONDS.get(period.removesuffix("s"))
-        if seconds is not None:
-            number = Fraction(found["number"])
-            _positive("capacity", number, _REMEDY, shown=expression)
-            bits = 8 if unit in ("B", "byte") else 1
-            factor = _PREFIXES.get(prefix) or _BINARY_PREFIXES[prefix]
-            return float(number * factor * bits / seconds / 1000)
-    raise CapacityError(f"`capacity` must be a number with a unit of rate, got {expression!r}; {_REMEDY}")
+_REMEDY = "state what the channel carries"
 
 
 def count_to_shed(rate_kbps: float, capacity_kbps: float, attributes: int) -> int:
@@ -99,11 +43,6 @@ def count_to_shed(rate_kbps: float, capacity_kbps: float, attributes: int) -> in
     if rate <= capacity:
         return 0
     return math.ceil((rate - capacity) / rate * attributes)
-
-
-def exact(number: float | Fraction) -> Fraction:
-    """`number` as the decimal it is written as: 0.1 is 1/10, not its nearest binary fraction."""
-    return number if isinstance(number, Fraction) else Fraction(str(float(number)))
 
 
 @dataclass(frozen=True)
@@ -203,51 +142,28 @@ def _check(
     fit: str,
 ) -> None:
     if fit not in FITS:
-        raise CapacityError(f"`fit` must be one of {', '.join(FITS)}, got {fit!r}; write fit: bits")
+        raise Refused("fit", f"be one of {', '.join(FITS)}", fit, "write fit: bits")
     _not_negative("tuples_per_second", tuples_per_second)
     _positive("capacity_kbps", capacity_kbps, _REMEDY)
     for name, width in width_bits.items():
         _not_negative(f"width_bits.{name}", width)
     unknown = [name for name in names if name not in width_bits]
     if unknown:
-        raise CapacityError(
-            f"`width_bits` must give the width of every ranked attribute, got none for {', '.join(unknown)}; "
-            "measure those columns"
+        raise Refused(
+            "width_bits",
+            "give the width of every ranked attribute",
+            f"none for {', '.join(unknown)}",
+            "measure those columns",
         )
     if len(set(names)) != len(names):
-        raise CapacityError(f"`ranking` must name an attribute once, got {', '.join(names)}; rank it again")
+        raise Refused("ranking", "name an attribute once", ", ".join(names), "rank it again")
 
 
-def _parse_mapping(expression: Mapping[Any, Any]) -> float:
-    fields = set(expression)
-    if fields == {"bandwidth_khz", "signal_to_noise_db"}:
-        return shannon_kbps(
-            _number("bandwidth_khz", expression["bandwidth_khz"]),
-            _number("signal_to_noise_db", expression["signal_to_noise_db"]),
-        )
-    if fields == {"budget_per_day", "price_per_gb"}:
-        budget = _number("budget_per_day", expression["budget_per_day"])
-        price = _number("price_per_gb", expression["price_per_gb"])
-        _positive("budget_per_day", budget, "state what a day may cost")
-        _positive("price_per_gb", price, "state what a gigabyte costs")
-        return float(exact(budget) / exact(price) * 8 * 10**6 / 86400)
-    raise CapacityError(
-        "`capacity` must have bandwidth_khz and signal_to_noise_db, or budget_per_day and price_per_gb, "
-        f"got {', '.join(map(str, sorted(fields, key=str))) or 'nothing'}; {_REMEDY}"
-    )
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise CapacityError(f"`{name}` must be a number, got {value!r}; {_REMEDY}")
-    return float(value)
-
-
-def _positive(name: str, value: float | Fraction, remedy: str, shown: object = None) -> None:
+def _positive(name: str, value: float | Fraction, remedy: str) -> None:
     if not (math.isfinite(value) and value > 0):
-        raise CapacityError(f"`{name}` must be above 0, got {shown or value!r}; {remedy}")
+        raise Refused(name, "be above 0", value, remedy)
 
 
 def _not_negative(name: str, value: float) -> None:
     if not (math.isfinite(value) and value >= 0):
-        raise CapacityError(f"`{name}` must be 0 or more, got {value!r}; measure it again")
+        raise Refused(name, "be 0 or more", value, "measure it again")

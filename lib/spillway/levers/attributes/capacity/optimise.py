@@ -1,7 +1,7 @@
 """Keep, round or shed: the cheapest way into the channel, attribute by attribute (ours).
 
-Every attribute offers ways, each measured: `wire_bytes` sent, `rest_bytes` kept at the source (its synopsis)
-and `loss` (the error it brings, in whatever one unit the caller uses for all). With w_a the way of a,
+Every attribute offers ways, each measured (`option`): bytes per tuple on the wire, bytes per tuple kept at the source
+(its synopsis), and its loss, the mean error it brings. With w_a the way of a,
 
     minimise sum rest(w_a) + sum wire(w_a)   subject to   fixed + sum wire(w_a) <= capacity
 
@@ -19,8 +19,8 @@ synopsis is not smaller than the column it stands for. When nothing fits, the le
 The thesis's choice is `allowed=("keep", "shed")`.
 
 >>> options = {
-...     "temp": [Way("keep", 100), Way("round", 40, 0, 0.5), Way("shed", 0, 60, 0.4)],
-...     "wind": [Way("keep", 80), Way("round", 60, 0, 0.5), Way("shed", 0, 90, 0.4)],
+...     "temp": [Option("temp", "keep", 100), Option("temp", "round", 40, 0, 0.5), Option("temp", "shed", 0, 60, 0.4)],
+...     "wind": [Option("wind", "keep", 80), Option("wind", "round", 60, 0, 0.5), Option("wind", "shed", 0, 90, 0.4)],
 ... }
 >>> chosen = choose_ways(options, ["wind", "temp"], capacity_bytes=120)
 >>> dict(chosen.ways), chosen.net_bytes
@@ -36,9 +36,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from spillway.levers.attributes.capacity.fit import CapacityError
+from spillway.errors import Refused
+from spillway.levers.attributes.choices import WAYS
+from spillway.levers.attributes.option import Option, of_way
 
-WAYS = ("keep", "round", "shed")
 OBJECTIVES = ("net", "loss")
 # 3^12: what an exact search may look at
 _EXACT_COMBINATIONS = 531_441
@@ -47,33 +48,8 @@ _Cost = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to treat an attribute, with its measured bytes for the same tuples and its loss."""
-
-    way: str
-    wire_bytes: float
-    rest_bytes: float = 0.0
-    loss: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.way not in WAYS:
-            raise CapacityError(
-                f"`way` must be one of {', '.join(WAYS)}, got {self.way!r}; correct the option"
-            )
-        for name in ("wire_bytes", "rest_bytes", "loss"):
-            value = getattr(self, name)
-            if not (value >= 0 and math.isfinite(value)):
-                raise CapacityError(f"`{name}` must be 0 or more, got {value!r}; measure it again")
-
-    @property
-    def net_bytes(self) -> float:
-        """Wire and rest together."""
-        return self.wire_bytes + self.rest_bytes
-
-
-@dataclass(frozen=True)
 class Ways:
-    """The chosen way of every attribute, what it comes to, and why."""
+    """The chosen way of every attribute, what it comes to per tuple, and why."""
 
     ways: Mapping[str, str]
     reasons: Mapping[str, str]
@@ -85,7 +61,7 @@ class Ways:
 
 
 def choose_ways(
-    options: Mapping[str, Sequence[Way]],
+    options: Mapping[str, Sequence[Option]],
     ranking: Sequence[str],
     capacity_bytes: float,
     fixed_bytes: float = 0.0,
@@ -93,7 +69,8 @@ def choose_ways(
     objective: str = "net",
     must_pay: bool = True,
 ) -> Ways:
-    """Choose a way for every attribute of `options`; `ranking` is shed first, `fixed_bytes` always go.
+    """Choose a way for every attribute of `options`; `ranking` is shed first. All bytes are per tuple: `fixed_bytes`,
+    which always go, and `capacity_bytes`, into which all must fit.
 
     `must_pay=False` sheds even where the synopsis is not smaller than the column: the thesis's method, for
     comparison.
@@ -103,55 +80,65 @@ def choose_ways(
     room = capacity_bytes - fixed_bytes
     kept = {name: _kept(ways) for name, ways in options.items()}
     exact = math.prod(len(ways) for ways in usable.values()) <= _EXACT_COMBINATIONS
-    least = sum(min(way.wire_bytes for way in ways) for ways in usable.values())
+    least = sum(min(way.wire_bytes_per_tuple for way in ways) for ways in usable.values())
 
-    if sum(way.wire_bytes for way in kept.values()) <= room:
+    if sum(way.wire_bytes_per_tuple for way in kept.values()) <= room:
         chosen = kept
     elif least > room:
         chosen = {
-            name: min(ways, key=lambda way: (way.wire_bytes, way.rest_bytes, way.loss))
+            name: min(
+                ways,
+                key=lambda way: (way.wire_bytes_per_tuple, way.synopsis_bytes_per_tuple, way.mean_error_pct),
+            )
             for name, ways in usable.items()
         }
     else:
         costs = _costs(usable, ranking, objective)
         search = _exact if exact else _greedy
         chosen = search(usable, costs, room)
-    wire = fixed_bytes + sum(way.wire_bytes for way in chosen.values())
+    wire = fixed_bytes + sum(way.wire_bytes_per_tuple for way in chosen.values())
     shortfall = max(wire - capacity_bytes, 0.0)
     return Ways(
         ways={name: chosen[name].way for name in options},
         reasons={name: _reason(options[name], chosen[name], allowed, shortfall > 0) for name in options},
         wire_bytes=float(wire),
-        net_bytes=float(fixed_bytes + sum(way.net_bytes for way in chosen.values())),
-        loss=float(sum(way.loss for way in chosen.values())),
+        net_bytes=float(fixed_bytes + sum(way.bytes_per_tuple for way in chosen.values())),
+        loss=float(sum(way.mean_error_pct for way in chosen.values())),
         shortfall_bytes=float(shortfall),
         exact=exact,
     )
 
 
-def _usable(ways: Sequence[Way], allowed: Sequence[str], must_pay: bool) -> tuple[Way, ...]:
+def _usable(ways: Sequence[Option], allowed: Sequence[str], must_pay: bool) -> tuple[Option, ...]:
     kept = _kept(ways)
     return tuple(
         way
         for way in ways
         if way.way == "keep"
-        or (way.way in allowed and not (must_pay and way.way == "shed" and way.net_bytes >= kept.wire_bytes))
+        or (
+            way.way in allowed
+            and not (must_pay and way.way == "shed" and way.bytes_per_tuple >= kept.wire_bytes_per_tuple)
+        )
     )
 
 
-def _kept(ways: Sequence[Way]) -> Way:
+def _kept(ways: Sequence[Option]) -> Option:
     return next(way for way in ways if way.way == "keep")
 
 
 def _costs(
-    usable: Mapping[str, Sequence[Way]], ranking: Sequence[str], objective: str
-) -> dict[str, dict[Way, _Cost]]:
+    usable: Mapping[str, Sequence[Option]], ranking: Sequence[str], objective: str
+) -> dict[str, dict[Option, _Cost]]:
     places = {name: place for place, name in enumerate(ranking)}
-    costs: dict[str, dict[Way, _Cost]] = {}
+    costs: dict[str, dict[Option, _Cost]] = {}
     for name, ways in usable.items():
         touched = float(places.get(name, len(places)) + 1)
         costs[name] = {
-            way: ((way.loss, way.net_bytes) if objective == "loss" else (way.net_bytes, way.loss))
+            way: (
+                (way.mean_error_pct, way.bytes_per_tuple)
+                if objective == "loss"
+                else (way.bytes_per_tuple, way.mean_error_pct)
+            )
             + (0.0 if way.way == "keep" else touched,)
             for way in ways
         }
@@ -163,21 +150,21 @@ def _add(one: _Cost, other: _Cost) -> _Cost:
 
 
 def _exact(
-    usable: Mapping[str, Sequence[Way]], costs: Mapping[str, Mapping[Way, _Cost]], room: float
-) -> dict[str, Way]:
+    usable: Mapping[str, Sequence[Option]], costs: Mapping[str, Mapping[Option, _Cost]], room: float
+) -> dict[str, Option]:
     names = list(usable)
     # what the attributes still to come take at least: a state that leaves less room is dead
-    least = [min(way.wire_bytes for way in usable[name]) for name in names]
+    least = [min(way.wire_bytes_per_tuple for way in usable[name]) for name in names]
     to_come = [*accumulate(reversed(least), initial=0.0)][::-1]
     # sums of floats depend on their order: only the last attribute is held to the room to the last bit
     last, roomy = len(names) - 1, room * (1 + 1e-12)
-    states: list[tuple[float, _Cost, tuple[Way, ...]]] = [(0.0, (0.0, 0.0, 0.0), ())]
+    states: list[tuple[float, _Cost, tuple[Option, ...]]] = [(0.0, (0.0, 0.0, 0.0), ())]
     for place, name in enumerate(names):
         grown = [
-            (wire + way.wire_bytes, _add(cost, costs[name][way]), (*taken, way))
+            (wire + way.wire_bytes_per_tuple, _add(cost, costs[name][way]), (*taken, way))
             for wire, cost, taken in states
             for way in usable[name]
-            if wire + way.wire_bytes + to_come[place + 1] <= (room if place == last else roomy)
+            if wire + way.wire_bytes_per_tuple + to_come[place + 1] <= (room if place == last else roomy)
         ]
         grown.sort(key=lambda state: (state[0], state[1]))
         states = []
@@ -186,23 +173,23 @@ def _exact(
                 states.append(state)
     if not states:
         # the room is the least wire itself, and the sum in this order came out a bit above it
-        return {name: min(usable[name], key=lambda way: way.wire_bytes) for name in names}
+        return {name: min(usable[name], key=lambda way: way.wire_bytes_per_tuple) for name in names}
     best = min(states, key=lambda state: state[1])
     return dict(zip(names, best[2], strict=True))
 
 
 def _greedy(
-    usable: Mapping[str, Sequence[Way]], costs: Mapping[str, Mapping[Way, _Cost]], room: float
-) -> dict[str, Way]:
+    usable: Mapping[str, Sequence[Option]], costs: Mapping[str, Mapping[Option, _Cost]], room: float
+) -> dict[str, Option]:
     chosen = {
         name: min(ways, key=lambda way, name=name: costs[name][way])  # type: ignore[misc]
         for name, ways in usable.items()
     }
-    wire = sum(way.wire_bytes for way in chosen.values())
+    wire = sum(way.wire_bytes_per_tuple for way in chosen.values())
 
-    def price(name: str, way: Way) -> tuple[float, float]:
+    def price(name: str, way: Option) -> tuple[float, float]:
         extra = tuple(a - b for a, b in zip(costs[name][way], costs[name][chosen[name]], strict=True))
-        saved = chosen[name].wire_bytes - way.wire_bytes
+        saved = chosen[name].wire_bytes_per_tuple - way.wire_bytes_per_tuple
         return extra[0] / saved, extra[1] / saved
 
     while wire > room:
@@ -210,56 +197,55 @@ def _greedy(
             (name, way)
             for name, ways in usable.items()
             for way in ways
-            if way.wire_bytes < chosen[name].wire_bytes
+            if way.wire_bytes_per_tuple < chosen[name].wire_bytes_per_tuple
         ]
         if not steps:
             # the sum in this order is a last bit above a room that the least wire fills exactly
             break
         name, way = min(steps, key=lambda step: price(*step))
-        wire -= chosen[name].wire_bytes - way.wire_bytes
+        wire -= chosen[name].wire_bytes_per_tuple - way.wire_bytes_per_tuple
         chosen[name] = way
     for name in chosen:
         for way in sorted(usable[name], key=lambda way, name=name: costs[name][way]):  # type: ignore[misc]
             cheaper = costs[name][way] < costs[name][chosen[name]]
-            if cheaper and wire - chosen[name].wire_bytes + way.wire_bytes <= room:
-                wire += way.wire_bytes - chosen[name].wire_bytes
+            if cheaper and wire - chosen[name].wire_bytes_per_tuple + way.wire_bytes_per_tuple <= room:
+                wire += way.wire_bytes_per_tuple - chosen[name].wire_bytes_per_tuple
                 chosen[name] = way
 
-    def total(ways: Mapping[str, Way]) -> list[float]:
+    def total(ways: Mapping[str, Option]) -> list[float]:
         return [sum(part) for part in zip(*(costs[name][way] for name, way in ways.items()), strict=True)]
 
     return min([chosen, *_single_ways(usable, room)], key=total)
 
 
-def _single_ways(usable: Mapping[str, Sequence[Way]], room: float) -> list[dict[str, Way]]:
+def _single_ways(usable: Mapping[str, Sequence[Option]], room: float) -> list[dict[str, Option]]:
     """One way for all that offer it, the others kept, where that fits."""
     singles = [
-        {name: next((way for way in ways if way.way == wanted), _kept(ways)) for name, ways in usable.items()}
-        for wanted in WAYS
+        {name: of_way(ways, wanted) or _kept(ways) for name, ways in usable.items()} for wanted in WAYS
     ]
-    return [ways for ways in singles if sum(way.wire_bytes for way in ways.values()) <= room]
+    return [ways for ways in singles if sum(way.wire_bytes_per_tuple for way in ways.values()) <= room]
 
 
-def _reason(ways: Sequence[Way], chosen: Way, allowed: Sequence[str], over: bool) -> str:
+def _reason(ways: Sequence[Option], chosen: Option, allowed: Sequence[str], over: bool) -> str:
     kept = _kept(ways)
-    shed = next((way for way in ways if way.way == "shed"), None)
-    wire = f"{chosen.wire_bytes:g} bytes on the wire instead of {kept.wire_bytes:g}"
+    shed = of_way(ways, "shed")
+    wire = f"{chosen.wire_bytes_per_tuple:g} bytes on the wire instead of {kept.wire_bytes_per_tuple:g}"
     if chosen.way == "keep":
-        reason = f"keep: {kept.wire_bytes:g} bytes fit or save nothing otherwise"
+        reason = f"keep: {kept.wire_bytes_per_tuple:g} bytes fit or save nothing otherwise"
     elif chosen.way == "round":
         reason = f"round: {wire}"
     else:
-        reason = f"shed: {wire}, {chosen.rest_bytes:g} bytes of synopsis"
+        reason = f"shed: {wire}, {chosen.synopsis_bytes_per_tuple:g} bytes of synopsis"
     if chosen.way != "shed" and shed is not None:
         if "shed" not in allowed:
             reason += "; the contract does not allow shedding"
-        elif shed.net_bytes >= kept.wire_bytes:
-            reason += f"; shedding does not pay, its synopsis takes {shed.rest_bytes:g} bytes"
+        elif shed.bytes_per_tuple >= kept.wire_bytes_per_tuple:
+            reason += f"; shedding does not pay, its synopsis takes {shed.synopsis_bytes_per_tuple:g} bytes"
     return reason + ("; the channel is still exceeded" if over else "")
 
 
 def _check(
-    options: Mapping[str, Sequence[Way]],
+    options: Mapping[str, Sequence[Option]],
     ranking: Sequence[str],
     capacity_bytes: float,
     fixed_bytes: float,
@@ -267,25 +253,21 @@ def _check(
     objective: str,
 ) -> None:
     if objective not in OBJECTIVES:
-        raise CapacityError(
-            f"`objective` must be one of {', '.join(OBJECTIVES)}, got {objective!r}; write objective: net"
-        )
+        raise Refused("objective", f"be one of {', '.join(OBJECTIVES)}", objective, "write objective: net")
     if not set(allowed) <= set(WAYS) or "keep" not in allowed:
-        raise CapacityError(
-            f"`ways` must be keep and any of round and shed, got {list(allowed)!r}; write ways: [keep, shed]"
-        )
+        raise Refused("ways", "be keep and any of round and shed", list(allowed), "write ways: [keep, shed]")
     if not (capacity_bytes > 0 and math.isfinite(capacity_bytes)):
-        raise CapacityError(f"`capacity_bytes` must be above 0, got {capacity_bytes!r}; state the capacity")
+        raise Refused("capacity_bytes", "be above 0", capacity_bytes, "state the capacity")
     if not (fixed_bytes >= 0 and math.isfinite(fixed_bytes)):
-        raise CapacityError(f"`fixed_bytes` must be 0 or more, got {fixed_bytes!r}; measure it again")
+        raise Refused("fixed_bytes", "be 0 or more", fixed_bytes, "measure it again")
     for name, ways in options.items():
         if sum(way.way == "keep" for way in ways) != 1:
-            raise CapacityError(
-                f"`options.{name}` must offer to keep the attribute once, "
-                f"got {[way.way for way in ways]!r}; add its measured width"
+            raise Refused(
+                f"options.{name}",
+                "offer to keep the attribute once",
+                [way.way for way in ways],
+                "add its measured width",
             )
     unknown = [name for name in ranking if name not in options]
     if unknown:
-        raise CapacityError(
-            f"`ranking` must name attributes with options, got {', '.join(unknown)}; measure those columns"
-        )
+        raise Refused("ranking", "name attributes with options", ", ".join(unknown), "measure those columns")

@@ -27,14 +27,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import SpillwayError
+from spillway.errors import Refused, SpillwayError
 from spillway.levers.attributes.cycle.members import Member, members_of_trace
 from spillway.levers.attributes.cycle.robust import DEFAULT_CONFIDENCE, Trace, trace_cycle
 from spillway.levers.attributes.cycle.search import Candidate, Search
 from spillway.levers.attributes.cycle.strict import cycle_codes, replicated_period
-from spillway.levers.attributes.cycle.value_codes import Codes, first_appearance, key_codes, value_codes
+from spillway.levers.attributes.cycle.value_codes import Codes, coded_keys, first_appearance, value_codes
 
-Columns = Mapping[str, npt.NDArray[Any]]
+_Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class CycleNotFound(SpillwayError):
@@ -77,15 +77,20 @@ class Cycle:
 
     def __post_init__(self) -> None:
         if not self.attributes:
-            raise SpillwayError("`attributes` must name the cycle, got nothing; name at least one attribute")
+            raise Refused("attributes", "name the cycle", self.attributes, "name at least one attribute")
         if self.length < 1:
-            raise SpillwayError(f"`length` must be positive, got {self.length}; train the cycle again")
+            raise Refused("length", "be positive", self.length, "train the cycle again")
         if self.form not in ("strict", "robust", "declared"):
-            raise SpillwayError(f"`form` must be strict, robust or declared, got {self.form!r}; correct it")
+            raise Refused("form", "be strict, robust or declared", self.form, "correct it")
 
-    def positions(self, columns: Columns) -> Codes:
+    @property
+    def ring(self) -> int:
+        """How many places `positions` tells apart: where values repeat in a cycle, what starts it and what does not."""
+        return len(self.members) if self.unique else 2
+
+    def positions(self, columns: _Columns) -> Codes:
         """The place in the cycle of every row, 0 where it starts; -1 for values that are no member."""
-        codes, values = key_codes(columns, self.attributes)
+        codes, values = coded_keys(columns, self.attributes)
         place = {member.values: min(k, 1) if not self.unique else k for k, member in enumerate(self.members)}
         table = np.array([place.get(value, -1) for value in values] + [-1], dtype=np.int64)
         return table[codes]
@@ -123,7 +128,7 @@ class Cycle:
 
 
 def find_cycle(
-    columns: Columns,
+    columns: _Columns,
     seq: npt.NDArray[np.int64],
     bits: Mapping[str, int],
     *,
@@ -138,11 +143,11 @@ def find_cycle(
     among attributes that identify alike (one that has none is taken last).
     """
     if not 0.5 < confidence <= 1:
-        raise SpillwayError(f"`confidence` must lie in (0.5, 1], got {confidence}; the default is 0.8")
+        raise Refused("confidence", "lie in (0.5, 1]", confidence, "the default is 0.8")
     tuples = len(seq)
     for name, column in columns.items():
         if len(column) != tuples:
-            raise SpillwayError(f"`{name}` must have {tuples} values, got {len(column)}; pass whole tuples")
+            raise Refused(name, f"have {tuples} values", len(column), "pass whole tuples")
     names = [name for name in columns if name != order and name not in exclude]
     if tuples < 4 or not names:
         what = "the training set has no attribute to try" if not names else f"{tuples} tuples prove nothing"
@@ -161,7 +166,7 @@ def find_cycle(
 
 
 def declared_cycle(
-    columns: Columns,
+    columns: _Columns,
     seq: npt.NDArray[np.int64],
     attributes: Sequence[str],
     *,
@@ -176,16 +181,16 @@ def declared_cycle(
     """
     for name in attributes:
         if name not in columns:
-            raise SpillwayError(
-                f"`cycle.attributes` must name attributes of the stream, got {name!r}; "
-                f"choose among {', '.join(columns)}"
+            raise Refused(
+                "cycle.attributes",
+                "name attributes of the stream",
+                name,
+                f"choose among {', '.join(columns)}",
             )
-    codes, values = key_codes(columns, attributes)
+    codes, values = coded_keys(columns, attributes)
     trace = trace_cycle(codes, forced=True)
     if not len(trace.order):
-        raise SpillwayError(
-            f"`cycle.attributes` must have values, got none in {', '.join(attributes)}; name others"
-        )
+        raise Refused("cycle.attributes", "have values", list(attributes), "name others, these are all null")
     instants = None if order is None else np.asarray(columns[order])
     members = members_of_trace(_turn_trace(trace, codes, instants), values, seq)
     length = max(trace.length, 1)

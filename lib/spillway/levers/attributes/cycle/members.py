@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from spillway.levers.attributes.cycle.ring import conforming_steps
 from spillway.levers.attributes.cycle.robust import EDGE_CYCLES, Trace
-from spillway.levers.attributes.cycle.value_codes import key_codes, plain_value
+from spillway.levers.attributes.cycle.value_codes import coded_keys, plain_value
 
 if TYPE_CHECKING:
     from spillway.levers.attributes.cycle.find import Cycle
@@ -84,7 +84,7 @@ def members_of_trace(
 
 
 @dataclass(frozen=True)
-class Drift:
+class CycleDrift:
     """A trained cycle held against new data."""
 
     new: tuple[Member, ...]
@@ -108,17 +108,19 @@ class Drift:
         )
 
 
-def drift(cycle: Cycle, columns: Mapping[str, npt.NDArray[Any]], seq: npt.NDArray[np.int64]) -> Drift:
+def cycle_drift(
+    cycle: Cycle, columns: Mapping[str, npt.NDArray[Any]], seq: npt.NDArray[np.int64]
+) -> CycleDrift:
     """Who is new, who is gone, and how well the trained order still predicts the next tuple.
 
     A new value counts as a member once it comes back as often as half its cycles ask for: a misspelt key
     does not. A member counts as gone after five whole cycles without it.
     """
-    codes, values = key_codes(columns, cycle.attributes)
+    codes, values = coded_keys(columns, cycle.attributes)
     places = cycle.positions(columns)
     n = len(seq)
     if n == 0:
-        return Drift((), (), cycle.confidence, cycle.needed_confidence)
+        return CycleDrift((), (), cycle.confidence, cycle.needed_confidence)
     counts = np.bincount(codes[codes >= 0], minlength=len(values))
     known = {member.values for member in cycle.members}
     new = []
@@ -140,7 +142,7 @@ def drift(cycle: Cycle, columns: Mapping[str, npt.NDArray[Any]], seq: npt.NDArra
                 vanished.append(Member(member.values, member.from_seq, int(seq[max(last_row[position], 0)])))
     in_ring = places >= 0
     if not in_ring.any():
-        return Drift(tuple(new), tuple(vanished), 0.0, cycle.needed_confidence)
+        return CycleDrift(tuple(new), tuple(vanished), 0.0, cycle.needed_confidence)
     if not cycle.unique:
         kept, counted = _periodic_steps(codes, cycle.length)
     else:
@@ -156,7 +158,7 @@ def drift(cycle: Cycle, columns: Mapping[str, npt.NDArray[Any]], seq: npt.NDArra
         # first visits prove as much as any other here: the order was learned elsewhere
     strangers = int((~in_ring).sum())
     share = kept / (counted + strangers) if counted + strangers else cycle.confidence
-    return Drift(tuple(new), tuple(vanished), share, cycle.needed_confidence)
+    return CycleDrift(tuple(new), tuple(vanished), share, cycle.needed_confidence)
 
 
 def _periodic_steps(codes: npt.NDArray[np.int64], length: int) -> tuple[int, int]:

@@ -69,7 +69,7 @@ def joint_codes(parts: Sequence[Codes]) -> Codes:
     return joint
 
 
-def key_codes(
+def coded_keys(
     columns: Mapping[str, npt.NDArray[Any]], attributes: Sequence[str]
 ) -> tuple[Codes, list[tuple[Any, ...]]]:
     """Joint codes of the key and the tuple of values behind each code."""

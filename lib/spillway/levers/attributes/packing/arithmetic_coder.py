@@ -51,7 +51,7 @@ def _stretch_table(squashed: np.ndarray) -> np.ndarray:
 
 
 SQUASH = _squash_table()
-STRETCH = _stretch_table(SQUASH)
+STRETCHED = _stretch_table(SQUASH)
 RATE = (65536 / (np.arange(LIMIT + 1) + 1.5)).astype(np.int64)
 
 
@@ -101,10 +101,10 @@ def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, mixe
     """Code one bit in four contexts; returns it."""
     w = weights[np.uint32(mixer)]
     i0, i1, i2, i3 = np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
-    s0 = STRETCH[counters[i0] >> np.uint32(12)]
-    s1 = STRETCH[counters[i1] >> np.uint32(12)]
-    s2 = STRETCH[counters[i2] >> np.uint32(12)]
-    s3 = STRETCH[counters[i3] >> np.uint32(12)]
+    s0 = STRETCHED[counters[i0] >> np.uint32(12)]
+    s1 = STRETCHED[counters[i1] >> np.uint32(12)]
+    s2 = STRETCHED[counters[i2] >> np.uint32(12)]
+    s3 = STRETCHED[counters[i3] >> np.uint32(12)]
     dot = min(max((s0 * w[0] + s1 * w[1] + s2 * w[2] + s3 * w[3]) >> 16, -2047), 2047)
     p = SQUASH[np.uint32(dot + 2047)]
     low = state[_LOW]

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from spillway.errors import Refused
 from spillway.levers.attributes.columns import KINDS, Column, Frame
 from spillway.levers.attributes.packing import entry_coder as coding
 from spillway.levers.attributes.packing.arithmetic_coder import Coder, finish
@@ -40,10 +41,6 @@ LONGEST_LIST = 1024
 TRIAL = 2048
 _MAGIC = b"SP"
 _HEAD = 7
-
-
-class PackingError(ValueError):
-    """Bytes that are not a synopsis block, or not one this version reads."""
 
 
 def pack(entries: Entries, frame: Frame | None = None) -> bytes:
@@ -72,17 +69,15 @@ def unpack(block: bytes) -> Entries:
     """The entries of a block."""
     block = bytes(block)
     if len(block) < _HEAD or block[:2] != _MAGIC:
-        raise PackingError(f"`block` must start with {_MAGIC!r}, got {block[:2]!r}; it is no synopsis block")
+        raise Refused("block", f"start with {_MAGIC!r}", block[:2], "it is no synopsis block")
     if block[2] != VERSION:
-        raise PackingError(
-            f"`version` must be {VERSION}, got {block[2]}; read it with the release that wrote it"
-        )
+        raise Refused("version", f"be {VERSION}", block[2], "read it with the release that wrote it")
     if zlib.crc32(block[_HEAD:]) != int.from_bytes(block[3:_HEAD], "little"):
-        raise PackingError("`block` must match its checksum, got other bytes; shed the batch again from raw")
+        raise Refused("block", "match its checksum", "other bytes", "shed the batch again from raw")
     source = Reader(block, _HEAD)
     encoding, kind_code, n, first = source.byte(), source.byte(), source.number(), source.signed()
     if encoding not in (COLUMNS, CODED, LISTED) or kind_code >= len(KINDS):
-        raise PackingError(f"`encoding` must be 0, 1 or 2, got {encoding}; shed the batch again from raw")
+        raise Refused("encoding", "be 0, 1 or 2", encoding, "shed the batch again from raw")
     if encoding == COLUMNS:
         return _from_columns(source, KINDS[kind_code], n, first)
     return _from_coded(source, KINDS[kind_code], n, first, listed=encoding == LISTED)

@@ -34,9 +34,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spillway.errors import Refused
+from spillway.levers.attributes.choices import RANK_BY
 from spillway.levers.attributes.ranking.smoothing import Smoothing, Values
-
-RANK_BY = ("stddev", "relative", "recoverability")
 
 
 @dataclass(frozen=True)
@@ -59,20 +59,24 @@ def rank(
 ) -> tuple[Ranked, ...]:
     """Rank the attributes named in `order` (contract order) over one window, shed first."""
     if by not in RANK_BY:
-        raise ValueError(f"`rank_by` must be one of {', '.join(RANK_BY)}, got {by!r}; write rank_by: stddev")
+        raise Refused("rank_by", f"be one of {', '.join(RANK_BY)}", by, "write rank_by: stddev")
     if by == "recoverability":
         missing = [a for a in order if recoverability is None or not _is_number(recoverability.get(a))]
         if recoverability is None or missing:
-            raise ValueError(
-                f"`recoverability` must be known for every attribute that may be shed, got none for "
-                f"{', '.join(missing)}; train the stream or write rank_by: stddev"
+            raise Refused(
+                "recoverability",
+                f"be known for every attribute that may be shed, also {', '.join(missing)}",
+                None,
+                "train the stream or write rank_by: stddev",
             )
         return _ascending(order, [-float(recoverability[a]) + 0.0 for a in order])
     missing = [a for a in order if a not in window]
     if missing:
-        raise ValueError(
-            f"`window` must hold every attribute that may be shed, got none of {', '.join(missing)}; "
-            "read those columns too"
+        raise Refused(
+            "window",
+            "hold every attribute that may be shed",
+            sorted(window),
+            f"read {', '.join(missing)} too",
         )
     smoother = smoothing or Smoothing()
     return _ascending(order, [score(window[a], smoother, relative=by == "relative") for a in order])

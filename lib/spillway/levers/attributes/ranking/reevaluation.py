@@ -43,6 +43,8 @@ from typing import Any
 
 import numpy as np
 
+from spillway.errors import Refused
+
 Chooser = Callable[[tuple[str, ...]], tuple[str, ...]]
 
 # weight of the newest observation of how fast the ranking moves
@@ -190,7 +192,7 @@ class Reevaluation:
 
 
 @dataclass(frozen=True)
-class Record:
+class Replay:
     """What a controller did over a stream's windows."""
 
     schemes: tuple[frozenset[str], ...]
@@ -214,7 +216,7 @@ def follow(
     scores: Sequence[Mapping[str, float]],
     choose: Chooser,
     evaluate_at: Sequence[int] | None = None,
-) -> Record:
+) -> Replay:
     """Run a controller over the scores of all windows and count its hits.
 
     `evaluate_at` replaces the controller's schedule: how the same rule fares at fixed intervals.
@@ -229,7 +231,7 @@ def follow(
             state = controller.evaluate(state, window, now, choose)
         schemes.append(frozenset(state.scheme))
         hits += schemes[-1] == wanted
-    return Record(tuple(schemes), hits, len(schemes) - hits, state.evaluations)
+    return Replay(tuple(schemes), hits, len(schemes) - hits, state.evaluations)
 
 
 def evenly(windows: int, evaluations: int) -> tuple[int, ...]:
@@ -239,23 +241,6 @@ def evenly(windows: int, evaluations: int) -> tuple[int, ...]:
     (0, 3, 6)
     """
     return tuple(i * windows // evaluations for i in range(evaluations))
-
-
-def fixed_interval_hits(fresh_schemes: Sequence[frozenset[str]], evaluations: int) -> int:
-    """Hits of looking at even intervals, given the scheme a fresh evaluation finds in every window.
-
-    >>> a, b = frozenset("a"), frozenset("b")
-    >>> fixed_interval_hits([a, a, b, b, b, a], 2)
-    4
-    """
-    _require(
-        1 <= evaluations <= len(fresh_schemes),
-        "evaluations",
-        f"lie between 1 and {len(fresh_schemes)}",
-        evaluations,
-        "evaluate at least the first window",
-    )
-    return _even_hits(_codes(fresh_schemes), evaluations)
 
 
 def fixed_interval_evaluations(fresh_schemes: Sequence[frozenset[str]], hits_pct: float) -> int:
@@ -295,7 +280,7 @@ def _distance(weighed: Mapping[str, float], scheme: Sequence[str]) -> float:
 
 def _require(holds: bool, name: str, rule: str, value: object, remedy: str) -> None:
     if not holds:
-        raise ValueError(f"`{name}` must {rule}, got {value!r}; {_advice(name, remedy)}")
+        raise Refused(name, rule, value, _advice(name, remedy))
 
 
 def _advice(name: str, remedy: str) -> str:

@@ -32,10 +32,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from spillway.errors import Refused
+from spillway.levers.attributes.choices import SEEDS
+
 Values = npt.NDArray[np.float64]
 
-KINDS = ("ema", "sma", "none")
-SEEDS = ("first", "zero", "sma")
+AVERAGES = ("ema", "sma", "none")
 
 
 @dataclass(frozen=True)
@@ -48,24 +50,21 @@ class Smoothing:
     sma_tuples: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(
-                f"`smoothing.kind` must be one of {', '.join(KINDS)}, got {self.kind!r}; write kind: ema"
-            )
+        if self.kind not in AVERAGES:
+            raise Refused("smoothing.kind", f"be one of {', '.join(AVERAGES)}", self.kind, "write kind: ema")
         if self.seed not in SEEDS:
-            raise ValueError(
-                f"`smoothing.seed` must be one of {', '.join(SEEDS)}, got {self.seed!r}; write seed: first"
-            )
+            raise Refused("smoothing.seed", f"be one of {', '.join(SEEDS)}", self.seed, "write seed: first")
         if not 0.0 < self.multiplier <= 1.0:
-            raise ValueError(
-                "`smoothing.multiplier` must be above 0 and at most 1, "
-                f"got {self.multiplier!r}; 0.18 suits most streams"
+            raise Refused(
+                "smoothing.multiplier", "be above 0 and at most 1", self.multiplier, "0.18 suits most streams"
             )
         wants_tuples = self.kind == "sma" or (self.kind == "ema" and self.seed == "sma")
         if wants_tuples and (self.sma_tuples is None or self.sma_tuples < 1):
-            raise ValueError(
-                "`smoothing.sma_tuples` must be a whole number of at least 1 for a simple average, "
-                f"got {self.sma_tuples!r}; write sma_tuples: 10"
+            raise Refused(
+                "smoothing.sma_tuples",
+                "be a whole number of at least 1 for a simple average",
+                self.sma_tuples,
+                "write sma_tuples: 10",
             )
 
     def smooth(self, values: npt.ArrayLike) -> Values:

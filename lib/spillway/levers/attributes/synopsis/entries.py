@@ -11,7 +11,7 @@ the attribute was transmitted; the first value of a key is always stored (A21). 
 is 0; null, NaN, infinities and text are stored on any change.
 
 Guarantee: every recovered value keeps |rv - sv| / |sv| x 100 <= E in the float64 arithmetic of
-`certificate`, and what cannot be measured that way (null, NaN, infinities, text, 0) comes back as it was.
+`bounds`, and what cannot be measured that way (null, NaN, infinities, text, 0) comes back as it was.
 The entries depend on the frame's rows alone: not on batches (`first_new_row` replays the rows before and
 returns what is new), not on partitions.
 
@@ -32,14 +32,12 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
+from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
-from spillway.levers.attributes.synopsis.walking import powers, walk, within_integer
-
-
-class SynopsisError(ValueError):
-    """Arrays that do not fit together, or entries that do not belong to the frame."""
+from spillway.levers.attributes.synopsis.walking import powers, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +110,7 @@ class Recovered:
 
 
 @njit(cache=True)
-def _stored_real(key, is_shed, values, valid, error_pct):  # type: ignore[no-untyped-def]
+def _source_rows(key, is_shed, values, valid, is_real, error_pct):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0
     at = np.full(keys, -1, np.int64)
@@ -126,35 +124,8 @@ def _stored_real(key, is_shed, values, valid, error_pct):  # type: ignore[no-unt
         if j >= 0:
             if not valid[i] or not valid[j]:
                 keep = valid[i] == valid[j]
-            else:
-                sv = values[i]
-                mv = values[j]
-                if mv == sv or (np.isnan(mv) and np.isnan(sv)):
-                    keep = True
-                elif sv != 0.0 and np.isfinite(sv) and np.isfinite(mv):
-                    keep = abs(mv - sv) / abs(sv) * 100.0 <= error_pct
-        if keep:
-            source[i] = j
-        else:
-            at[key[i]] = i
-    return source
-
-
-@njit(cache=True)
-def _stored_integer(key, is_shed, values, valid, error_pct):  # type: ignore[no-untyped-def]
-    n = len(values)
-    keys = (key.max() + 1) if n else 0
-    at = np.full(keys, -1, np.int64)
-    source = np.empty(n, np.int64)
-    for i in range(n):
-        source[i] = i
-        if not is_shed[i]:
-            continue
-        j = at[key[i]]
-        keep = False
-        if j >= 0:
-            if not valid[i] or not valid[j]:
-                keep = valid[i] == valid[j]
+            elif is_real:
+                keep = within_real(values[j], values[i], error_pct)
             else:
                 keep = within_integer(values[j], values[i], error_pct)
         if keep:
@@ -210,9 +181,11 @@ def recover(model: AttributeModel, frame: Frame, is_shed: np.ndarray, entries: E
     source = _last_entry(frame.key, is_shed, is_entry)
     if bool((source < 0).any()):
         row = int(np.argmax(source < 0))
-        raise SynopsisError(
-            f"`entries` must hold the first shed value of every key, got none up to seq {frame.seq[row]}; "
-            f"read all batches of the frame"
+        raise Refused(
+            "entries",
+            f"hold the first shed value of every key, as of that at seq {frame.seq[row]}",
+            None,
+            "read all batches of the frame",
         )
     bound[is_shed] = _bound_of_repeats(model)
     bound[rows] = 0.0
@@ -278,9 +251,11 @@ def _walked(
         evaluated.common, model.bound_pct, powers(model.step_pct), model.unit, scale_of(model),
     )  # fmt: skip
     if lost >= 0:
-        raise SynopsisError(
-            f"`entries` must suit the rows as transmitted, got no start for seq {frame.seq[lost]}; "
-            f"read all batches of the frame"
+        raise Refused(
+            "entries",
+            f"give the rows as transmitted a start, as that at seq {frame.seq[lost]}",
+            None,
+            "read all batches of the frame",
         )
     return Column(column.kind, wholes if column.kind == "integer" else values, valid)
 
@@ -291,8 +266,7 @@ def _bound_of_repeats(model: AttributeModel) -> float:
 
 def _sources(model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column) -> np.ndarray:
     bound = 0.0 if column.kind == "text" else model.bound_pct
-    kernel = _stored_real if column.kind == "real" else _stored_integer
-    return kernel(frame.key, is_shed, column.values, column.valid, bound)
+    return _source_rows(frame.key, is_shed, column.values, column.valid, column.kind == "real", bound)
 
 
 def _placed(column: Column, rows: np.ndarray, values: Column) -> Column:
@@ -308,14 +282,10 @@ def _placed(column: Column, rows: np.ndarray, values: Column) -> Column:
 def _checked(model: AttributeModel, frame: Frame, is_shed: np.ndarray) -> np.ndarray:
     is_shed = np.ascontiguousarray(is_shed, dtype=np.bool_)
     if len(is_shed) != len(frame):
-        raise SynopsisError(
-            f"`is_shed` must have {len(frame)} flags, got {len(is_shed)}; one per row of the frame"
-        )
+        raise Refused("is_shed", f"have {len(frame)} flags", len(is_shed), "one per row of the frame")
     column = frame.columns.get(model.attribute)
     if column is not None and column.kind != model.kind:
-        raise SynopsisError(
-            f"`{model.attribute}` must be {model.kind} as trained, got {column.kind}; retrain the stream"
-        )
+        raise Refused(model.attribute, f"be {model.kind} as trained", column.kind, "retrain the stream")
     return is_shed
 
 
@@ -326,30 +296,5 @@ def _rows_of(frame: Frame, is_shed: np.ndarray, entries: Entries) -> np.ndarray:
     good &= is_shed[np.where(inside, rows, 0)] if len(frame) else good
     if not bool(good.all()):
         seq = int(entries.seq[int(np.argmin(good))])
-        raise SynopsisError(
-            f"`entries` must belong to shed rows of the frame, got seq {seq}; read the same frame"
-        )
+        raise Refused("entries", "have the seq of shed rows of the frame", seq, "read the same frame")
     return rows
-
-
-def lookup(model: AttributeModel, entries: Entries, key_seq: np.ndarray, seq: int) -> tuple[Column, float]:
-    """One value of the paper's form from entries alone (Module 2): the last stored for the key at or before.
-
-    `key_seq`: the `seq` of the key's shed rows in this frame. Returns a column of one value, and its bound.
-
-    >>> entries = Entries.of_values(np.array([0, 1, 3]), Column.real([29.91, 27.96, 31.64]))
-    >>> value, bound = lookup(AttributeModel("pressure", "real", 10.0), entries, np.array([0, 2]), 2)
-    >>> value.to_list(), bound
-    ([29.91], 10.0)
-    """
-    if not model.paper_form:
-        raise SynopsisError(
-            f"`model` must have the predictor last, got {model.predictors[0].name}; use recover"
-        )
-    mine = entries.take(np.isin(entries.seq, key_seq) & (entries.seq <= seq))
-    if not len(mine):
-        raise SynopsisError(
-            f"`entries` must hold a value of the key up to seq {seq}, got none; read the whole frame"
-        )
-    exact = int(mine.seq[-1]) == seq
-    return mine.values.take(np.array([len(mine) - 1])), 0.0 if exact else _bound_of_repeats(model)

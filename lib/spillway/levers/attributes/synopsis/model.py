@@ -18,13 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-WAYS = ("keep", "round", "shed")
+from spillway.errors import Refused
+from spillway.levers.attributes.choices import PREDICTORS, WAYS
+
 ROUNDINGS = ("grid", "hold")
-PREDICTORS = ("last", "previous", "trend", "season", "any", "regression")
-
-
-class ModelError(ValueError):
-    """A model that breaks the rules of this module."""
+NAMES = (*PREDICTORS, "previous")
+"""`previous` is what a model falls back on, and is not for contracts to choose."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,17 @@ class Predictor:
     common: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.name not in PREDICTORS:
-            raise ModelError(f"`name` must be one of {', '.join(PREDICTORS)}, got {self.name!r}; retrain")
+        if self.name not in NAMES:
+            raise Refused("name", f"be one of {', '.join(NAMES)}", self.name, "retrain")
         if (self.name == "regression") != bool(self.terms):
-            raise ModelError(
-                f"`terms` must belong to a regression, got {len(self.terms)} for {self.name}; retrain"
+            raise Refused(
+                "terms",
+                f"belong to a regression, not to {self.name}" if self.terms else "make a regression",
+                len(self.terms),
+                "retrain",
             )
         if self.season < 0 or (self.name == "season") != (self.season > 0):
-            raise ModelError(f"`season` must be a positive lag of a season, got {self.season}; retrain")
+            raise Refused("season", "be a positive lag of a season", self.season, "retrain")
 
     @property
     def regressors(self) -> frozenset[str]:
@@ -142,37 +144,31 @@ class AttributeModel:
 
     def __post_init__(self) -> None:
         if self.kind not in ("real", "integer", "text"):
-            raise ModelError(f"`kind` must be real, integer or text, got {self.kind!r}; retrain")
+            raise Refused("kind", "be real, integer or text", self.kind, "retrain")
         if self.way not in WAYS:
-            raise ModelError(f"`way` must be one of {', '.join(WAYS)}, got {self.way!r}; retrain")
+            raise Refused("way", f"be one of {', '.join(WAYS)}", self.way, "retrain")
         if not (self.error_pct >= 0 and math.isfinite(self.error_pct)):
-            raise ModelError(
-                f"`error_pct` must be a finite number >= 0, got {self.error_pct}; state it in the contract"
-            )
+            raise Refused("error_pct", "be a finite number >= 0", self.error_pct, "state it in the contract")
         if self.aim_pct is not None and not 0 <= self.aim_pct <= self.error_pct:
-            raise ModelError(f"`aim_pct` must lie within 0..{self.error_pct}, got {self.aim_pct}; retrain")
+            raise Refused("aim_pct", f"lie within 0..{self.error_pct}", self.aim_pct, "retrain")
         if not (self.step_pct >= 0 and math.isfinite(self.step_pct)):
-            raise ModelError(f"`step_pct` must be a finite number >= 0, got {self.step_pct}; retrain")
+            raise Refused("step_pct", "be a finite number >= 0", self.step_pct, "retrain")
         if not (self.unit >= 0 and math.isfinite(self.unit)):
-            raise ModelError(f"`unit` must be a finite number >= 0, got {self.unit}; retrain")
+            raise Refused("unit", "be a finite number >= 0", self.unit, "retrain")
         if self.rounding not in ROUNDINGS:
-            raise ModelError(
-                f"`rounding` must be one of {', '.join(ROUNDINGS)}, got {self.rounding!r}; retrain"
-            )
+            raise Refused("rounding", f"be one of {', '.join(ROUNDINGS)}", self.rounding, "retrain")
         if self.rounding_pct is not None and not 0 <= self.rounding_pct <= self.error_pct:
-            raise ModelError(
-                f"`rounding_pct` must lie within 0..{self.error_pct}, got {self.rounding_pct}; retrain"
-            )
+            raise Refused("rounding_pct", f"lie within 0..{self.error_pct}", self.rounding_pct, "retrain")
         if not self.predictors:
-            raise ModelError("`predictors` must name at least one predictor, got none; last is the paper's")
+            raise Refused("predictors", "name at least one predictor", (), "last is the paper's")
         if self.predictors[-1].terms:
-            raise ModelError(
-                "`predictors` must end with one that needs no regressor, got a regression; add previous"
-            )
+            raise Refused("predictors", "end with one that needs no regressor", "regression", "add previous")
         if any(p.name == "last" for p in self.predictors) and len(self.predictors) > 1:
-            raise ModelError("`predictors` must be last alone or none of it, got a mixture; use previous")
+            raise Refused(
+                "predictors", "be last alone or none of it", [p.name for p in self.predictors], "use previous"
+            )
         if self.kind == "text" and not self.paper_form:
-            raise ModelError(f"`predictors` must be last for text, got {self.predictors[0].name}; retrain")
+            raise Refused("predictors", "be last for text", self.predictors[0].name, "retrain")
 
     @property
     def paper_form(self) -> bool:

@@ -3,7 +3,7 @@
 * `grid`: each value goes to the nearest of J even levels per octave, J = ceil(1 / (2 E)) with E as a share,
   so that the relative error is at most E and few distinct values remain for the dictionary;
 * `hold`: the key's previous sent value while it is within E, else the grid's: repeats for the compressor.
-A value that its level misses by more than E (in the arithmetic of `certificate`), zeros, nulls, NaN,
+A value that its level misses by more than E (in the arithmetic of `bounds`), zeros, nulls, NaN,
 infinities and text are sent as they are. Levels are made of multiplications and exact scalings by powers of
 two alone: every machine rounds alike.
 
@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.synopsis.walking import within_integer
 
 
 def levels_per_octave(error_pct: float) -> int:
@@ -45,11 +45,6 @@ def _level(value, levels):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _near(mv, sv, error_pct):  # type: ignore[no-untyped-def]
-    return mv == sv or (sv != 0.0 and abs(mv - sv) / abs(sv) * 100.0 <= error_pct)
-
-
-@njit(cache=True)
 def _round_real(key, wanted, values, valid, error_pct, levels, hold):  # type: ignore[no-untyped-def]
     n = len(values)
     sent = np.full((key.max() + 1) if n else 0, np.nan)
@@ -58,11 +53,11 @@ def _round_real(key, wanted, values, valid, error_pct, levels, hold):  # type: i
         if not wanted[i] or not valid[i] or not np.isfinite(values[i]):
             continue
         held = sent[key[i]]
-        if hold and np.isfinite(held) and _near(held, values[i], error_pct):
+        if hold and np.isfinite(held) and within_real(held, values[i], error_pct):
             out[i] = held
         else:
             level = _level(values[i], levels)
-            if np.isfinite(level) and _near(level, values[i], error_pct):
+            if np.isfinite(level) and within_real(level, values[i], error_pct):
                 out[i] = level
         sent[key[i]] = out[i]
     return out
@@ -132,7 +127,7 @@ def as_sent(
     return frame.with_columns(rounded).as_transmitted(hidden)
 
 
-def column_bytes(column: Column) -> int:
+def parquet_bytes(column: Column) -> int:
     """The column as the wire carries it: Parquet, dictionary where it helps, zstd."""
     if not len(column):
         return 0

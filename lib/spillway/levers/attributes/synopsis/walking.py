@@ -22,6 +22,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
+
 NUMBER, NULL, NAN, PLUS, MINUS = 1, 2, 3, 4, 5
 LARGEST_POWER = 4096
 LARGEST_STEP = 1 << 40
@@ -74,36 +76,13 @@ def _moved(p, q, table, unit, scale):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _within(mv, sv, limit_pct):  # type: ignore[no-untyped-def]
-    if mv == sv:
-        return True
-    return sv != 0.0 and abs(mv - sv) / abs(sv) * 100.0 <= limit_pct
-
-
-@njit(cache=True)
-def _magnitude(value):  # type: ignore[no-untyped-def]
-    return np.uint64(0) - np.uint64(value) if value < 0 else np.uint64(value)
-
-
-@njit(cache=True)
-def within_integer(mv, sv, limit_pct):  # type: ignore[no-untyped-def]
-    """Whether integer mv stands for sv within the limit, the difference taken exactly."""
-    if mv == sv:
-        return True
-    if sv == 0:
-        return False
-    gap = np.uint64(mv) - np.uint64(sv) if mv > sv else np.uint64(sv) - np.uint64(mv)
-    return np.float64(gap) / np.float64(_magnitude(sv)) * 100.0 <= limit_pct
-
-
-@njit(cache=True)
 def _accepts(r, real, whole, is_integer, aim_pct):  # type: ignore[no-untyped-def]
     """Whether the reconstruction r (a float64, whole for integers) keeps to the aim."""
     if not np.isfinite(r):
         return False
     if is_integer:
         return abs(r) < _INT64_END and within_integer(np.int64(r), whole, aim_pct)
-    return _within(r, real, aim_pct)
+    return within_real(r, real, aim_pct)
 
 
 @njit(cache=True)

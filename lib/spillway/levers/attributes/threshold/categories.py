@@ -38,7 +38,7 @@ from typing import Any
 
 import yaml
 
-from spillway.errors import SpillwayError
+from spillway.errors import Refused
 
 OTHERS = "others"
 
@@ -146,9 +146,8 @@ class Matcher:
         1.67
         """
         if criticality not in self.rates_pct:
-            raise CategoryError(
-                f"`criticality` must be one of {', '.join(self.rates_pct)}, got {criticality!r}; "
-                "correct the contract"
+            raise Refused(
+                "criticality", f"be one of {', '.join(self.rates_pct)}", criticality, "correct the contract"
             )
         return self.rates_pct[criticality]
 
@@ -229,10 +228,6 @@ def _closest(matches: Sequence[Match]) -> Match | None:
     return max(matches, key=lambda m: (m.stream_in_list, m.list_in_stream), default=None)
 
 
-class CategoryError(SpillwayError, ValueError):
-    """Category data or a class that cannot be used."""
-
-
 def _plain_words(name: str) -> list[str]:
     tokens = [token.strip("'\".,;:()").lower() for token in name.split()]
     return [token for token in tokens if token and not any(letter.isdigit() for letter in token)]
@@ -245,7 +240,11 @@ def _head_words(lists: tuple[KnownList, ...]) -> tuple[str, ...]:
 
 @cache
 def _data() -> dict[str, Any]:
-    text = resources.files("spillway.levers.attributes.threshold").joinpath("categories.yaml").read_text(encoding="utf-8")
+    text = (
+        resources.files("spillway.levers.attributes.threshold")
+        .joinpath("categories.yaml")
+        .read_text(encoding="utf-8")
+    )
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
@@ -292,14 +291,18 @@ def _rates(data: Mapping[str, Any]) -> dict[str, float]:
 def _correlations(lists: Sequence[KnownList]) -> dict[str, dict[str, float]]:
     table: dict[str, dict[str, float]] = {}
     text = (
-        resources.files("spillway.levers.attributes.threshold").joinpath("word_correlations.csv").read_text(encoding="utf-8")
+        resources.files("spillway.levers.attributes.threshold")
+        .joinpath("word_correlations.csv")
+        .read_text(encoding="utf-8")
     )
     for row in csv.DictReader(text.splitlines()):
         factor = float(row["factor"])
         if not 0.0 < factor <= 1.0:
-            raise CategoryError(
-                f"`factor` must be above 0 and at most 1, got {factor!r} for {row['word']}, {row['head']}; "
-                "correct word_correlations.csv"
+            raise Refused(
+                f"{row['word']}, {row['head']}",
+                "have a factor above 0 and at most 1",
+                factor,
+                "correct word_correlations.csv",
             )
         table.setdefault(row["word"], {})[row["head"]] = factor
         table.setdefault(row["head"], {})
@@ -315,3 +318,15 @@ def _correlations(lists: Sequence[KnownList]) -> dict[str, dict[str, float]]:
                     found[other] = max(found.get(other, 0.0), first * second)
         reached[word] = found
     return reached
+
+
+def criticality_weight(criticality: str | None) -> float:
+    """How much dearer a loss is in a critical stream: inverse to the error its class allows, `not` being 1.
+
+    >>> criticality_weight("not"), round(criticality_weight("very"), 2), criticality_weight(None)
+    (1.0, 4.33, 1.0)
+    """
+    rates = Matcher.standard()
+    most_tolerant = rates.rate_pct("not")
+    # `others` allows any error; a weight of nothing would shed such a stream to the last bit
+    return 1.0 if criticality is None else most_tolerant / min(rates.rate_pct(criticality), most_tolerant)

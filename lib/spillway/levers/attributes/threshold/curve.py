@@ -36,8 +36,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Values = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
+from spillway.errors import Refused
+from spillway.levers.attributes.synopsis.bounds import within_real
+
+_Reals = npt.NDArray[np.float64]
+_Whole = npt.NDArray[np.int64]
 
 # fine where curves fall, coarse where they are flat: the text's fixed points lie between 1.2 and 21.2
 ERROR_GRID_PCT: tuple[float, ...] = tuple(
@@ -66,7 +69,7 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Drift:
+class ThresholdDrift:
     """A trained fixed point against a later one; `retrain` asks for new training."""
 
     trained_pct: float
@@ -84,16 +87,16 @@ def curve(
     codes = np.ascontiguousarray(keys, dtype=np.int64)
     grid = np.ascontiguousarray(error_grid_pct, dtype=np.float64)
     if codes.shape != column.shape:
-        raise ValueError(
-            f"`keys` must name the key of every value, got {codes.size} for {column.size} values; "
-            "pass both columns of the same rows"
+        raise Refused(
+            "keys",
+            f"name the key of each of {column.size} values",
+            codes.size,
+            "pass both columns of the same rows",
         )
     if codes.size and codes.min() < 0:
-        raise ValueError(f"`keys` must be codes of 0 or more, got {codes.min()}; encode the keys first")
+        raise Refused("keys", "be codes of 0 or more", int(codes.min()), "encode the keys first")
     if grid.size == 0 or not np.all(np.diff(grid) > 0) or grid[0] < 0 or not np.isfinite(grid[-1]):
-        raise ValueError(
-            f"`error_grid_pct` must rise from 0 or more, got {list(error_grid_pct)!r}; sort the thresholds"
-        )
+        raise Refused("error_grid_pct", "rise from 0 or more", list(error_grid_pct), "sort the thresholds")
     stored = _stored_counts(column, codes, grid, int(codes.max()) + 1 if codes.size else 0)
     shares = stored * 100.0 / max(column.size, 1)
     return Curve(tuple(grid.tolist()), tuple(shares.tolist()), int(column.size))
@@ -106,7 +109,7 @@ def fixed_point(drawn: Curve, flatness: float = FLATNESS) -> float:
     2.0
     """
     if not 0 < flatness < 1:
-        raise ValueError(f"`flatness` must lie between 0 and 1, got {flatness!r}; 0.01 is one per cent")
+        raise Refused("flatness", "lie between 0 and 1", flatness, "0.01 is one per cent")
     shares = np.asarray(drawn.stored_share_pct)
     floor = shares[-1]
     allowed = flatness * (shares.max() - floor)
@@ -126,8 +129,8 @@ def threshold(
     if overrule_pct is not None:
         _check_error("error_pct", overrule_pct)
         if math.isinf(overrule_pct):
-            raise ValueError(
-                "`error_pct` must be finite in a contract, got inf; leave it out to have it trained"
+            raise Refused(
+                "error_pct", "be finite in a contract", overrule_pct, "leave it out to have it trained"
             )
         return Threshold(float(overrule_pct), "contract")
     _check_error("fixed_point_pct", fixed_point_pct)
@@ -137,30 +140,30 @@ def threshold(
     return Threshold(float(fixed_point_pct), "fixed_point")
 
 
-def drift(trained_pct: float, observed_pct: float, tolerated_pct: float = 25.0) -> Drift:
+def threshold_drift(trained_pct: float, observed_pct: float, tolerated_pct: float = 25.0) -> ThresholdDrift:
     """How far a later fixed point is from the trained one.
 
     The deviation is relative to the observed point, as Table 4.3 has it (1.3 against 1.2 is 8.33 %), and is
     infinite when only the observed point is 0. The thesis saw up to 8.94 %; `tolerated_pct` leaves room for
     the grid's step and asks for retraining beyond.
 
-    >>> round(drift(1.3, 1.2).deviation_pct, 2), drift(4.5, 9).retrain
+    >>> round(threshold_drift(1.3, 1.2).deviation_pct, 2), threshold_drift(4.5, 9).retrain
     (8.33, True)
     """
     _check_error("trained_pct", trained_pct)
     _check_error("observed_pct", observed_pct)
     points = abs(trained_pct - observed_pct)
     deviation = 100.0 * points / observed_pct if observed_pct > 0 else math.inf if points > 0 else 0.0
-    return Drift(trained_pct, observed_pct, points, deviation, deviation > tolerated_pct)
+    return ThresholdDrift(trained_pct, observed_pct, points, deviation, deviation > tolerated_pct)
 
 
 def _check_error(name: str, value: float) -> None:
     if math.isnan(value) or value < 0:
-        raise ValueError(f"`{name}` must be 0 or more, got {value!r}; state it in per cent")
+        raise Refused(name, "be 0 or more", value, "state it in per cent")
 
 
 @njit(cache=True)
-def _stored_counts(values: Values, keys: Codes, grid: Values, key_count: int) -> Codes:
+def _stored_counts(values: _Reals, keys: _Whole, grid: _Reals, key_count: int) -> _Whole:
     thresholds = grid.size
     last = np.empty((key_count, thresholds))
     seen = np.zeros(key_count, dtype=np.bool_)
@@ -174,15 +177,8 @@ def _stored_counts(values: Values, keys: Codes, grid: Values, key_count: int) ->
                 last[key, e] = now
                 stored[e] += 1
             continue
-        finite = np.isfinite(now)
         for e in range(thresholds):
-            before = last[key, e]
-            if before == now or (np.isnan(before) and np.isnan(now)):
-                continue
-            comparable = finite and np.isfinite(before) and now != 0.0
-            # the same expression as the store rule, so that both decide alike to the last bit
-            if comparable and abs(before - now) / abs(now) * 100.0 <= grid[e]:
-                continue
-            last[key, e] = now
-            stored[e] += 1
+            if not within_real(last[key, e], now, grid[e]):
+                last[key, e] = now
+                stored[e] += 1
     return stored

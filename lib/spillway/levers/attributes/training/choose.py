@@ -26,20 +26,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from spillway.levers.attributes.choices import PREDICTORS, WAYS
 from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import shed
-from spillway.levers.attributes.synopsis.model import PREDICTORS, ROUNDINGS, WAYS, AttributeModel, Predictor
-from spillway.levers.attributes.synopsis.rounding import column_bytes, round_rows
+from spillway.levers.attributes.synopsis.model import ROUNDINGS, AttributeModel, Predictor
+from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
 from spillway.levers.attributes.training.candidates import (
     Lattice,
     estimated_bytes,
     lattices_of,
     without_regressors,
 )
-from spillway.levers.attributes.training.regression import fit
+from spillway.levers.attributes.training.regression import regressions
 
 SEARCH_ROWS = 6144
 STRETCHES = 4
@@ -52,21 +54,7 @@ CHARGE = 0.5
 
 
 @dataclass(frozen=True)
-class Option:
-    """One way for one attribute, as measured: bytes per tuple on the wire and at the source, mean error."""
-
-    attribute: str
-    way: str
-    wire_bytes_per_tuple: float
-    synopsis_bytes_per_tuple: float
-    mean_error_pct: float
-    max_error_pct: float
-    predictor: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Measured:
+class Weighed:
     """What shedding a whole column by a model would store."""
 
     packed_bytes: int
@@ -77,7 +65,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedAttribute:
     """An attribute's model, its ways as options, and the evidence for both."""
 
     model: AttributeModel
@@ -86,16 +74,16 @@ class Trained:
 
     def option(self, way: str) -> Option | None:
         """The option of a way, when that way is allowed."""
-        return next((option for option in self.options if option.way == way), None)
+        return of_way(self.options, way)
 
 
-def measure(model: AttributeModel, frame: Frame, estimate: bool = False) -> Measured:
+def measure(model: AttributeModel, frame: Frame, estimate: bool = False) -> Weighed:
     """Shed the whole column, pack it (or estimate what that would take), and compare."""
     result = shed(model, frame, np.ones(len(frame), np.bool_))
     stored = len(result.entries)
     errors = certify(frame.columns[model.attribute], result.reconstructed, model.error_pct, None, stored)
     size = estimated_bytes(frame, result) if estimate else len(pack(result.entries, frame))
-    return Measured(
+    return Weighed(
         size, errors.stored_share_pct, errors.mean_error_pct, errors.max_error_pct, errors.violations
     )
 
@@ -109,7 +97,7 @@ def train_attributes(
     predictors: Sequence[str] = PREDICTORS,
     mean_error_pct: float = 1.0,
     cycle_length: int = 0,
-) -> dict[str, Trained]:
+) -> dict[str, TrainedAttribute]:
     """Train every attribute named in `error_pct` (its bound E) on the rows of `frame`.
 
     `regressors`: attributes that predictions may read (default: every numeric column of the frame).
@@ -134,19 +122,19 @@ class Learn(Protocol):
 
     def __call__(
         self, frame: Frame, error_pct: Mapping[str, float], *, regressors: Iterable[str] | None
-    ) -> dict[str, Trained]: ...
+    ) -> dict[str, TrainedAttribute]: ...
 
 
 def train_cascade(
     frame: Frame, error_pct: Mapping[str, float], order: Sequence[str], sent: Iterable[str], learn: Learn
-) -> dict[str, Trained]:
+) -> dict[str, TrainedAttribute]:
     """Train attributes that are all shed, in the order in which they will be recovered; `sent` are transmitted.
 
     The spec keeps shed attributes out of the regressors. Both ends do have them, though, as recovered, once an order
     is agreed on; so each may rest on those before it, and is trained on them *as recovered*, not as they were. The
     guarantee is the same, for what the source reconstructs from is what the destination has.
     """
-    trained: dict[str, Trained] = {}
+    trained: dict[str, TrainedAttribute] = {}
     readable = [*sent]
     for rank, attribute in enumerate(order):
         one = learn(frame, {attribute: error_pct[attribute]}, regressors=readable)[attribute]
@@ -157,7 +145,7 @@ def train_cascade(
     return trained
 
 
-def recovery_order(trained: Mapping[str, Trained], shed_attributes: Sequence[str]) -> list[str]:
+def recovery_order(trained: Mapping[str, TrainedAttribute], shed_attributes: Sequence[str]) -> list[str]:
     """First what most others lean on when they may lean on anything, then what is small by itself.
 
     >>> rows = np.arange(600)
@@ -195,7 +183,7 @@ def _spread(frame: Frame) -> Frame:
 def _rounding_facts(model: AttributeModel, frame: Frame) -> tuple[int, float, float]:
     given = round_rows(model, frame, np.ones(len(frame), np.bool_))
     errors = certify(frame.columns[model.attribute], given, model.error_pct)
-    return column_bytes(given), errors.mean_error_pct, errors.max_error_pct
+    return parquet_bytes(given), errors.mean_error_pct, errors.max_error_pct
 
 
 class _Training:
@@ -209,7 +197,7 @@ class _Training:
         self.proof = frame.rows(0, PROOF_ROWS)
         self.tried: dict[str, int] = {}
 
-    def run(self, ways: Sequence[str]) -> Trained:
+    def run(self, ways: Sequence[str]) -> TrainedAttribute:
         paper = measure(self.start, self.proof)
         model, proof = self.start, paper
         if self.start.kind != "text" and set(self.allowed) - {"last"} and len(self.proof):
@@ -218,7 +206,7 @@ class _Training:
         options = tuple(self._options(model, proof, rounding, ways))
         evidence = {
             "rows": len(self.proof),
-            "column_bytes": column_bytes(self.proof.columns[model.attribute]),
+            "column_bytes": parquet_bytes(self.proof.columns[model.attribute]),
             "last_packed_bytes": paper.packed_bytes,
             "last_stored_share_pct": paper.stored_share_pct,
             "last_mean_error_pct": paper.mean_error_pct,
@@ -229,7 +217,7 @@ class _Training:
             "rounded_mean_error_pct": rounding[1],
             "searched": dict(sorted(self.tried.items(), key=lambda pair: pair[1])),
         }
-        return Trained(model, options, evidence)
+        return TrainedAttribute(model, options, evidence)
 
     def _with(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> AttributeModel:
         return replace(
@@ -240,10 +228,10 @@ class _Training:
             unit=lattice.unit,
         )
 
-    def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Measured:
+    def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Weighed:
         return measure(self._with(predictors, lattice), self.search, estimate=True)
 
-    def _best(self, paper: Measured) -> tuple[AttributeModel, Measured]:
+    def _best(self, paper: Weighed) -> tuple[AttributeModel, Weighed]:
         lattices = lattices_of(
             self.start.error_pct, self.search.columns[self.start.attribute], self.start.decimals
         )
@@ -256,7 +244,7 @@ class _Training:
         contenders = [(*chain, base)] if chain else []
         if not chain or self._size((*chain[:1], base), first) > 0.7 * self._size((base,), first):
             contenders.append((base,))
-        found: list[tuple[AttributeModel, Measured]] = []
+        found: list[tuple[AttributeModel, Weighed]] = []
         for predictors in contenders:
             for lattice in lattices:
                 candidate = self._weigh(predictors, lattice)
@@ -271,7 +259,7 @@ class _Training:
         gain = self._cost(paper, paper.packed_bytes) - self._cost(best[1], paper.packed_bytes)
         return best if gain > WORTH_IT else (self.start, paper)
 
-    def _cost(self, facts: Measured, last_bytes: int) -> float:
+    def _cost(self, facts: Weighed, last_bytes: int) -> float:
         """Bytes against those of `last`, and a charge for a mean error over the limit."""
         over = max(0.0, facts.mean_error_pct / self.limit_pct - 1.0) if self.limit_pct > 0 else 0.0
         return facts.packed_bytes / max(1, last_bytes) + CHARGE * over
@@ -301,7 +289,7 @@ class _Training:
     ) -> tuple[int, Predictor] | None:
         weighed = [
             (self._size((predictor, base), lattice), i, predictor)
-            for i, predictor in enumerate(fit(self.start.attribute, self.search, names))
+            for i, predictor in enumerate(regressions(self.start.attribute, self.search, names))
         ]
         if not weighed or min(weighed)[0] >= floor:
             return None
@@ -310,7 +298,7 @@ class _Training:
 
     def _rounded(self, model: AttributeModel) -> tuple[AttributeModel, tuple[int, float, float]]:
         """The model with its best rounding, and that rounding's wire bytes, mean and largest error."""
-        facts = (column_bytes(self.proof.columns[model.attribute]), 0.0, 0.0)
+        facts = (parquet_bytes(self.proof.columns[model.attribute]), 0.0, 0.0)
         if model.kind == "text" or not model.error_pct:
             return model, facts
         tried: list[tuple[int, int, AttributeModel]] = []
@@ -327,10 +315,10 @@ class _Training:
         return (best, proof) if proof[0] < facts[0] else (model, facts)
 
     def _options(
-        self, model: AttributeModel, proof: Measured, rounding: tuple[int, float, float], ways: Sequence[str]
+        self, model: AttributeModel, proof: Weighed, rounding: tuple[int, float, float], ways: Sequence[str]
     ) -> Iterable[Option]:
         rows = max(1, len(self.proof))
-        column = column_bytes(self.proof.columns[model.attribute]) / rows
+        column = parquet_bytes(self.proof.columns[model.attribute]) / rows
         name = model.attribute
         if "keep" in ways:
             yield Option(name, "keep", column, 0.0, 0.0, 0.0, "", "sent as it is")

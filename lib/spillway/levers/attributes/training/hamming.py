@@ -26,7 +26,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import SpillwayError
+from spillway.errors import Refused, SpillwayError
 
 Bits = npt.NDArray[np.uint8]
 
@@ -42,7 +42,7 @@ def bits_of(text: str) -> Bits:
     [0, 1, 1]
     """
     if set(text) - {"0", "1"}:
-        raise SpillwayError(f"`text` must hold zeros and ones only, got {text!r}; write bits such as 0110")
+        raise Refused("text", "hold zeros and ones only", text, "write bits such as 0110")
     return np.array([int(bit) for bit in text], dtype=np.uint8)
 
 
@@ -53,7 +53,7 @@ def parity_bits(data_bits: int) -> int:
     (4, 7)
     """
     if data_bits < 1:
-        raise SpillwayError(f"`data_bits` must be positive, got {data_bits}; encode at least one bit")
+        raise Refused("data_bits", "be positive", data_bits, "encode at least one bit")
     parity = 1
     while 2**parity < data_bits + parity + 1:
         parity += 1
@@ -64,8 +64,8 @@ def _data_bits_of_word(word_bits: int) -> int:
     parity = word_bits.bit_length()
     data = word_bits - parity
     if data < 1 or parity_bits(data) != parity:
-        raise SpillwayError(
-            f"`words` must be of a length the code makes, got {word_bits} bits; encode them with encode_words"
+        raise Refused(
+            "words", "have a number of bits that the code makes", word_bits, "encode them with encode_words"
         )
     return data
 
@@ -92,7 +92,7 @@ def encode_words(data: Bits, *, extended: bool = True) -> Bits:
     """Insert parity bits into words of data bits (last axis), the overall parity bit last."""
     data = np.asarray(data, dtype=np.uint8)
     if data.size and data.max() > 1:
-        raise SpillwayError(f"`data` must hold bits, got {data.max()}; use encode_tuples for bytes")
+        raise Refused("data", "hold bits", int(data.max()), "use encode_tuples for bytes")
     at_data, at_parity = _layout(data.shape[-1])
     words = np.zeros((*data.shape[:-1], len(at_data) + len(at_parity) + extended), dtype=np.uint8)
     words[..., at_data] = data
@@ -170,8 +170,8 @@ def check_tuples(words: npt.NDArray[np.uint8]) -> CheckedTuples:
         0,
     )
     if not data_bytes:
-        raise SpillwayError(
-            f"`words` must be of a length the code makes, got {word_bytes} bytes; encode with encode_tuples"
+        raise Refused(
+            "words", "have a number of bytes that the code makes", word_bytes, "encode with encode_tuples"
         )
     bits = np.unpackbits(words, axis=-1)
     word_bits = 8 * data_bytes + parity_bits(8 * data_bytes) + 1
@@ -204,9 +204,11 @@ def merge_parity(tuples: npt.NDArray[np.uint8], parity: npt.NDArray[np.uint8]) -
     at_data, at_parity = _layout(bits.shape[-1])
     count = len(at_parity) + 1
     if parity.shape[-1] != -(-count // 8) or parity.shape[:-1] != tuples.shape[:-1]:
-        raise SpillwayError(
-            f"`parity` must hold {count} bits for each tuple of {tuples.shape[-1]} bytes, got shape "
-            f"{parity.shape}; encode with parity_of_tuples"
+        raise Refused(
+            "parity",
+            f"hold {count} bits for each tuple of {tuples.shape[-1]} bytes",
+            parity.shape,
+            "encode with parity_of_tuples",
         )
     words = np.zeros((*bits.shape[:-1], bits.shape[-1] + count), dtype=np.uint8)
     words[..., at_data] = bits

@@ -7,7 +7,6 @@ corrected, two are detected) as a hexadecimal text attribute of the tuple. `with
 >>> from spillway.contracts import read_stream
 >>> contract = read_stream({
 ...     "stream": "net", "channel": "up", "source": {"format": "csv"},
-...     "training": {"parity": "secded", "parity_attribute": "check"},
 ...     "attributes": [
 ...         {"name": "router", "type": "string", "role": "key", "bits": 16},
 ...         {"name": "at", "type": "integer", "role": "order"},
@@ -16,8 +15,8 @@ corrected, two are detected) as a hexadecimal text attribute of the tuple. `with
 ...     ],
 ... })
 >>> rows = pa.table({"router": ["r1", "r2"], "at": [1, 2], "delay": [1.5, None], "check": pa.nulls(2, pa.string())})
->>> sent = with_parity(contract, rows)
->>> sound, report = sound_training_set(contract, [sent])
+>>> sent = with_parity(contract, "check", rows)
+>>> sound, report = sound_training_set(contract, "check", [sent])
 >>> sound["delay"].to_pylist(), report["corrected_tuples"], report["discarded_sets"]
 ([1.5, None], 0, [])
 """
@@ -31,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.contracts import Attribute, StreamContract
-from spillway.errors import SpillwayError
+from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.training.hamming import (
     TrainingSetCheck,
@@ -41,17 +40,15 @@ from spillway.levers.attributes.training.hamming import (
 )
 
 
-def with_parity(contract: StreamContract, rows: pa.Table) -> pa.Table:
+def with_parity(contract: StreamContract, parity_attribute: str, rows: pa.Table) -> pa.Table:
     """The tuples as the sensor sends them: the parity attribute filled in."""
-    parity = parity_of_tuples(_serialised(contract, rows))
+    parity = parity_of_tuples(_serialised(contract, parity_attribute, rows))
     texts = pa.array([bytes(row).hex() for row in parity], pa.string())
-    return rows.set_column(
-        rows.column_names.index(_parity_attribute(contract)), _parity_attribute(contract), texts
-    )
+    return rows.set_column(rows.column_names.index(parity_attribute), parity_attribute, texts)
 
 
 def sound_training_set(
-    contract: StreamContract, candidates: Iterable[pa.Table]
+    contract: StreamContract, parity_attribute: str, candidates: Iterable[pa.Table]
 ) -> tuple[pa.Table, dict[str, Any]]:
     """The first candidate without an uncorrectable tuple, corrected, and what was found on the way to it."""
     tried: list[pa.Table] = []
@@ -59,7 +56,9 @@ def sound_training_set(
     def words() -> Iterator[np.ndarray]:
         for rows in candidates:
             tried.append(rows)
-            yield merge_parity(_serialised(contract, rows), _parity(contract, rows))
+            yield merge_parity(
+                _serialised(contract, parity_attribute, rows), _parity(contract, parity_attribute, rows)
+            )
 
     found: TrainingSetCheck = check_training_set(words())
     report = {
@@ -68,25 +67,19 @@ def sound_training_set(
         "discarded_sets": list(found.discarded),
         "retried_sets": found.index,
     }
-    return _restored(contract, tried[found.index], found.tuples), report
+    return _restored(contract, parity_attribute, tried[found.index], found.tuples), report
 
 
-def _parity_attribute(contract: StreamContract) -> str:
-    name = contract.training.parity_attribute
-    assert name is not None, "the contract's reader asks for it where parity is secded"
-    return name
-
-
-def _covered(contract: StreamContract) -> list[Attribute]:
-    return [a for a in contract.attributes if a.name != _parity_attribute(contract)]
+def _covered(contract: StreamContract, parity_attribute: str) -> list[Attribute]:
+    return [a for a in contract.attributes if a.name != parity_attribute]
 
 
 def _width(attribute: Attribute) -> int:
     return -(-attribute.declared_bits // 8) if attribute.type == "string" else 8
 
 
-def _serialised(contract: StreamContract, rows: pa.Table) -> np.ndarray:
-    covered = _covered(contract)
+def _serialised(contract: StreamContract, parity_attribute: str, rows: pa.Table) -> np.ndarray:
+    covered = _covered(contract, parity_attribute)
     valid = np.column_stack([np.asarray(rows[a.name].combine_chunks().is_valid()) for a in covered])
     parts = [np.packbits(valid, axis=1)]
     for attribute in covered:
@@ -104,16 +97,18 @@ def _text_bytes(contract: StreamContract, attribute: Attribute, texts: list[str 
     encoded = [(text or "").encode() for text in texts]
     longest = max(encoded, key=len, default=b"")
     if len(longest) > width:
-        raise SpillwayError(
-            f"{contract.stream}: `{attribute.name}` must fit its {width} bytes where tuples carry parity, got "
-            f"{longest.decode()!r}; declare bits: {8 * len(longest)}"
+        raise Refused(
+            attribute.name,
+            f"fit its {width} bytes where tuples carry parity",
+            longest.decode(),
+            f"declare bits: {8 * len(longest)}",
+            where=contract.stream,
         )
     return np.frombuffer(b"".join(text.ljust(width, b"\0") for text in encoded), np.uint8).reshape(-1, width)
 
 
-def _parity(contract: StreamContract, rows: pa.Table) -> np.ndarray:
-    name = _parity_attribute(contract)
-    width = parity_of_tuples(_serialised(contract, rows.slice(0, 1))).shape[1]
+def _parity(contract: StreamContract, name: str, rows: pa.Table) -> np.ndarray:
+    width = parity_of_tuples(_serialised(contract, name, rows.slice(0, 1))).shape[1]
     found = []
     for index, text in enumerate(rows[name].to_pylist()):
         try:
@@ -121,16 +116,22 @@ def _parity(contract: StreamContract, rows: pa.Table) -> np.ndarray:
         except ValueError:
             parity = b""
         if len(parity) != width:
-            raise SpillwayError(
-                f"{contract.stream}: `{name}` must hold {2 * width} hexadecimal digits of parity, got {text!r} at seq "
-                f"{rows['seq'][index] if 'seq' in rows.column_names else index}; encode tuples with with_parity"
+            place = f"seq {rows['seq'][index]}" if "seq" in rows.column_names else f"row {index}"
+            raise Refused(
+                name,
+                f"hold {2 * width} hexadecimal digits of parity at {place}",
+                text,
+                "encode tuples with with_parity",
+                where=contract.stream,
             )
         found.append(np.frombuffer(parity, np.uint8))
     return np.vstack(found)
 
 
-def _restored(contract: StreamContract, rows: pa.Table, tuples: np.ndarray) -> pa.Table:
-    covered = _covered(contract)
+def _restored(
+    contract: StreamContract, parity_attribute: str, rows: pa.Table, tuples: np.ndarray
+) -> pa.Table:
+    covered = _covered(contract, parity_attribute)
     flags = -(-len(covered) // 8)
     valid = np.unpackbits(np.ascontiguousarray(tuples[:, :flags]), axis=1)[:, : len(covered)].astype(bool)
     at = flags

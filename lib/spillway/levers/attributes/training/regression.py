@@ -13,7 +13,7 @@ Differences from a textbook fit: nothing is centred (a constant is a term like o
 >>> rng = np.random.default_rng(1)
 >>> a, b = rng.uniform(1, 9, 500).round(2), rng.uniform(1, 9, 500).round(2)
 >>> columns = {"a": Column.real(a), "b": Column.real(b), "y": Column.real((a - b) / b * 100)}
->>> found = fit("y", Frame(np.arange(500), np.zeros(500, int), columns), ["a", "b"])
+>>> found = regressions("y", Frame(np.arange(500), np.zeros(500, int), columns), ["a", "b"])
 >>> ["100*a/b", "-100"] in [[str(term) for term in predictor.terms] for predictor in found]
 True
 """
@@ -48,7 +48,7 @@ def basis(names: Sequence[str]) -> list[Term]:
     return terms
 
 
-def fit(target: str, frame: Frame, names: Sequence[str]) -> list[Predictor]:
+def regressions(target: str, frame: Frame, names: Sequence[str]) -> list[Predictor]:
     """Regressions of `target` on the attributes `names`, of one to MOST_TERMS terms, as levels and changes."""
     column = frame.columns[target]
     truth = np.where(column.valid, column.values.astype(np.float64), np.nan)

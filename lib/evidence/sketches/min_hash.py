@@ -1,0 +1,51 @@
+"""Min-hash: sets as short vectors, for PairCount (5.4).
+
+Under a random order of all tokens, two sets have the same first token with probability equal to their Jaccard
+similarity |A n B| / |A u B|. Coordinate i is min over tokens of mix64(token, s_i).
+
+Sets are given as one array of token hashes and the ends of each set in it, so that kernels see integers only.
+
+>>> tokens, ends = np.array([1, 2, 3, 4, 1, 2, 3, 9], dtype=np.uint64), np.array([4, 8])
+>>> one, two = min_hash(tokens, ends, coordinates=400, seed=1)
+>>> bool(abs((one == two).mean() - 3 / 5) < 0.1)
+True
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from spillway.errors import Refused
+from spillway.sketches.hashing import as_keys, mix64, row_seeds
+from spillway.sketches.types import Integers, Keys
+
+_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def _check(tokens: Keys, ends: Integers, coordinates: int) -> None:
+    if coordinates < 1:
+        raise Refused("coordinates", "be at least 1", coordinates, "6 super-shingles need a few dozen")
+    if ends.size and (int(ends[-1]) != tokens.size or (np.diff(ends) < 0).any()):
+        raise Refused("ends", f"rise to {tokens.size}, the tokens", ends[-3:].tolist(), "give each set's end")
+
+
+@njit(cache=True)
+def _min_hash(tokens: Keys, ends: Integers, seeds: Keys, signature: Keys) -> None:
+    begin = 0
+    for row in range(ends.size):
+        for coordinate in range(seeds.size):
+            least = _EMPTY
+            for index in range(begin, ends[row]):
+                least = min(least, mix64(tokens[index], seeds[coordinate]))
+            signature[row, coordinate] = least
+        begin = ends[row]
+
+
+def min_hash(tokens: object, ends: object, coordinates: int, seed: int = 1) -> Keys:
+    """Signatures, one row a set; all empty sets are alike."""
+    hashed, stops = as_keys(tokens), np.ascontiguousarray(ends, dtype=np.int64)
+    _check(hashed, stops, coordinates)
+    signature = np.empty((stops.size, coordinates), dtype=np.uint64)
+    _min_hash(hashed, stops, row_seeds(seed, coordinates, purpose=8), signature)
+    return signature

@@ -1,0 +1,60 @@
+"""Names of attributes: columns of every table, and none that Spillway or a lever writes beside them.
+
+>>> from spillway.contracts.shapes import Report
+>>> report = Report("weather.yaml")
+>>> ColumnName().read("adj_close", "attributes[0].name", report)
+'adj_close'
+>>> _ = ColumnName().read("Scheme", "attributes[0].name", report)
+>>> print(report.problems[0].rule)
+not be a name that the lever attributes keeps for its column
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.contracts.shapes import Report, Text
+from spillway.registry import LEVERS, columns_of
+
+OWN = ("seq", "batch", "batch_date", "file", "line", "stage", "frame")
+"""Columns of Spillway's own in the tables that also hold the attributes."""
+
+TO_COME = ("weight", "sic")
+"""Columns that levers to come will add to rows: kept, so that contracts of today stay valid."""
+
+_NAME = Text(
+    pattern=r"^(?!.*__bound_pct$)[A-Za-z][A-Za-z0-9_]{0,126}$",
+    means="a name of letters, digits and _ that starts with a letter",
+    remedy="write e.g. adj_close, and the name in the source as field: Adj Close",
+)
+
+
+def reserved() -> dict[str, str]:
+    """Every name that no attribute may have, and who keeps it."""
+    kept = dict.fromkeys(OWN, "Spillway keeps for itself")
+    kept |= dict.fromkeys(TO_COME, "Spillway keeps for levers to come")
+    for lever in LEVERS:
+        kept |= {name: f"that the lever {lever} keeps for its column" for name, _, _ in columns_of(lever)}
+    return kept
+
+
+@dataclass(frozen=True)
+class ColumnName:
+    """The name of an attribute."""
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        keeper = reserved().get(value.lower()) if isinstance(value, str) else None
+        if keeper is not None:
+            remedy = f"choose another name; one in the source stays as field: {value}"
+            return report.add(path, f"not be a name {keeper}", value, remedy)
+        return _NAME.read(value, path, report)
+
+    def json_schema(self) -> dict[str, Any]:
+        # JSON Schema compares case by case; the reader, like Spark, does not
+        taken = "^(" + "|".join(_any_case(name) for name in reserved()) + ")$"
+        return {**_NAME.json_schema(), "not": {"pattern": taken}}
+
+
+def _any_case(word: str) -> str:
+    return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word)

@@ -1,0 +1,153 @@
+"""The ordered list `levers:` of a contract: which levers work on the subject, in which order, and how each is set.
+
+An entry names a lever of `spillway.registry` and holds that lever's settings, which stand there and nowhere else:
+
+    levers:
+      - {lever: attributes, rank_by: relative}
+
+Each lever's own record (`registry.settings_of`) says which fields there are, so that the reader, its errors and
+the JSON Schema know a lever as soon as it is registered. What ties a lever's settings to the rest of a stream's
+contract stands in the record's `stream_rules(contract)`, with fields as they stand in the entry.
+
+>>> from spillway.contracts.shapes import Report
+>>> report = Report("weather.yaml")
+>>> [entry] = Levers().read([{"lever": "attributes", "fit": "count"}], "levers", report)
+>>> entry.lever, entry.settings.fit
+('attributes', 'count')
+>>> Levers().read([{"lever": "atributes"}], "levers", report)
+()
+>>> print(report.problems[0])
+weather.yaml: `levers[0].lever` must be a registered lever, got 'atributes'; did you mean attributes?
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.contracts.shapes import BAD, Broken, Record, Report, join_path, plain, suggest
+from spillway.errors import Refused
+from spillway.registry import LEVERS, settings_of
+
+
+@dataclass(frozen=True)
+class LeverEntry:
+    """A lever of a contract, and its settings there."""
+
+    lever: str
+    settings: Any
+
+    def as_written(self) -> dict[str, Any]:
+        """The entry as YAML would say it, defaults spelled out."""
+        return {"lever": self.lever, **plain(self.settings)}
+
+
+class Subject(ABC):
+    """What levers work on: a stream, a join, a query."""
+
+    levers: tuple[LeverEntry, ...]
+
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """Its name."""
+
+    @property
+    def lever_names(self) -> tuple[str, ...]:
+        """The levers that work on it, in order."""
+        return tuple(entry.lever for entry in self.levers)
+
+    def lever_settings(self, name: str) -> Any:
+        """How the lever is set here; refused where the contract does not list it."""
+        for entry in self.levers:
+            if entry.lever == name:
+                return entry.settings
+        raise Refused(
+            "lever",
+            f"be one of {self.subject}'s",
+            name,
+            f"add {{lever: {name}}} to the levers of its contract",
+        )
+
+
+@dataclass(frozen=True)
+class Levers:
+    """The list: every lever registered, and at most once."""
+
+    least: int = 0
+
+    def read(self, value: object, path: str, report: Report) -> tuple[LeverEntry, ...]:
+        if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+            report.add(path, "be a list", value, "write [{lever: attributes}]")
+            return ()
+        if len(value) < self.least:
+            report.add(path, f"hold at least {self.least}", list(value), "add a lever")
+        entries: list[Any] = []
+        for i, item in enumerate(value):
+            entry = _entry(item, f"{path}[{i}]", report)
+            if entry is not BAD and entry.lever in [e.lever for e in entries if e is not BAD]:
+                report.add(f"{path}[{i}].lever", "stand once in the list", entry.lever, "remove the repeat")
+            entries.append(entry)
+        # rules name an entry by its place, so a list with a hole in it is none
+        return () if BAD in entries else tuple(entries)
+
+    def json_schema(self) -> dict[str, Any]:
+        once = [{"contains": _named(lever), "minContains": 0, "maxContains": 1} for lever in LEVERS]
+        schema = {
+            "type": "array",
+            "items": {"oneOf": [_entry_schema(lever) for lever in LEVERS]},
+            "allOf": once,
+        }
+        return {**schema, "minItems": self.least} if self.least else schema
+
+
+def default_levers() -> tuple[LeverEntry, ...]:
+    """What works on a stream whose contract names no lever: measures are shed when they do not fit."""
+    return (LeverEntry("attributes", settings_of("attributes")()),)
+
+
+def broken_by_levers(contract: Subject) -> Iterator[Broken]:
+    """What the levers of a stream find wrong with the rest of its contract."""
+    for i, entry in enumerate(contract.levers):
+        if hasattr(entry.settings, "stream_rules"):
+            for where, rule, value, remedy in entry.settings.stream_rules(contract):
+                yield join_path(f"levers[{i}]", where), rule, value, remedy
+
+
+def belongs_to_a_lever(name: str) -> tuple[str, str] | None:
+    """Rule and remedy for a field that stands beside `levers` and is a setting of one."""
+    for lever in LEVERS:
+        if name in Record(settings_of(lever)).fields():
+            return "stand under its lever", f"write levers: [{{lever: {lever}, {name}: ...}}]"
+    return None
+
+
+def _entry(value: object, path: str, report: Report) -> Any:
+    if not isinstance(value, Mapping):
+        return report.add(
+            path, "be a mapping", value, "write {lever: NAME}, and its settings beside the name"
+        )
+    if "lever" not in value:
+        return report.add(path, "name its lever", dict(value), "add lever: one of " + ", ".join(LEVERS))
+    name = value["lever"]
+    if not isinstance(name, str) or name not in LEVERS:
+        return report.add(f"{path}.lever", "be a registered lever", name, suggest(name, LEVERS))
+    stated = {field: item for field, item in value.items() if field != "lever"}
+    settings = Record(settings_of(name)).read(stated, path, report)
+    return BAD if settings is BAD else LeverEntry(name, settings)
+
+
+def _named(lever: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {"lever": {"const": lever}}, "required": ["lever"]}
+
+
+def _entry_schema(lever: str) -> dict[str, Any]:
+    schema = Record(settings_of(lever)).json_schema()
+    name = {"const": lever, "description": f"the lever {lever}"}
+    return {
+        **schema,
+        "properties": {"lever": name, **schema["properties"]},
+        "required": ["lever", *schema["required"]],
+    }

@@ -1,0 +1,50 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""The contract of what works on several streams at once, window by window: a join, a query.
+
+`schemas/joins/*.yaml` and `schemas/queries/*.yaml` hold one each; a stream's own contract knows nothing of them.
+
+>>> from spillway.contracts.loader import read_workload
+>>> gusts = read_workload({
+...     "name": "gusts", "inputs": ["weather", "network"], "window": {"seconds": 60},
+...     "levers": [{"lever": "attributes"}],
+... })
+>>> gusts.inputs, gusts.window.seconds, gusts.lever_names
+(('weather', 'network'), 60.0, ('attributes',))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.contracts.levers import LeverEntry, Levers, Subject
+from spillway.contracts.shapes import DRAFT, SUBJECT_NAME, Listing, Maybe, Number, Record, Text, rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeSpan:
+    """The unit it works in: so many seconds of event time."""
+
+    seconds: float = rule(Number(above=0), "how long a window is")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload(Subject):
+    """A join or a query: the streams it reads, its windows, and the levers that thin it out."""
+
+    name: str = rule(SUBJECT_NAME, "its name: its tables and folders")
+    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
+    inputs: tuple[str, ...] = rule(
+        Listing(Text(), least=1), "the streams it reads, in order; one twice is joined with itself"
+    )
+    window: TimeSpan = rule(Record(TimeSpan), "the unit it works in")
+    room: str | None = rule(Maybe(Text()), "what it shares with others: a channel, a CPU, a cluster", None)
+    levers: tuple[LeverEntry, ...] = rule(Levers(least=1), "the levers that work on it, in order")
+
+    @property
+    def subject(self) -> str:
+        return self.name
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        return {"$schema": DRAFT, "title": "Spillway join or query"}

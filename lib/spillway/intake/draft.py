@@ -1,0 +1,283 @@
+"""Drafts a contract from a landing file: names, types, roles and order as the sample shows them.
+
+A draft is a guess that is valid and says where it guessed; its owner reads it and decides. What it never does is
+offer text for shedding, or guess a key that never repeats. Samples hold bad records too: up to one value in
+twenty may be missing from, or at odds with, what the others say.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from spillway.contracts.column_names import reserved
+from spillway.contracts.loader import read_stream
+from spillway.contracts.shapes import Report
+from spillway.contracts.yaml_lines import read_yaml
+from spillway.errors import Refused
+from spillway.records.convert import convert, fits
+
+_FORMATS = {
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".parquet": "parquet", ".pq": "parquet",
+}  # fmt: skip
+_SAMPLE_BYTES = 4 << 20
+_SAMPLE_ROWS = 20_000
+# in this order: to Arrow a date is a timestamp too, and 0 and 1 are booleans
+_TEXT_TYPES = ("integer", "double", "date", "timestamp", "boolean")
+_ODD_SHARE = 0.05
+_EMPTY_WORDS = ("", "NA", "N/A", "null", "NULL", "NaN", "nan")
+
+
+@dataclass(frozen=True)
+class _Column:
+    field: str
+    name: str
+    type: str
+    values: pa.Array
+
+    @property
+    def whole(self) -> bool:
+        """There in all records but the odd one."""
+        return len(self.values) > 0 and self.values.null_count <= _ODD_SHARE * len(self.values)
+
+    @property
+    def distinct(self) -> int:
+        return int(pc.count_distinct(self.values, mode="only_valid").as_py())
+
+    @property
+    def ascending(self) -> bool:
+        """Rising or level from record to record, but for the odd one."""
+        there = self.values.drop_null()
+        falls = int(pc.sum(pc.greater(there[:-1], there[1:])).as_py() or 0)
+        return self.whole and falls <= _ODD_SHARE * len(there)
+
+
+def new_contract(sample_file: str | Path, *, stream: str | None = None, channel: str = "uplink") -> str:
+    """The YAML of a draft contract for files like `sample_file`."""
+    path = Path(sample_file)
+    form, options, raw = _read(path)
+    columns = _columns(raw)
+    order = _order(columns, path)
+    keys = _keys(columns, order)
+    name = stream or _word(path.stem.split(".")[0])
+    lines = [
+        "# yaml-language-server: $schema=../contract.schema.json",
+        f"# A draft from {path.name}, {len(columns[0].values)} records: read every line, then remove this one.",
+        f"stream: {name}",
+        "description: >-",
+        "  What this stream is, in a sentence.",
+        f"source: {{kind: files, path: {name}, format: {form}{options}}}",
+        "attributes:  # in contract order; roles: key, order, measure (may be shed), protected (never shed)",
+        *(_attribute(column, order, keys) for column in columns),
+        f"channel: {channel}  # one of channels.yaml",
+        _rate(order),
+        "mode: observe  # plans and accounts, drops nothing; then: shed",
+        _levers(columns, order, keys),
+    ]
+    if not keys:
+        lines.insert(7, "  # no attribute repeats like a sender's name: give one role: key if there is one")
+    text = "\n".join(lines) + "\n"
+    report = Report("the draft")
+    read_stream(read_yaml(text, report), "the draft")
+    return text
+
+
+def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
+    form = _FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise Refused("sample_file", "end in " + ", ".join(_FORMATS), path.name, "rename it after its format")
+    try:
+        if form == "parquet":
+            return form, "", _parquet(path)
+        with path.open("rb") as source:
+            content = source.read(_SAMPLE_BYTES)
+    except OSError as error:
+        raise Refused("sample_file", "be readable", str(path), str(error.strerror or error)) from None
+    lines = content.decode("utf-8-sig", "replace").splitlines()
+    if len(content) == _SAMPLE_BYTES:
+        lines.pop()  # most likely cut in two
+    if not any(line.strip() for line in lines):
+        raise Refused("sample_file", "hold records", "an empty file", "give one that does")
+    if form == "json":
+        return form, "", _json(lines, path)
+    delimiter = max(",;\t|", key=lines[0].count)
+    table = [row for row in csv.reader(io.StringIO("\n".join(lines)), delimiter=delimiter) if row]
+    header, rows = table[0], [row for row in table[1 : _SAMPLE_ROWS + 1] if len(row) == len(table[0])]
+    if not rows:
+        raise Refused(
+            "sample_file", "hold records below its header", f"{len(header)} column names", "give more lines"
+        )
+    words = sorted({word for row in rows for word in row} & set(_EMPTY_WORDS))
+    raw = {field.strip(): pa.array([None if row[i] in words else row[i] for row in rows], pa.string())
+           for i, field in enumerate(header)}  # fmt: skip
+    parts = [f"delimiter: {json.dumps(delimiter)}"] if delimiter != "," else []
+    parts += [f"null_values: {json.dumps(words)}"] if words not in ([], [""]) else []
+    return form, f", options: {{{', '.join(parts)}}}" if parts else "", raw
+
+
+def _parquet(path: Path) -> dict[str, pa.Array]:
+    try:
+        batch = next(pyarrow.parquet.ParquetFile(path).iter_batches(_SAMPLE_ROWS), None)
+    except (pa.ArrowException, ValueError) as error:
+        raise Refused("sample_file", "be readable Parquet", path.name, str(error)) from None
+    if batch is None:
+        raise Refused("sample_file", "hold records", "no rows", "give one that does")
+    return {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
+
+
+def _json(lines: Sequence[str], path: Path) -> dict[str, pa.Array]:
+    records = list(_objects(lines))
+    if not records:
+        raise Refused("sample_file", "hold one JSON object a line", path.name, "write JSON lines")
+    raw = {}
+    for field in dict.fromkeys(name for record in records for name in record):
+        values = [record.get(field) for record in records]
+        if sum(field in record for record in records) > _ODD_SHARE * len(records):
+            raw[field] = _one_type(field, values)
+    return raw
+
+
+def _one_type(field: str, values: Sequence[object]) -> pa.Array:
+    kinds = Counter(
+        "number" if type(v) in (int, float) else type(v).__name__ for v in values if v is not None
+    )
+    if not kinds:
+        return pa.nulls(len(values))
+    (kind, count), total = kinds.most_common(1)[0], sum(kinds.values())
+    if kind in ("dict", "list"):
+        raise Refused(field, "be a plain value", "a nested one", "flatten it before it lands")
+    if total - count > _ODD_SHARE * total:
+        raise Refused(field, "be of one type", " and ".join(sorted(kinds)), "mend the sender")
+    if kind != "number":
+        return pa.array([v if type(v).__name__ == kind else None for v in values])
+    numbers = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values]
+    whole = sum(isinstance(v, float) for v in numbers) <= _ODD_SHARE * count
+    fitting = [v if not whole or (isinstance(v, int) and abs(v) < 1 << 63) else None for v in numbers]
+    return pa.array(fitting, pa.int64() if whole else pa.float64())
+
+
+def _objects(lines: Sequence[str]) -> Iterator[dict[str, object]]:
+    for line in lines[:_SAMPLE_ROWS]:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def _columns(raw: dict[str, pa.Array]) -> list[_Column]:
+    columns: list[_Column] = []
+    for field, values in raw.items():
+        word = _word(field)
+        taken = {column.name for column in columns} | set(reserved())
+        name = next(n for n in (word, *(f"{word}_{i}" for i in range(2, len(raw) + 3))) if n not in taken)
+        columns.append(_Column(field, name, *_typed(field, values)))
+    return columns
+
+
+def _typed(field: str, values: pa.Array) -> tuple[str, pa.Array]:
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_null(values.type):
+        return "double", pa.nulls(len(values), pa.float64())
+    if pa.types.is_string(values.type):
+        for kind in _TEXT_TYPES if values.null_count < len(values) else ("double",):
+            typed, bad = convert(values, kind)
+            if bad.sum() <= _ODD_SHARE * (len(values) - values.null_count):
+                return kind, typed
+        return "string", values
+    for kind in ("boolean", "integer", "double", "timestamp", "date", "string"):
+        if fits(values.type, kind):
+            return kind, convert(values, kind)[0]
+    raise Refused(
+        field, "be text, a number, a boolean, a timestamp or a date", str(values.type), "flatten or drop it"
+    )
+
+
+def _order(columns: Sequence[_Column], path: Path) -> _Column:
+    timed = [c for c in columns if c.type in ("timestamp", "date")]
+    counted = [c for c in columns if c.type == "integer" and c.ascending and c.distinct > 1]
+    ranked = [c for c in timed if c.ascending] + [c for c in timed if c.whole] + timed + counted
+    if not ranked:
+        found = ", ".join(f"{c.field} ({c.type})" for c in columns)
+        raise Refused(
+            path.name, "hold a timestamp, a date or a rising number", found, "add the time of each record"
+        )
+    return ranked[0]
+
+
+def _keys(columns: Sequence[_Column], order: _Column) -> tuple[str, ...]:
+    likely = [c for c in columns if c is not order and c.type == "string" and c.whole and c.distinct > 1]
+    repeating = [c for c in likely if c.distinct * 2 <= len(c.values)]
+    return (repeating[0].name,) if repeating else ()
+
+
+def _role(column: _Column, order: _Column, keys: Sequence[str]) -> str:
+    if column is order:
+        return "order"
+    if column.name in keys:
+        return "key"
+    return "measure" if column.type != "string" else "protected"
+
+
+def _levers(columns: Sequence[_Column], order: _Column, keys: Sequence[str]) -> str:
+    if any(_role(column, order, keys) == "measure" for column in columns):
+        return "levers: [{lever: attributes}]  # what sheds, in order; its settings stand beside its name"
+    return "levers: []  # nothing is a measure: sent on as it is"
+
+
+def _attribute(column: _Column, order: _Column, keys: Sequence[str]) -> str:
+    parts = [f"name: {column.name}"]
+    if column.field != column.name:
+        parts.append(f"field: {json.dumps(column.field, ensure_ascii=False)}")
+    role = _role(column, order, keys)
+    parts += [f"type: {column.type}", f"role: {role}", f"bits: {_bits(column)}"]
+    if role in ("order", "key"):
+        parts.append("nullable: false")
+    note = ""
+    if column.values.null_count == len(column.values):
+        note = "  # null throughout the sample: type guessed"
+    elif role == "order" and not column.ascending:
+        note = "  # does not rise throughout the sample"
+    elif role in ("order", "key") and column.values.null_count:
+        note = f"  # missing or odd in {column.values.null_count} of the sample: rejected then"
+    return "  - {" + ", ".join(parts) + "}" + note
+
+
+def _bits(column: _Column) -> int:
+    if column.type == "string":
+        return max(8, 8 * int(pc.max(pc.binary_length(column.values)).as_py() or 1))
+    if column.type == "integer" and column.values.null_count < len(column.values):
+        ends = pc.min_max(column.values)
+        needed = max(abs(ends["min"].as_py()), abs(ends["max"].as_py())).bit_length() + 1
+        return next(width for width in (8, 16, 32, 64, 128) if needed <= width) if needed <= 64 else 64
+    return {"boolean": 1, "date": 32}.get(column.type, 64)
+
+
+def _rate(order: _Column) -> str:
+    if order.type in ("timestamp", "date"):
+        return "rate: {from: event_time}  # or {from: declared, tuples_per_second: ...}"
+    return "rate: {from: arrival}  # or {from: declared, tuples_per_second: ...}"
+
+
+def _word(text: str) -> str:
+    """A lower-case name of letters, digits and _.
+
+    >>> _word("Adj Close"), _word("responseTime (ms)"), _word("2nd")
+    ('adj_close', 'response_time_ms', 'a_2nd')
+    """
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
+    word = re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
+    return word if word and word[0].isalpha() else f"a_{word}"

@@ -1,0 +1,326 @@
+"""The decision about attributes as tasks apply it: what is sent, what is stored of what is shed, and the way back.
+
+`Shedding` holds what both ends need: which attribute travels how at every `seq` (`Runs`), and the models. Rows are
+views: asked for some columns of a range, they read no more of the stage before than that takes. A column that only
+nulls take the place of is not read, and what is merely kept goes past the kernels.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.frames import (
+    frame_of,
+    needed_columns,
+    recover_frame,
+    shed_frame,
+    with_regressors,
+)
+from spillway.levers.attributes.scheme import Runs
+from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.synopsis.rounding import round_rows
+from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
+
+BOUND_SUFFIX = "__bound_pct"
+FRAMES_READ_AHEAD = 64
+"""Frames whose corrections are read at a time: they lie together in a file, and are read forward."""
+SYNOPSIS = "synopsis"
+
+Models = Mapping[str, AttributeModel]
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Shedding(Decision):
+    """How a stream's attributes travel over some batches, and whatever shares a frame with them."""
+
+    key: tuple[str, ...]
+    attributes: tuple[str, ...]
+    runs: Runs
+    models: Mapping[int, Models]
+    """By version of the facts."""
+    versions: Mapping[int, int]
+    """By batch, the version it was pinned to."""
+    parts: tuple[FramePart, ...]
+    """Every part of a frame, in `seq` order."""
+    synopsis: Stored | None = None
+    endless: bool = False
+    """Whether a frame has no end: it is worked through once and kept, instead of as far as is asked."""
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [part.from_seq for part in self.parts]
+
+    def parts_of(self, from_seq: int, to_seq: int) -> Iterator[FramePart]:
+        """The parts of frames that touch a range."""
+        at = max(0, bisect_right(self._starts, from_seq) - 1)
+        while at < len(self.parts) and self.parts[at].from_seq <= to_seq:
+            if self.parts[at].to_seq >= from_seq:
+                yield self.parts[at]
+            at += 1
+
+    def models_of(self, part: FramePart) -> Models:
+        """The models that a part of a frame was shed with."""
+        return self.models[self.versions[part.batch]]
+
+    def kept(self, before: Rows, day: date) -> Rows:
+        return SentRows(self, before)
+
+    def given_back(self, after: Rows, day: date) -> Rows:
+        assert self.synopsis is not None, "a decision read back knows where its synopsis is"
+        return GivenBackRows(self, after, self.synopsis.on(day))
+
+    def aside(
+        self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
+    ) -> Iterator[pa.Table]:
+        """The blocks of a piece, frame by frame."""
+        runs = self.runs.within(parts[0].frame, parts[-1].to_seq)
+        models = self.models_of(parts[0])
+        columns = [*self.key, *needed_columns(models, runs.attributes("shed"))]
+        blocks: list[dict[str, Any]] = []
+        for part in parts:
+            here = runs.within(part.frame, part.to_seq)
+            if not here.attributes("shed"):
+                continue
+            rows = before(columns, part.frame, part.to_seq)
+            if not rows.num_rows:
+                continue
+            for block in shed_frame(rows, self.key, here, models, part.from_seq):
+                blocks.append({"batch": part.batch, "frame": part.frame, **block.__dict__})
+                for what, count in (("shed", block.shed_values), ("payload", len(block.payload) + 1)):
+                    name = f"{what}.{block.attribute}"
+                    counts[name] = counts.get(name, 0) + count
+        if blocks:
+            yield pa.Table.from_pylist(blocks)
+
+    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+        """Errors of recovered and rounded values against the truth, and rows that only one side has."""
+        bounds = {name: model.error_pct for name, model in self.models_of(part).items()}
+        was = truth(list(bounds), part.from_seq, part.to_seq)
+        back = given(list(bounds), part.from_seq, part.to_seq)
+        left, right = np.asarray(was["seq"]), np.asarray(back["seq"])
+        strays = 0
+        if not np.array_equal(left, right):
+            both = np.intersect1d(left, right)
+            strays = len(left) + len(right) - 2 * len(both)
+            was, back = was.take(np.searchsorted(left, both)), back.take(np.searchsorted(right, both))
+            left = both
+        found = []
+        for name, bound in bounds.items():
+            shed, rounded = (self.runs.mask(name, way, left) for way in ("shed", "round"))
+            one = certify(
+                Column.from_arrow(was[name]), Column.from_arrow(back[name]), bound, shed, 0, rounded
+            )
+            # a row that only one side has is a violation of every attribute's promise
+            ways = [way for way, rows in (("shed", shed), ("round", rounded)) if rows.any()]
+            certificate = one.with_violations(one.violations + strays)
+            found.append(Measured(part.batch, name, frozenset(ways), certificate))
+        return found
+
+
+class _ByFrame:
+    """Columns made frame by frame: the last frame is kept, for the next stretch mostly goes on in it."""
+
+    def __init__(self, plan: Shedding) -> None:
+        self.plan = plan
+        self._held: tuple[int, int, tuple[str, ...], np.ndarray, Columns] | None = None
+
+    def columns(
+        self,
+        names: Sequence[str],
+        seq: np.ndarray,
+        from_seq: int,
+        to_seq: int,
+        make: Callable[[FramePart, int, tuple[str, ...]], tuple[np.ndarray, Columns]],
+    ) -> Columns:
+        """The columns at the rows `seq` of a range; `make` works a frame through to a `seq`."""
+        found: dict[str, list[Any]] = {name: [] for name in names}
+        for part in self.plan.parts_of(from_seq, to_seq):
+            low, high = max(from_seq, part.from_seq), min(to_seq, part.to_seq)
+            rows, made = self._frame(part, high, tuple(names), make)
+            start, stop = np.searchsorted(rows, [low, high + 1])
+            for name in names:
+                if name in made:
+                    found[name].append(made[name].slice(start, stop - start))
+                elif stop > start:
+                    found[name].append(pa.nulls(stop - start))
+        columns: Columns = {}
+        for name, parts in found.items():
+            kinds = {part.type for part in parts} - {pa.null()}
+            kind = kinds.pop() if kinds else pa.null()
+            columns[name] = pa.chunked_array([_chunk(part).cast(kind) for part in parts], kind)
+        return columns
+
+    def _frame(
+        self,
+        part: FramePart,
+        high: int,
+        names: tuple[str, ...],
+        make: Callable[[FramePart, int, tuple[str, ...]], tuple[np.ndarray, Columns]],
+    ) -> tuple[np.ndarray, Columns]:
+        held = self._held
+        if held is None or held[0] != part.frame or held[1] < high or held[2] != names:
+            end = part.to_seq if self.plan.endless else high
+            rows, columns = make(part, end, names)
+            self._held = held = (part.frame, end, names, rows, columns)
+        return held[3], held[4]
+
+
+def _chunk(values: Any) -> Any:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+class SentRows:
+    """The rows as the destination sees them: shed values null, rounded ones rounded, each with its scheme's number."""
+
+    def __init__(self, plan: Shedding, before: Rows) -> None:
+        self.plan, self.before = plan, before
+        self._rounded = _ByFrame(plan)
+
+    @property
+    def asked_back_bytes(self) -> int:
+        return self.before.asked_back_bytes
+
+    def values(self, seq: np.ndarray) -> np.ndarray:
+        return self.before.values(seq) - _shed_values(self.plan.runs, seq)
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        runs = self.plan.runs.within(from_seq, to_seq)
+        mine = [name for name in columns if name in self.plan.attributes]
+        shed = {name: stretches for name in mine if (stretches := runs.stretches(name, "shed"))}
+        gone = {n for n, found in shed.items() if any(a <= from_seq and to_seq <= b for a, b in found)}
+        rounded = [name for name in mine if name not in gone and runs.stretches(name, "round")]
+        past = [name for name in columns if name not in gone and name not in rounded and name != "scheme"]
+        rows = self.before(past, from_seq, to_seq)
+        seq = np.asarray(rows["seq"])
+        made: Columns = {name: pa.nulls(len(seq)) for name in gone}
+        if rounded and len(seq):
+            made |= self._rounded.columns(rounded, seq, from_seq, to_seq, self._round)
+        for name in shed.keys() - gone:
+            column = made[name] if name in made else rows[name]
+            hidden = pa.chunked_array([pa.array(runs.mask(name, "shed", seq))])
+            made[name] = pc.if_else(hidden, pa.scalar(None, column.type), column)
+        if "scheme" in columns:
+            schemes = np.array([run.scheme for run in runs], np.int64)
+            made["scheme"] = pa.array(schemes[runs.index(seq)] if len(seq) else schemes[:0])
+        return _with(rows, columns, made)
+
+    def _round(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
+        rows = self.before([*self.plan.key, *names], part.frame, to_seq)
+        if not rows.num_rows:
+            return np.zeros(0, np.int64), {}
+        truth = frame_of(rows, self.plan.key, names)
+        runs = self.plan.runs.within(part.frame, to_seq)
+        models = self.plan.models_of(part)
+        columns = {
+            name: round_rows(models[name], truth, runs.mask(name, "round", truth.seq)).to_arrow(
+                _kind(rows, name)
+            )
+            for name in names
+        }
+        return truth.seq, columns
+
+
+class GivenBackRows:
+    """The rows with shed values given back, each with its bound in the column `<attribute>__bound_pct`."""
+
+    def __init__(
+        self, plan: Shedding, after: Rows, synopsis: Callable[[Sequence[str], int, int], pa.Table]
+    ) -> None:
+        self.plan, self.after, self._read = plan, after, synopsis
+        self._given = _ByFrame(plan)
+        self._blocks: dict[int, list[tuple[str, int, bytes]]] = {}
+        self._blocks_of: range = range(0)
+        self._used = 0
+
+    @property
+    def asked_back_bytes(self) -> int:
+        return self.after.asked_back_bytes + self._used
+
+    def values(self, seq: np.ndarray) -> np.ndarray:
+        return self.after.values(seq) + _shed_values(self.plan.runs, seq)
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        runs = self.plan.runs.within(from_seq, to_seq)
+        asked = dict.fromkeys(name.removesuffix(BOUND_SUFFIX) for name in columns)
+        back = [name for name in runs.attributes("shed") if name in asked]
+        bounds = [name for name in columns if name.endswith(BOUND_SUFFIX)]
+        past = [name for name in columns if name not in back and name not in bounds]
+        rows = self.after(past, from_seq, to_seq)
+        seq = np.asarray(rows["seq"])
+        made: Columns = {name: pa.nulls(len(seq), pa.float64()) for name in bounds}
+        if back and len(seq):
+            names = [name for one in back for name in (one, one + BOUND_SUFFIX)]
+            found = self._given.columns(names, seq, from_seq, to_seq, self._give_back)
+            made |= {name: column for name, column in found.items() if name in columns}
+        elif back:
+            made |= {name: pa.nulls(0) for name in back}
+        return _with(rows, columns, made)
+
+    def _give_back(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
+        wanted = [name for name in names if not name.endswith(BOUND_SUFFIX)]
+        models = self.plan.models_of(part)
+        columns = dict.fromkeys([*self.plan.key, *needed_columns(models, wanted), *wanted])
+        rows = self.after(list(columns), part.frame, to_seq)
+        if not rows.num_rows:
+            return np.zeros(0, np.int64), {}
+        runs = self.plan.runs.within(part.frame, to_seq)
+        shed = [name for name in runs.attributes("shed") if name in wanted]
+        payloads: dict[str, list[bytes]] = {}
+        for attribute, first_seq, payload in self._blocks_at(part):
+            if first_seq <= to_seq and attribute in with_regressors(models, shed):
+                payloads.setdefault(attribute, []).append(payload)
+        self._used += sum(len(payload) for found in payloads.values() for payload in found)
+        made: Columns = {name: rows[name] for name in wanted}
+        for name, one in recover_frame(rows, self.plan.key, runs, models, payloads, shed).items():
+            made[name] = one.values.to_arrow(_kind(rows, name))
+            made[name + BOUND_SUFFIX] = pa.array(one.bound_pct, mask=np.isnan(one.bound_pct))
+        return np.asarray(rows["seq"]), made
+
+    def _blocks_at(self, part: FramePart) -> list[tuple[str, int, bytes]]:
+        """The attribute of each block of the part's frame, its first seq, and its payload."""
+        if part.frame not in self._blocks_of:
+            ahead = 0 if self.plan.endless else FRAMES_READ_AHEAD * max(1, part.to_seq - part.frame + 1)
+            self._blocks_of = range(part.frame, part.frame + ahead + 1)
+            rows = self._read(["attribute", "first_seq", "payload"], part.frame, part.frame + ahead)
+            self._blocks = {}
+            for row in rows.to_pylist():
+                block = (row["attribute"], row["first_seq"], row["payload"])
+                self._blocks.setdefault(row["frame"], []).append(block)
+        return self._blocks.get(part.frame, [])
+
+
+def _with(rows: pa.Table, columns: Sequence[str], made: Mapping[str, Any]) -> pa.Table:
+    """`seq` and the columns, those that were made in the place of those that were read."""
+    names = ["seq", *(name for name in columns if name != "seq")]
+    have = set(rows.column_names)
+    arrays = [
+        made[name] if name in made else rows[name] if name in have else pa.nulls(rows.num_rows)
+        for name in names
+    ]
+    return pa.table(arrays, names=names)
+
+
+def _kind(rows: pa.Table, name: str) -> pa.DataType | None:
+    """The column's type; None where the files have no such column."""
+    kind = rows.schema.field(name).type
+    return None if pa.types.is_null(kind) else kind
+
+
+def _shed_values(runs: Runs, seq: np.ndarray) -> np.ndarray:
+    """How many values of each row are shed."""
+    if not len(seq):
+        return np.zeros(0, np.int64)
+    counts = np.array([len(run.of("shed")) for run in runs], np.int64)
+    return np.asarray(counts[runs.index(seq)])

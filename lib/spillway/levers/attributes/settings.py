@@ -1,0 +1,161 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""What a contract may say of the lever `attributes`: every field, its meaning, its rule and its default.
+
+>>> Settings().rank_by, Settings(window=WindowLength(tuples_at_least=8)).window.tuples_at_least
+('stddev', 8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spillway.contracts.shapes import (
+    PERCENT,
+    Broken,
+    Choice,
+    Listing,
+    Maybe,
+    Number,
+    Record,
+    Text,
+    rule,
+    suggest,
+)
+from spillway.levers.attributes.choices import FITS, PREDICTORS, RANK_BY, SEEDS, WAYS
+
+if TYPE_CHECKING:
+    from spillway.contracts.model import StreamContract
+
+CRITICALITIES = ("extremely", "very", "moderately", "low", "not")
+"""How dear an error is, the dearest first."""
+
+COLUMNS: tuple[tuple[str, str, str], ...] = (("scheme", "bigint", "number of the scheme, see `schemes`"),)
+"""What the lever adds to rows: name, type, meaning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CycleByHand:
+    """The cycle identifier stated by hand instead of found."""
+
+    attributes: tuple[str, ...] | None = rule(
+        Maybe(Listing(Text(), least=1, unique=True)),
+        "attributes that together identify the sender; null: found",
+        None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowLength:
+    """The unit of ranking: whole cycles of at least so many tuples, or of so many seconds at the line's rate."""
+
+    tuples_at_least: int = rule(Number(least=1, whole=True), "least number of tuples in a window", 64)
+    seconds: float | None = rule(
+        Maybe(Number(above=0)), "a time window: as many tuples as the rate brings in it, whole cycles", None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovingAverage:
+    """Exponential moving average before ranking (3.2.2)."""
+
+    kind: str = rule(Choice(("ema",)), "exponential moving average", "ema")
+    multiplier: float = rule(Number(above=0, most=1), "weight of the newest value; 1: no smoothing", 0.18)
+    seed: str = rule(Choice(SEEDS), "start from the first value, zero, or the mean of the first few", "first")
+    sma_tuples: int = rule(Number(least=1, whole=True), "how many the seed sma averages", 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reevaluate:
+    """How often the scheme is evaluated afresh (Algorithm 2)."""
+
+    interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
+    factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
+    cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 64)
+    hysteresis: float = rule(
+        Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.1
+    )
+    memory_evaluations: int = rule(
+        Number(least=1, whole=True), "evaluations whose mean score ranks; 1: the text", 8
+    )
+    reach: float | None = rule(
+        Maybe(Number(above=0)),
+        "look again before ranks can cross, at this share of the time; null: the text",
+        0.5,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What the trained facts are learned from."""
+
+    tuples: int = rule(Number(least=1, whole=True), "how many of the first tuples to train on", 10_000)
+    parity: str = rule(
+        Choice(("none", "secded")), "secded: tuples carry an extended Hamming code (Appendix A)", "none"
+    )
+    parity_attribute: str | None = rule(
+        Maybe(Text()), "secded: the text attribute that holds the parity of the others, in hexadecimal", None
+    )
+    candidates: int = rule(
+        Number(least=1, whole=True),
+        "training sets tried, one after the other, before training is given up",
+        8,
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        if self.parity == "secded" and self.parity_attribute is None:
+            yield (
+                "parity_attribute",
+                "name an attribute when parity is secded",
+                None,
+                "add the attribute that carries it, role: protected, type: string",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How measures are ranked, shed, rounded and given back."""
+
+    criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
+    error_pct: float | None = rule(
+        Maybe(PERCENT), "largest relative error of any recovered value; overrules all", None
+    )
+    cycle: CycleByHand = rule(Record(CycleByHand), "the cycle identifier by hand", CycleByHand())
+    window: WindowLength = rule(Record(WindowLength), "the unit of ranking", WindowLength())
+    smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
+    rank_by: str = rule(Choice(RANK_BY), "what makes an attribute go first", "stddev")
+    fit: str = rule(Choice(FITS), "bits: by measured width; count: the text's formula", "bits")
+    ways: tuple[str, ...] = rule(
+        Listing(Choice(WAYS), least=1, unique=True),
+        "what may be done to a measure; [keep, shed]: the text",
+        WAYS,
+    )
+    predictors: tuple[str, ...] = rule(
+        Listing(Choice(PREDICTORS), least=1, unique=True),
+        "which predictors may be tried; [last]: the text",
+        PREDICTORS,
+    )
+    reevaluate: Reevaluate = rule(Record(Reevaluate), "how often the scheme is evaluated", Reevaluate())
+    training: Training = rule(Record(Training), "what is learned from", Training())
+
+    def rules(self) -> Iterator[Broken]:
+        if "keep" not in self.ways:
+            yield "ways", "hold keep", list(self.ways), "add keep: an attribute may have to stay"
+
+    def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
+        """What breaks between these settings and the rest of the stream's contract."""
+        named = [(f"cycle.attributes[{i}]", name) for i, name in enumerate(self.cycle.attributes or ())]
+        if self.training.parity_attribute is not None:
+            named.append(("training.parity_attribute", self.training.parity_attribute))
+        for where, name in named:
+            if isinstance(name, str) and name not in contract.names:
+                known = [known for known in contract.names if isinstance(known, str)]
+                yield where, "be an attribute of the stream", name, suggest(name, known)
+        if contract.mode == "shed" and not contract.sheddable:
+            yield (
+                "lever",
+                "find an attribute of role measure when mode is shed",
+                "attributes",
+                "make one role: measure, or write mode: observe, or levers: []",
+            )

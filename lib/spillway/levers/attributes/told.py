@@ -1,0 +1,366 @@
+"""What the lever tells of itself: why an attribute travels as it does, and the report's pictures, as data.
+
+A number that has a unit is told as `{unit: number}`: people read "5 % (from category)", programs the 5. Long series
+are thinned to what a plot can show; nothing is averaged over.
+
+>>> way_of(Run(0, 9, (Way("temp", "shed"),)), "temp").way, way_of(Run(0, 9, ()), "temp").way
+('shed', 'keep')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.contracts import Attribute, StreamContract
+from spillway.levers.attributes import facts as kinds
+from spillway.levers.attributes.apply import BOUND_SUFFIX
+from spillway.levers.attributes.policy import settings_of
+from spillway.levers.attributes.scheme import Run, Way, run_from_row
+from spillway.levers.attributes.schemes import scheme_rows
+from spillway.levers.protocol import Facts, Picture, Told, Views
+
+PAST = {"keep": "kept", "round": "rounded", "shed": "shed"}
+"""The ways as what was done, in the order of a legend."""
+UNTOUCHABLE = {
+    "key": "it says who sent the tuple",
+    "order": "it says when",
+    "protected": "its owner protects it",
+}
+PLOTTED_ATTRIBUTES = 2
+PLOTTED_TUPLES = 160
+READ_TUPLES = 4000
+PLOTTED_THRESHOLDS_PCT = 30
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Shed:
+    """A run, and the batch it is of."""
+
+    row: Row
+    run: Run
+
+
+def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: Views) -> Told:
+    """Why the attribute is kept, rounded or shed: the rule, the numbers, the bound, and what one can do about it."""
+    stated = contract.attribute(attribute)
+    shed = _runs(tables, contract.stream)
+    newest = shed[-1].run if shed else None
+    certificates = _certificates(tables, contract.stream, attribute)
+    way = None if newest is None else way_of(newest, attribute)
+    because = _rule(contract, stated, newest)
+    if newest is not None and way is not None and stated.role == "measure":
+        because = f"{because}. The plan says: {way.reason or newest.reason}".removesuffix(".")
+    numbers = {
+        **_of_run(contract, attribute, shed),
+        **_of_bound(attribute, facts, certificates),
+        "predictor": (way and way.predictor) or None,
+        "stage": {1: "1: the stream's own", 2: "2: its channel's"}[way.stage]
+        if way and _touched(way)
+        else None,
+        **_of_certificates(certificates),
+        "so far": {f"tuples {PAST[done]}": count for done, count in _tuples_by_way(shed, attribute).items()},
+        "in training": _of_training(attribute, facts),
+    }
+    return Told(
+        "not planned yet" if way is None else PAST[way.way],
+        because,
+        {name: value for name, value in numbers.items() if value not in (None, {})},
+        tuple(_remedies(contract, stated, way)),
+    )
+
+
+def way_of(run: Run, attribute: str) -> Way:
+    """How an attribute travels in a run: what no scheme speaks of is kept."""
+    return next((way for way in run.ways if way.attribute == attribute), Way(attribute))
+
+
+def _touched(way: Way) -> bool:
+    return way.way != "keep"
+
+
+def _runs(tables: Views, stream: str) -> list[_Shed]:
+    return [_Shed(row, run_from_row(row)) for row in scheme_rows(tables, stream)]
+
+
+def _certificates(tables: Views, stream: str, attribute: str | None = None) -> list[Row]:
+    """What validation found of the lever's promises, in the order of the batches."""
+    rows = tables.at("certificates").rows(stream=stream, lever="attributes").to_pylist()
+    mine = [row for row in rows if attribute in (None, row["attribute"])]
+    return sorted(mine, key=lambda row: int(row["batch"]))
+
+
+def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) -> str:
+    stated = settings_of(contract)
+    if attribute.role != "measure":
+        return f"role {attribute.role} is never rounded or shed: {UNTOUCHABLE[attribute.role]}"
+    if contract.mode == "observe":
+        return "mode observe plans and accounts, and drops nothing"
+    if attribute.error_pct == 0 or (attribute.error_pct is None and stated.error_pct == 0):
+        return "error_pct 0 allows no error, so only an exact synopsis could stand for it"
+    if newest is None:
+        return "no scheme yet: the stream waits to be taken in, trained and shed"
+    names = [name for name, _, _ in newest.ranking]
+    position = "it was not ranked"
+    if attribute.name in names:
+        rank = names.index(attribute.name) + 1
+        position = f"it ranks {rank} of {len(names)} by {stated.rank_by}, first to go first"
+    return {
+        "keep": f"{position}, and the rate fits without touching it, or touching it would not pay",
+        "round": f"{position}; rounding within its bound needs no synopsis and is the cheaper way",
+        "shed": f"{position}, and attributes are shed in that order until the rate fits the capacity",
+    }[way_of(newest, attribute.name).way]
+
+
+def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_Shed]) -> dict[str, Any]:
+    """The numbers behind the newest scheme."""
+    if not shed:
+        return {}
+    run, row = shed[-1].run, shed[-1].row
+    found: dict[str, Any] = {
+        "newest scheme": f"batch {row['batch']}, seq {run.from_seq:,} to {run.to_seq:,}",
+        "rank": None,
+        "width": None,
+        "rate": {
+            "kbps offered": run.rate_kbps,
+            "under the scheme": run.planned_kbps,
+            "of capacity": run.capacity_kbps,
+            "too much": run.shortfall_kbps,
+        },
+    }
+    for rank, (name, score, width_bits) in enumerate(run.ranking, start=1):
+        if name == attribute:
+            by = settings_of(contract).rank_by
+            found["rank"] = f"{rank} of {len(run.ranking)} (score {score:.4g}, {by})"
+            found["width"] = {"bits a tuple": width_bits}
+    return found
+
+
+def _of_bound(attribute: str, facts: Facts | None, certificates: Sequence[Row]) -> dict[str, Any]:
+    """The trained threshold; of an attribute without one, what it was last certified against."""
+    threshold = facts.value(kinds.THRESHOLD, attribute) if facts is not None else None
+    if threshold is not None:
+        source = str(threshold["source"]).replace("_", " ")
+        return {"bound": {f"% (from {source})": float(threshold["error_pct"])}}
+    return {"bound": {"%": float(certificates[-1]["error_pct"])}} if certificates else {}
+
+
+def _of_certificates(certificates: Sequence[Row]) -> dict[str, Any]:
+    if not certificates:
+        return {}
+    last = certificates[-1]
+    found: dict[str, Any] = {
+        "worst error": {"%": max(float(row["max_error_pct"] or 0.0) for row in certificates)}
+    }
+    if last["mean_error_pct"] is not None:
+        found["mean error"] = {"%": last["mean_error_pct"]}
+    if last["stored_share_pct"] is not None:
+        found["stored"] = {"% of shed values": last["stored_share_pct"]}
+    return {**found, "outside bound": sum(int(row["violations"]) for row in certificates)}
+
+
+def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
+    """What the choice among the ways was made on."""
+    if facts is None or (kinds.MODEL, attribute) not in facts.facts:
+        return None
+    evidence = facts.facts[kinds.MODEL, attribute].evidence
+    words = {
+        "rows": "rows",
+        "column_bytes": "bytes as a column",
+        "packed_bytes": "bytes as a synopsis",
+        "rounded_bytes": "bytes rounded",
+    }
+    return {said: evidence[name] for name, said in words.items() if evidence.get(name) is not None}
+
+
+def _tuples_by_way(shed: Sequence[_Shed], attribute: str) -> dict[str, int]:
+    """How many seq numbers it has travelled in each way."""
+    totals: dict[str, int] = {}
+    for one in shed:
+        way = way_of(one.run, attribute).way
+        totals[way] = totals.get(way, 0) + one.run.to_seq - one.run.from_seq + 1
+    return totals
+
+
+def _remedies(contract: StreamContract, attribute: Attribute, way: Way | None) -> Iterator[str]:
+    file = f"schemas/streams/{contract.stream}.yaml"
+    if attribute.role == "measure":
+        yield f"exempt it: role: protected on {attribute.name} in {file}"
+        yield f"tighten its bound: error_pct: 1 on {attribute.name} (0: exact)"
+    if attribute.role == "protected":
+        yield f"let it be shed: role: measure on {attribute.name} in {file}"
+    if way is not None and way.way == "shed":
+        yield f"get it back: spillway recover {contract.stream} --attributes {attribute.name}"
+
+
+def pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
+    """Recovered beside original, the thresholds, rate against capacity, and who travelled how and when."""
+    shed = _runs(tables, contract.stream)
+    if not shed:
+        return
+    certificates = _certificates(tables, contract.stream)
+    yield from _samples(contract, shed, certificates, tables)
+    yield from _thresholds(facts)
+    yield _rates([one.run for one in shed])
+    yield from _ways(contract, [one.run for one in shed])
+
+
+def _thresholds(facts: Facts | None) -> Iterator[Picture]:
+    """The stored share falls with the threshold: why the thresholds are where they are."""
+    lines, chosen = [], set()
+    for name, fact in sorted(facts.of(kinds.THRESHOLD).items()) if facts is not None else ():
+        drawn = fact.evidence
+        points = list(zip(drawn.get("error_pct", ()), drawn.get("stored_share_pct", ()), strict=True))
+        if len(points) > 1:
+            error_pct = float(fact.value["error_pct"])
+            chosen.add(error_pct)
+            shown = [(error, share) for error, share in points if error <= PLOTTED_THRESHOLDS_PCT]
+            lines.append({"name": f"{name} (E = {error_pct:.3g} %)", "points": shown})
+    if lines:
+        one = next(iter(chosen))
+        mark = {"mark": (one, f"E = {one:.3g} %")} if len(chosen) == 1 else {}
+        yield Picture(
+            "Stored share against threshold",
+            "lines",
+            {"lines": lines, "x": "threshold E, %", "y": "stored share, %", "from_zero": True, **mark},
+            "Trained on the first tuples, last-value synopsis.",
+        )
+
+
+def _rates(runs: Sequence[Run]) -> Picture:
+    """Rate against capacity, run by run."""
+    lines = []
+    for style, name, of in (
+        ("offered", "offered", "rate_kbps"),
+        ("planned", "under the scheme", "planned_kbps"),
+        ("capacity", "its part of the channel", "capacity_kbps"),
+    ):
+        points = [(float(at), getattr(run, of)) for run in runs for at in (run.from_seq, run.to_seq)]
+        lines.append({"name": name, "style": style, "points": points, "steps": True})
+    shortfall = max(run.shortfall_kbps for run in runs)
+    over = f" Falls short by up to {shortfall:.3g} kbps." if shortfall else ""
+    return Picture(
+        "Rate against capacity",
+        "lines",
+        {"lines": lines, "x": "seq", "y": "kbps", "from_zero": True},
+        f"Widths as written, compressed.{over}",
+        wide=True,
+    )
+
+
+def _ways(contract: StreamContract, runs: Sequence[Run]) -> Iterator[Picture]:
+    """Which attribute travelled how, and when."""
+    rows = [(name, _stretches(runs, name)) for name in contract.sheddable]
+    windows, evaluations = sum(run.windows for run in runs), sum(run.evaluations for run in runs)
+    # where one run was not measured, no sum would be true
+    measured = all(run.hits >= 0 for run in runs)
+    hits = sum(run.hits for run in runs)
+    said = f"{hits:,} hits, {windows - hits:,} misses" if measured else "not measured"
+    if rows:
+        yield Picture(
+            "Kept, rounded and shed over time",
+            "timeline",
+            {"rows": rows, "x": "seq", "legend": PAST},
+            f"{windows:,} windows, {evaluations:,} of them evaluated; {said}.",
+            wide=True,
+        )
+
+
+def _stretches(runs: Sequence[Run], attribute: str) -> list[tuple[float, float, str, str]]:
+    """(from, to, way, words) of an attribute, neighbours of one way merged."""
+    found: list[tuple[float, float, str, str]] = []
+    for run in runs:
+        way = way_of(run, attribute)
+        if found and found[-1][2] == way.way:
+            found[-1] = (found[-1][0], float(run.to_seq), way.way, found[-1][3])
+        else:
+            words = f"{attribute}, seq {run.from_seq} to {run.to_seq}: {way.way}"
+            words += f"; {way.reason}" if way.reason else ""
+            found.append((float(run.from_seq), float(run.to_seq), way.way, words))
+    return found
+
+
+def _samples(
+    contract: StreamContract, shed: Sequence[_Shed], certificates: Sequence[Row], tables: Views
+) -> Iterator[Picture]:
+    """The last stretch of recovered tuples that raw still has, of the attributes shed most, for the busiest key."""
+    totals: dict[str, int] = {}
+    for row in certificates:
+        totals[row["attribute"]] = totals.get(row["attribute"], 0) + int(row["shed_values"])
+    most = [name for name, values in sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])) if values]
+    certified = {row["batch"] for row in certificates}
+    recovered = [one for one in shed if one.row["batch"] in certified]
+    for name in most[:PLOTTED_ATTRIBUTES]:
+        if name in contract.names:
+            yield from _sample(contract, name, recovered, tables)
+
+
+def _sample(
+    contract: StreamContract, attribute: str, shed: Sequence[_Shed], tables: Views
+) -> Iterator[Picture]:
+    days = sorted({one.row["batch_date"] for one in shed})
+    raw = tables.at("raw", contract.stream).stored(batch_date=days)
+    back = tables.at("recovered", contract.stream).stored(batch_date=days)
+    names = [*contract.keys, attribute]
+    for last in reversed([one for one in shed if way_of(one.run, attribute).way == "shed"]):
+        end = last.run.to_seq
+        if not raw.on(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
+            continue  # retired
+        near = [one.row["batch_date"] for one in shed if end - READ_TUPLES <= one.run.to_seq <= end]
+        pair = [
+            pa.concat_tables(
+                [stored.on(day)(columns, end - READ_TUPLES, end) for day in sorted(set(near))],
+                promote_options="permissive",
+            )
+            for stored, columns in ((raw, names), (back, [attribute, attribute + BOUND_SUFFIX]))
+        ]
+        yield from _beside(contract, attribute, *pair)
+        return
+
+
+def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Table) -> Iterator[Picture]:
+    """Original against recovered, with the band the truth must lie in."""
+    original = raw.rename_columns([*raw.column_names[:-1], "original"])
+    joined = original.join(back.rename_columns(["seq", "recovered", "bound"]), "seq", join_type="inner")
+    kind = joined.schema.field("original").type
+    if joined.num_rows == 0 or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        return
+    joined, key = _busiest(contract, joined.sort_by("seq"))
+    joined = joined.slice(max(joined.num_rows - PLOTTED_TUPLES, 0))
+    truth, given = joined["original"].to_pylist(), joined["recovered"].to_pylist()
+    band = [
+        (float(at), value - abs(value) * bound / 100, value + abs(value) * bound / 100)
+        for at, (value, bound) in enumerate(zip(given, joined["bound"].to_pylist(), strict=True))
+        if value is not None and bound is not None
+    ]
+    lines = [
+        {"name": "original", "style": "original", "points": [(float(at), v) for at, v in enumerate(truth)]},
+        {
+            "name": "recovered",
+            "style": "recovered",
+            "points": [(float(at), v) for at, v in enumerate(given)],
+            "dots": len(given) < PLOTTED_TUPLES // 2,
+        },
+    ]
+    unit = contract.attribute(attribute).unit or ""
+    yield Picture(
+        f"{attribute}: original and recovered",
+        "lines",
+        {"lines": lines, "x": f"tuples of {key}", "y": f"{attribute} {unit}".strip(), "band": band},
+        "Shaded: the bound stated with each recovered value.",
+    )
+
+
+def _busiest(contract: StreamContract, joined: pa.Table) -> tuple[pa.Table, str]:
+    """The tuples of the key that has most of them, and its name."""
+    if not contract.keys:
+        return joined, contract.stream
+    keys = pc.binary_join_element_wise(*(pc.cast(joined[name], pa.string()) for name in contract.keys), "/")
+    busiest = max(pc.value_counts(keys).to_pylist(), key=lambda pair: pair["counts"])["values"]
+    return joined.filter(pc.equal(keys, busiest)), str(busiest)

@@ -1,0 +1,219 @@
+"""What training learns of a stream: its cycle, its category and thresholds, a first ranking, and a model a measure.
+
+The facts of one training share one version. Measures are trained in two rounds: first as if every other attribute were
+sent, then for what the channel makes go at the rate of now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.contracts import StreamContract
+from spillway.errors import SpillwayError
+from spillway.levers.attributes import facts as kinds
+from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.cycle.find import Cycle, declared_cycle, find_cycle
+from spillway.levers.attributes.frames import frame_of, key_codes
+from spillway.levers.attributes.planner import rankable
+from spillway.levers.attributes.policy import decide_stages, settings_of, smoothing_of
+from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.threshold.categories import Category, Matcher
+from spillway.levers.attributes.threshold.curve import Threshold, curve, fixed_point, threshold
+from spillway.levers.attributes.training.choose import (
+    TrainedAttribute,
+    recovery_order,
+    train_attributes,
+    train_cascade,
+)
+from spillway.levers.attributes.training.parity import sound_training_set
+from spillway.levers.protocol import Fact, Lesson, Load, Part
+
+CYCLE_ROWS = 200_000
+"""The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""
+
+
+def learn(lesson: Lesson) -> list[Fact] | None:
+    """The facts of one training; None where no tuple is left to learn from and there are facts already."""
+    contract = lesson.contract
+    rows, parity = _training_set(lesson)
+    if lesson.again and not rows.num_rows:
+        return None
+    if rows.num_rows < 2:
+        raise SpillwayError(
+            f"{contract.stream}: training must have at least two tuples, got {rows.num_rows}; deliver more to "
+            f"{contract.path} and let spillway_shed take them in"
+        )
+    cycle = cycle_of(contract, lesson.edge(contract.names, CYCLE_ROWS))
+    category = category_of(contract)
+    measures = [name for name in contract.sheddable if name not in cycle.attributes]
+    thresholds = thresholds_of(contract, rows, cycle, category, measures)
+    numeric = [
+        a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
+    ]
+    frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
+    errors = {name: thresholds[name].error_pct for name in measures}
+    trained = train_models(contract, frame, errors, numeric, cycle, lesson.load, lesson.part)
+    lesson.say(
+        f"{contract.stream}: learned from {rows.num_rows:,} tuples: cycle {'+'.join(cycle.attributes)} of "
+        f"{cycle.length} ({cycle.form}), {category.domain}, thresholds "
+        + ", ".join(f"{name} {thresholds[name].error_pct:g} %" for name in measures)
+    )
+    found = [
+        Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity}),
+        Fact(
+            kinds.CATEGORY,
+            "",
+            {"domain": category.domain, "criticality": category.criticality},
+            {"rate_pct": _finite(category.rate_pct), "words": list(category.words)},
+        ),
+        Fact(
+            kinds.RANKING,
+            "",
+            first_ranking(contract, rows, measures),
+            {"rank_by": settings_of(contract).rank_by},
+        ),
+    ]
+    for name in measures:
+        one, chosen = trained[name], thresholds[name]
+        value = {"error_pct": chosen.error_pct, "source": chosen.source}
+        found.append(Fact(kinds.THRESHOLD, name, value, _curve_evidence(rows, cycle, name)))
+        found.append(Fact(kinds.MODEL, name, one.model.to_dict(), one.evidence))
+        found.append(Fact(kinds.OPTIONS, name, [option.to_dict() for option in one.options]))
+    return found
+
+
+def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
+    """The first tuples of a stream never trained, the last of one trained before; sound ones where parity tells."""
+    contract, training = lesson.contract, settings_of(lesson.contract).training
+    count = training.tuples
+    if training.parity == "none":
+        return lesson.edge(contract.names, count), {"parity": "none"}
+    offered = lesson.edge(contract.names, count * training.candidates)
+    sets = [offered.slice(start, count) for start in range(0, offered.num_rows, count)]
+    assert training.parity_attribute is not None, "the contract's reader asks for it where parity is secded"
+    return sound_training_set(contract, training.parity_attribute, reversed(sets) if lesson.again else sets)
+
+
+def train_models(
+    contract: StreamContract,
+    frame: Frame,
+    error_pct: Mapping[str, float],
+    numeric: Sequence[str],
+    cycle: Cycle,
+    load: Load | None,
+    part: Part | None,
+) -> dict[str, TrainedAttribute]:
+    """Models in two rounds: first as if every other attribute were sent, then for what the channel makes go.
+
+    The first round's options say which attributes the scheme will shed at today's rate. These are trained again in the
+    order of their recovery, each leaning on what is sent and on those before it as recovered.
+    """
+    learn = partial(
+        train_attributes,
+        ways=settings_of(contract).ways,
+        predictors=settings_of(contract).predictors,
+        cycle_length=cycle.length,
+    )
+    first = learn(frame, error_pct, regressors=numeric)
+    if load is None or part is None:
+        return first
+    gone = expected_shed(contract, first, load, part)
+    order = recovery_order(first, [name for name in error_pct if name in gone])
+    sent = [name for name in numeric if name not in gone]
+    again = train_cascade(frame, error_pct, order, sent, learn)
+    # whatever is kept for now comes last: should it be shed one day, it may lean on all of these
+    rest = {
+        name: replace(one, model=replace(one.model, rank=len(order) + place))
+        for place, (name, one) in enumerate(first.items())
+        if name not in again
+    }
+    return {name: (again | rest)[name] for name in error_pct}
+
+
+def expected_shed(
+    contract: StreamContract, trained: Mapping[str, TrainedAttribute], load: Load, part: Part
+) -> set[str]:
+    """The attributes that the plan would shed at this load."""
+    options = {name: one.options for name, one in trained.items()}
+    decision = decide_stages(settings_of(contract), options, load, part, list(trained))
+    return {way.attribute for way in decision.ways if way.way == "shed"}
+
+
+def cycle_of(contract: StreamContract, rows: pa.Table) -> Cycle:
+    arrays = {name: plain_values(rows[name]) for name in contract.names if name != contract.order}
+    seq = np.asarray(rows["seq"])
+    arrays[contract.order] = plain_values(rows[contract.order])
+    by_hand = settings_of(contract).cycle.attributes
+    if by_hand:
+        return declared_cycle(arrays, seq, by_hand, order=contract.order)
+    bits = {attribute.name: attribute.declared_bits for attribute in contract.attributes}
+    return find_cycle(arrays, seq, bits, order=contract.order)
+
+
+def plain_values(values: pa.ChunkedArray) -> np.ndarray:
+    """Objects for text and for whatever has nulls that are not floats; numbers as they are."""
+    column = Column.from_arrow(values)
+    if column.kind == "real":
+        return np.where(column.valid, column.values, np.nan)
+    if column.kind == "integer" and bool(column.valid.all()):
+        return column.values
+    return np.array(column.to_list(), dtype=object)
+
+
+def category_of(contract: StreamContract) -> Category:
+    matcher = Matcher.standard()
+    stated = settings_of(contract).criticality
+    if stated:
+        return Category("stated in the contract", stated, matcher.rates_pct[stated], (), None)
+    return matcher.classify(list(contract.names))
+
+
+def thresholds_of(
+    contract: StreamContract, rows: pa.Table, cycle: Cycle, category: Category, measures: list[str]
+) -> dict[str, Threshold]:
+    """E of every measure: the lower of fixed point and category, unless the contract overrules (3.2.4.3)."""
+    found = {}
+    keys, stated = key_codes(rows, cycle.attributes), settings_of(contract).error_pct
+    for name in measures:
+        attribute = contract.attribute(name)
+        overrule = attribute.error_pct if attribute.error_pct is not None else stated
+        if attribute.type == "string":
+            found[name] = Threshold(0.0, "text is given back exactly")
+            continue
+        point = fixed_point(curve(rankable(rows[name]), keys))
+        found[name] = threshold(point, category.rate_pct, overrule)
+    return found
+
+
+def _curve_evidence(rows: pa.Table, cycle: Cycle, name: str) -> dict[str, Any]:
+    values = rankable(rows[name])
+    if values.dtype == object:
+        return {}
+    drawn = curve(values, key_codes(rows, cycle.attributes))
+    return {
+        "fixed_point_pct": fixed_point(drawn),
+        "error_pct": list(drawn.error_pct),
+        "stored_share_pct": [round(share, 4) for share in drawn.stored_share_pct],
+    }
+
+
+def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str]) -> dict[str, float]:
+    """The ranking to begin with: that of the training set as one window."""
+    if not measures:
+        return {}
+    settings = settings_of(contract)
+    smoothing = smoothing_of(settings)
+    by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
+    ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)
+    return {one.attribute: one.score for one in ranked}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

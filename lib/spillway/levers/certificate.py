@@ -1,0 +1,72 @@
+"""The certificate: what shedding cost, measured against the truth while it is held; parts add up to the whole.
+
+`Certificate(E)` is the empty one; the figures that do not add up (means, shares) are made from those that do.
+
+>>> part = Certificate(5.0, shed_values=4, sum_error_pct=6.0, max_error_pct=3.0)
+>>> (part + part).shed_values, (part + part).mean_error_pct, (part + part).worst_over_threshold
+(8, 1.5, 0.6)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Errors of one attribute over the shed and rounded values of some rows; parts add up."""
+
+    error_pct: float
+    shed_values: int = 0
+    rounded_values: int = 0
+    stored_values: int = 0
+    sum_error_pct: float = 0.0
+    max_error_pct: float = 0.0
+    violations: int = 0
+
+    @property
+    def values(self) -> int:
+        """What was shed or rounded."""
+        return self.shed_values + self.rounded_values
+
+    @property
+    def mean_error_pct(self) -> float:
+        """The mean error of what was shed or rounded; 0 where nothing was."""
+        return self.sum_error_pct / self.values if self.values else 0.0
+
+    @property
+    def accuracy_pct(self) -> float:
+        """Recovery accuracy: 100 - mean relative error."""
+        return 100.0 - self.mean_error_pct
+
+    @property
+    def stored_share_pct(self) -> float:
+        """% stored: stored over shed values."""
+        return 100.0 * self.stored_values / self.shed_values if self.shed_values else 0.0
+
+    @property
+    def worst_over_threshold(self) -> float:
+        """Largest error over E: at most 1 when the promise was kept; 0 when there is no error."""
+        if self.max_error_pct == 0:
+            return 0.0
+        return self.max_error_pct / self.error_pct if self.error_pct else float("inf")
+
+    def __add__(self, other: Certificate) -> Certificate:
+        """Two parts as one; the looser threshold is stated."""
+        return Certificate(
+            max(self.error_pct, other.error_pct),
+            self.shed_values + other.shed_values,
+            self.rounded_values + other.rounded_values,
+            self.stored_values + other.stored_values,
+            self.sum_error_pct + other.sum_error_pct,
+            max(self.max_error_pct, other.max_error_pct),
+            self.violations + other.violations,
+        )
+
+    def with_stored(self, stored_values: int) -> Certificate:
+        """The same with what the synopsis stores of it, which is counted where that is kept."""
+        return replace(self, stored_values=stored_values)
+
+    def with_violations(self, violations: int) -> Certificate:
+        """The same with so many violations."""
+        return replace(self, violations=violations)

@@ -1,0 +1,94 @@
+"""The table `models`: what each lever learned, a version a training, versions apart by lever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spillway.batch import utc_now
+from spillway.contracts import StreamContract
+from spillway.errors import SpillwayError
+from spillway.levers.protocol import Fact, Facts
+from spillway.registry import lever
+from spillway.store.tables import Tables
+
+
+def load_facts(
+    tables: Tables, stream: str, name: str, versions: Iterable[int] | None = None
+) -> dict[int, Facts]:
+    """The lever's facts of the stream by version: all, or those asked for."""
+    where: dict[str, Any] = {"stream": stream, "lever": name}
+    if versions is not None:
+        where["version"] = sorted(set(versions))
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in tables.at("models").rows(**where).to_pylist():
+        rows.setdefault(int(row["version"]), []).append(row)
+    return {version: _facts(version, found) for version, found in sorted(rows.items())}
+
+
+def newest_facts(tables: Tables, stream: str, name: str) -> Facts | None:
+    """The facts in force; None where the lever was never trained on the stream."""
+    found = tables.at("models").rows(["version"], stream=stream, lever=name)
+    if not found.num_rows:
+        return None
+    version = max(found["version"].to_pylist())
+    return load_facts(tables, stream, name, [version])[version]
+
+
+def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]) -> dict[int, Facts]:
+    """The versions that batches were shed with; one that is gone is an error, for without it nothing comes back."""
+    wanted = sorted(set(versions))
+    found = load_facts(tables, stream, name, wanted)
+    missing = set(wanted) - set(found)
+    if missing:
+        raise SpillwayError(
+            f"{stream}: `models` must hold version {min(missing)} of {name}, which its batches were shed with, "
+            "got none; restore the table"
+        )
+    return found
+
+
+def untrained(tables: Tables, contract: StreamContract) -> list[str]:
+    """The levers of the contract that need training and never had it."""
+    known = {row["lever"] for row in tables.at("models").rows(["lever"], stream=contract.stream).to_pylist()}
+    return [name for name in contract.lever_names if lever(name).needs_training and name not in known]
+
+
+def save_facts(
+    tables: Tables, stream: str, name: str, version: int, span: tuple[int, int], facts: Sequence[Fact]
+) -> None:
+    """Write the facts of one training, in the place of what the same version had."""
+    now = utc_now()
+    rows = [
+        {
+            "stream": stream,
+            "lever": name,
+            "fact": one.fact,
+            "subject": one.subject,
+            "version": version,
+            "value": json.dumps(one.value, default=_plain),
+            "evidence": json.dumps(one.evidence, default=_plain),
+            "trained_from_seq": span[0],
+            "trained_to_seq": span[1],
+            "created_at": now,
+        }
+        for one in facts
+    ]
+    tables.at("models").replace(rows, stream=stream, lever=name, version=version)
+
+
+def _facts(version: int, rows: Sequence[Mapping[str, Any]]) -> Facts:
+    facts = {
+        (row["fact"], row["subject"]): Fact(
+            row["fact"], row["subject"], json.loads(row["value"]), json.loads(row["evidence"])
+        )
+        for row in rows
+    }
+    return Facts(version, facts, int(rows[0]["trained_from_seq"]), int(rows[0]["trained_to_seq"]))
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,0 +1,151 @@
+"""What somebody wants given back: a stream's attributes, a key, a range; parsed here for command line, job and form.
+
+A time without a zone is UTC, one with a zone is brought there. A range includes both its ends; one end alone is a
+single value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.contracts import StreamContract
+from spillway.errors import UsageError
+
+EVERYTHING = (0, 2**62)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about one stream, checked against its contract.
+
+    >>> from spillway.contracts import read_stream
+    >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
+    ...     {"name": "router", "type": "string", "role": "key"}, {"name": "at", "type": "timestamp", "role": "order"},
+    ...     {"name": "delay", "type": "double"}]})
+    >>> asked = Question.parse(net, key=["router=r1"], from_time="2026-01-01T05:00:00+05:00")
+    >>> asked.key, asked.times[0].isoformat()
+    ({'router': 'r1'}, '2026-01-01T00:00:00+00:00')
+    >>> Question.parse(net, key=["delay=3"])
+    Traceback (most recent call last):
+        ...
+    spillway.errors.UsageError: `key` must be NAME=VALUE with NAME one of router, got 'delay=3'; write e.g. router=X
+    """
+
+    attributes: tuple[str, ...] | None = None
+    key: Mapping[str, Any] = field(default_factory=dict)
+    seq: tuple[int, int] | None = None
+    times: tuple[Any, Any] | None = None
+
+    @staticmethod
+    def parse(
+        contract: StreamContract,
+        attributes: str | Sequence[str] | None = None,
+        key: Sequence[str] = (),
+        seq: int | None = None,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        from_time: str | None = None,
+        to_time: str | None = None,
+    ) -> Question:
+        """The question as people type it; what it cannot mean is a `UsageError` that says what it can."""
+        if seq is not None and (from_seq is not None or to_seq is not None):
+            raise UsageError("`seq` must stand without a first and a last seq; give one or the other")
+        names = attributes.split(",") if isinstance(attributes, str) else attributes
+        return Question(
+            _attributes(contract, names),
+            dict(_pair(contract, pair) for pair in key),
+            _range(from_seq if seq is None else seq, to_seq if seq is None else seq, "seq"),
+            _range(_time(contract, "from_time", from_time), _time(contract, "to_time", to_time), "time"),
+        )
+
+    @property
+    def seq_range(self) -> tuple[int, int]:
+        """First and last `seq` that are asked for."""
+        return self.seq or EVERYTHING
+
+    def matching(self, rows: pa.Table, contract: StreamContract) -> pa.Table:
+        """The rows of the key and the times."""
+        if not rows.num_rows:  # whose columns have no types to compare with
+            return rows
+        for name, value in self.key.items():
+            rows = rows.filter(pc.equal(rows[name], pa.scalar(value).cast(rows.schema.field(name).type)))
+        if self.times is not None:
+            column = rows[contract.order]
+            low, high = (pa.scalar(edge).cast(column.type) for edge in self.times)
+            rows = rows.filter(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+        return rows
+
+    def nothing(self, contract: StreamContract) -> str:
+        """What to say when no tuple matches."""
+        asked = [f"{name} = {value}" for name, value in self.key.items()]
+        if self.seq:
+            asked.append(f"seq {self.seq[0]}..{self.seq[1]}")
+        if self.times:
+            asked.append(f"{self.times[0]}..{self.times[1]}")
+        return (
+            f"{contract.stream}: the range must hold transmitted tuples, got none for "
+            f"{', '.join(asked) or 'the stream'}; `spillway status` says what has been shed"
+        )
+
+
+def _attributes(contract: StreamContract, names: Sequence[str] | None) -> tuple[str, ...] | None:
+    if not names:
+        return None
+    unknown = [name for name in names if name not in contract.names]
+    if unknown:
+        raise UsageError(
+            f"`attributes` must be of the stream {contract.stream}, got {', '.join(unknown)}; use "
+            f"{', '.join(contract.names)}"
+        )
+    return tuple(names)
+
+
+def _pair(contract: StreamContract, pair: str) -> tuple[str, Any]:
+    name, found, value = pair.partition("=")
+    known = contract.keys
+    if not found or name not in known:
+        example = f"write e.g. {known[0]}=X" if known else "the stream has no key: ask for a range"
+        raise UsageError(
+            f"`key` must be NAME=VALUE with NAME one of {', '.join(known) or 'none'}, got {pair!r}; {example}"
+        )
+    try:
+        return name, pa.scalar(value).cast(contract.attribute(name).arrow_type).as_py()
+    except pa.ArrowInvalid as problem:
+        kind = contract.attribute(name).type
+        raise UsageError(f"`key` {name} must be of type {kind}, got {value!r}; write it as one") from problem
+
+
+def _range(low: Any, high: Any, what: str) -> tuple[Any, Any] | None:
+    if low is None and high is None:
+        return None
+    first, last = (low if low is not None else high), (high if high is not None else low)
+    if last < first:
+        raise UsageError(
+            f"the {what} range must not end before it begins, got {first}..{last}; exchange them"
+        )
+    return first, last
+
+
+def _time(contract: StreamContract, name: str, text: str | None) -> Any:
+    if text is None:
+        return None
+    kind = contract.attribute(contract.order).type
+    try:
+        if kind == "integer":
+            return int(text)
+        at = datetime.fromisoformat(text)
+    except ValueError as problem:
+        what, example = (
+            ("a whole number", "4711") if kind == "integer" else ("an ISO date or time", "2013-02-01T06:00")
+        )
+        raise UsageError(
+            f"`{name}` must be {what}, as {contract.order} is, got {text!r}; write e.g. {example}"
+        ) from problem
+    moment = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    return date(moment.year, moment.month, moment.day) if kind == "date" else moment

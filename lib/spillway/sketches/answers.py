@@ -1,0 +1,52 @@
+"""What a sketch answers: an estimate is never given without its interval, its method and what it covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Covers:
+    """The range of data an answer speaks of."""
+
+    stream: str = ""
+    name: str = ""
+    from_date: str | None = None
+    to_date: str | None = None
+    batches: int = 0
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One number with its interval, how it was computed, and the data it covers.
+
+    >>> print(Answer(12.0, 10.0, 14.0, 0.95, "cmm_median", Covers("weather", "origin", rows=100)))
+    12 (10 to 14 with 95 % confidence, cmm_median, weather/origin, 100 rows)
+    """
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    method: str
+    covers: Covers = Covers()
+    note: str = ""
+
+    def __str__(self) -> str:
+        dates = f", {self.covers.from_date} to {self.covers.to_date}" if self.covers.from_date else ""
+        note = f"; {self.note}" if self.note else ""
+        return (
+            f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g} with {100 * self.confidence:g} % "
+            f"confidence, {self.method}, {self.covers.stream}/{self.covers.name}{dates}, "
+            f"{self.covers.rows} rows{note})"
+        )
+
+
+@dataclass(frozen=True)
+class HeavyKey:
+    """A key above the sketch's share of the rows, by its values where they are kept."""
+
+    key: tuple[Any, ...] | None
+    answer: Answer

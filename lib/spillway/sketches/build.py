@@ -1,0 +1,201 @@
+"""Building sketches from rows in parts: what one piece of the rows knows, and how the parts become one.
+
+A part is a payload for each batch and sketch, so that the number of parts shows nowhere in the result. Heavy keys take
+a second pass. The first counts rows by the lowest 16 bits of their key; a key of at least the asked share of the rows
+lies in a bucket of at least that many, and few buckets have that. The second counts exactly the keys of those buckets
+and keeps their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from spillway.sketches.binary import StoredSketch
+from spillway.sketches.column_keys import keys_of
+from spillway.sketches.query import merged, read_sketch
+from spillway.sketches.specification import SketchSpec
+from spillway.sketches.types import Booleans, Integers, Keys
+from spillway.sketches.values import json_values
+
+BUCKETS = 1 << 16
+
+
+@dataclass(frozen=True)
+class SketchPart:
+    """What one piece of the rows knows of a batch for the sketch at `place` among the specs.
+
+    `buckets` and `counts` are the key buckets that have rows, where heavy keys are asked for.
+    """
+
+    place: int
+    batch: int
+    rows: int
+    payload: bytes
+    buckets: Integers
+    counts: Integers
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All parts of a batch for the sketch at `place`, and the `buckets` in which heavy keys must lie."""
+
+    place: int
+    batch: int
+    rows: int
+    sketch: StoredSketch
+    buckets: Integers
+
+
+def sketched_columns(specs: Sequence[SketchSpec]) -> list[str]:
+    """The columns that the sketches need of a stream's rows, and no other."""
+    return list(dict.fromkeys(["seq", "batch", *(name for spec in specs for name in spec.attributes)]))
+
+
+def parts_of(
+    specs: Sequence[SketchSpec], batches: Collection[int], tables: Iterable[pa.Table]
+) -> list[SketchPart]:
+    """What these rows tell of each wanted batch, for each sketch."""
+    held: dict[tuple[int, int], tuple[StoredSketch, Integers]] = {}
+    rows: dict[int, int] = {}
+    for table in tables:
+        for batch, mine in _by_batch(table, batches):
+            rows[batch] = rows.get(batch, 0) + mine.num_rows
+            for place, spec in enumerate(specs):
+                if (place, batch) not in held:
+                    size = 0 if spec.heavy_share is None else BUCKETS
+                    held[place, batch] = spec.made_of.part(spec), np.zeros(size, np.int64)
+                sketch, counts = held[place, batch]
+                keys = spec.made_of.feed(sketch, spec, mine)
+                if keys is not None and counts.size:
+                    _count_buckets(keys, counts)
+    found = []
+    for (place, batch), (sketch, counts) in held.items():
+        buckets = np.flatnonzero(counts)
+        found.append(SketchPart(place, batch, rows[batch], sketch.to_bytes(), buckets, counts[buckets]))
+    return found
+
+
+def all_parts(specs: Sequence[SketchSpec], parts: Iterable[SketchPart]) -> list[Whole]:
+    """One of all parts for each batch and sketch."""
+    groups: dict[tuple[int, int], list[SketchPart]] = {}
+    for part in parts:
+        groups.setdefault((part.place, part.batch), []).append(part)
+    found = []
+    for (place, batch), mine in sorted(groups.items()):
+        rows = sum(part.rows for part in mine)
+        counts = np.zeros(BUCKETS, np.int64)
+        for part in mine:
+            counts[part.buckets] += part.counts
+        share = specs[place].heavy_share
+        buckets = np.flatnonzero(counts >= share * rows) if share is not None else np.empty(0, np.int64)
+        sketch = merged([read_sketch(part.payload) for part in mine])
+        found.append(Whole(place, batch, rows, sketch, buckets))
+    return found
+
+
+def keys_in(spec: SketchSpec, buckets: Mapping[int, Integers], tables: Iterable[pa.Table]) -> pa.Table:
+    """The keys of each batch that lie in its `buckets`, counted, with the values of one row of each."""
+    wanted = {}
+    for batch, mine in buckets.items():
+        wanted[batch] = np.zeros(BUCKETS, np.bool_)
+        wanted[batch][mine] = True
+    found = []
+    for table in tables:
+        for batch, rows in _by_batch(table, wanted):
+            keys = keys_of(rows, spec.attributes, spec.types, spec.seed)
+            distinct, counts, firsts = _count_keys(keys, wanted[batch])
+            counted = {"batch": np.full(distinct.size, batch), "key": distinct, "count": counts}
+            values = rows.select(list(spec.attributes)).take(pa.array(firsts)).columns
+            labels = dict(zip(_labels(spec), values, strict=True))
+            found.append(pa.table({**counted, **labels}))
+    return _summed(found)
+
+
+def heavy_labels(
+    spec: SketchSpec, found: Sequence[pa.Table], rows: Mapping[int, int]
+) -> dict[int, dict[int, list[Any]]]:
+    """By batch, the keys of at least the asked share of its `rows`, with their values as JSON carries them."""
+    table = _summed(found)
+    if not table.num_rows:
+        return {}
+    least = np.array([(spec.heavy_share or 0.0) * rows[batch] for batch in table["batch"].to_pylist()])
+    table = table.filter(pa.array(np.asarray(table["count"]) >= least))
+    columns = [json_values(table[name], kind) for name, kind in zip(_labels(spec), spec.types, strict=True)]
+    labels: dict[int, dict[int, list[Any]]] = {}
+    pairs = zip(table["batch"].to_pylist(), table["key"].to_pylist(), *columns, strict=True)
+    for batch, key, *values in pairs:
+        labels.setdefault(batch, {})[key] = values
+    return labels
+
+
+def _by_batch(rows: pa.Table, wanted: Collection[int]) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each wanted batch; mostly all are of one."""
+    numbers = np.asarray(rows["batch"])
+    for number in numbers[:1] if (numbers == numbers[:1]).all() else np.unique(numbers):
+        if int(number) in wanted:
+            mine = numbers == number
+            yield int(number), rows if mine.all() else rows.filter(pa.array(mine))
+
+
+def _labels(spec: SketchSpec) -> list[str]:
+    """Columns of values, under names that are no attribute's: one may be called `count`."""
+    return [f"value {place}" for place in range(len(spec.attributes))]
+
+
+def _summed(tables: Sequence[pa.Table]) -> pa.Table:
+    """One row a batch and key, its counts summed."""
+    filled = [table for table in tables if table.num_rows]
+    if not filled:
+        return pa.table({"batch": pa.array([], pa.int64())})
+    table = pa.concat_tables(filled, promote_options="permissive")
+    batch, key, count = (np.asarray(table[name]) for name in ("batch", "key", "count"))
+    order = np.lexsort((key, batch))
+    batch, key = batch[order], key[order]
+    firsts = np.flatnonzero(np.r_[True, (batch[1:] != batch[:-1]) | (key[1:] != key[:-1])])
+    sums = pa.array(np.add.reduceat(count[order], firsts))
+    one = table.take(pa.array(order[firsts]))
+    return one.set_column(one.column_names.index("count"), "count", sums)
+
+
+@njit(cache=True)
+def _count_buckets(keys: Keys, counts: Integers) -> None:
+    for index in range(keys.size):
+        counts[keys[index] & np.uint64(0xFFFF)] += 1
+
+
+@njit(cache=True)
+def _count_keys(keys: Keys, wanted: Booleans) -> tuple[Keys, Integers, Integers]:
+    """The different keys that lie in wanted buckets, how often each comes, and where first."""
+    chosen = 0
+    for index in range(keys.size):
+        chosen += wanted[keys[index] & np.uint64(0xFFFF)]
+    capacity = 16
+    while capacity < 2 * chosen:
+        capacity *= 2
+    mask = np.uint64(capacity - 1)
+    slots = np.full(capacity, -1, dtype=np.int64)
+    distinct = np.empty(chosen, dtype=np.uint64)
+    counts = np.zeros(chosen, dtype=np.int64)
+    firsts = np.empty(chosen, dtype=np.int64)
+    held = 0
+    for index in range(keys.size):
+        key = keys[index]
+        if not wanted[key & np.uint64(0xFFFF)]:
+            continue
+        # the low bits are those of the few buckets: the place comes from others
+        at = (key >> np.uint64(16)) & mask
+        while slots[at] >= 0 and distinct[slots[at]] != key:
+            at = (at + np.uint64(1)) & mask
+        if slots[at] < 0:
+            slots[at] = held
+            distinct[held] = key
+            firsts[held] = index
+            held += 1
+        counts[slots[at]] += 1
+    return distinct[:held], counts[:held], firsts[:held]

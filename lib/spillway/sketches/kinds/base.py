@@ -1,0 +1,140 @@
+"""What a kind of sketch is, and what it is to ask one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spillway.errors import Refused, UsageError
+from spillway.sketches.answers import Answer, Covers
+from spillway.sketches.kinds import every_kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spillway.sketches.binary import StoredSketch
+    from spillway.sketches.specification import SketchSpec
+    from spillway.sketches.types import Keys
+
+ANSWER = "struct<estimate:double,low:double,high:double,confidence:double,method:string>"
+HEAVY_KEYS = f"array<struct<key:string,answer:{ANSWER}>>"
+
+Answered = list[tuple[str, Answer]]
+"""Answers, each with what was asked."""
+
+
+@dataclass(frozen=True)
+class SketchQuestion:
+    """A question of the command line: its name, what is said of it, and how its values become answers.
+
+    `ask` gets the loaded sketch, the values as typed and the confidence; of two sketches (`of_two`) it gets the other
+    one instead of values.
+    """
+
+    name: str
+    about: str
+    ask: Callable[..., Answered]
+    of_two: bool = False
+
+
+class Kind(ABC):
+    """One kind: what its sketches are made of and asked.
+
+    `answers` are the methods of its `asking` class that SQL may call, by what they return; those in `of_two` take
+    another sketch of the kind. `merges` is false where the order of the stream decides the cells.
+    """
+
+    name: ClassVar[str]
+    answers: ClassVar[Mapping[str, str]] = {}
+    of_two: ClassVar[frozenset[str]] = frozenset()
+    questions: ClassVar[tuple[SketchQuestion, ...]] = ()
+    merges: ClassVar[bool] = True
+
+    @abstractmethod
+    def forms(self) -> tuple[type[StoredSketch], ...]:
+        """The sketches that a payload of this kind can be."""
+
+    @abstractmethod
+    def empty(self, spec: SketchSpec) -> StoredSketch:
+        """A sketch that has seen nothing; refused when the memory is too small for what is asked."""
+
+    def part(self, spec: SketchSpec) -> StoredSketch:
+        """What one piece of the rows fills: mostly the sketch itself."""
+        return spec.empty()
+
+    @abstractmethod
+    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> Keys | None:
+        """Take the rows in; returns their keys where heavy ones may be asked for."""
+
+    def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
+        """The sketch, from all parts merged and the heavy keys where the spec asks for them."""
+        found: StoredSketch = parts
+        return found
+
+    def asking(self) -> type[Loaded]:
+        """The class that answers questions to a sketch of this kind."""
+        return Loaded
+
+
+class Loaded:
+    """A sketch in memory and what it covers; questions it cannot answer are refused with what can."""
+
+    def __init__(self, sketch: Any, covers: Covers | None = None) -> None:
+        self.sketch = sketch
+        self.covers = covers or Covers(name="+".join(sketch.context.get("attributes", ())))
+
+    def __getattr__(self, name: str) -> Any:
+        for kind in every_kind():
+            if name in kind.answers:
+                raise self.wrong_kind(kind.name)
+        raise AttributeError(name)
+
+    def wrong_kind(self, wanted: str) -> Refused:
+        """The refusal of a question that another kind answers."""
+        return Refused(
+            "kind",
+            f"be {wanted} for this question",
+            self.sketch.kind,
+            f"add a {wanted} sketch to the contract",
+        )
+
+    def covered(self, answer: Answer) -> Answer:
+        """The answer with what it covers."""
+        return replace(answer, covers=self.covers)
+
+    def of_both(self, other: Loaded, answer: Answer, what: str) -> Answer:
+        """An answer about two sketches."""
+        names = " x ".join(f"{one.covers.stream}/{one.covers.name}" for one in (self, other))
+        return replace(self.covered(answer), note=f"{what} of {names}")
+
+
+def numbers(question: str, values: Sequence[str], count: int | None = None) -> list[float]:
+    """The values of a question as so many numbers (at least one).
+
+    >>> numbers("between", ["1", "2.5"], 2)
+    [1.0, 2.5]
+    >>> numbers("quantile", ["half"])
+    Traceback (most recent call last):
+        ...
+    spillway.errors.UsageError: `quantile` must be given some numbers, got half; see spillway ask --help
+    """
+    try:
+        found = [float(value) for value in values]
+    except ValueError:
+        found = []
+    if len(found) != (count or len(values)) or not found:
+        wanted, got = f"{count or 'some'} number{'s' * (count != 1)}", " ".join(values) or "none"
+        raise UsageError(f"`{question}` must be given {wanted}, got {got}; see spillway ask --help")
+    return found
+
+
+def asks(method: str, told: str) -> Callable[..., Answered]:
+    """A question without values."""
+    return lambda sketch, values, confidence: [(told, getattr(sketch, method)(confidence=confidence))]
+
+
+def asks_both(method: str, told: str) -> Callable[..., Answered]:
+    """A question about two sketches."""
+    return lambda sketch, other, confidence: [(told, getattr(sketch, method)(other, confidence=confidence))]

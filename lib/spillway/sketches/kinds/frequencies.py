@@ -1,0 +1,194 @@
+"""`count_min`: how often keys come, how many there are, how large a join is; by value for the heavy ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spillway.errors import Refused
+from spillway.sketches.answers import Answer, HeavyKey
+from spillway.sketches.kinds.base import (
+    ANSWER,
+    HEAVY_KEYS,
+    Answered,
+    Kind,
+    Loaded,
+    SketchQuestion,
+    asks,
+    asks_both,
+    numbers,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spillway.sketches.binary import StoredSketch
+    from spillway.sketches.count_min import CountMin
+    from spillway.sketches.specification import SketchSpec
+    from spillway.sketches.types import Keys
+
+
+class Frequencies(Loaded):
+    """Questions to a table of counters, with its heavy keys or without."""
+
+    def frequency(self, *key: object, estimator: str = "auto", confidence: float = 0.95) -> Answer:
+        """How many rows have these values (one per attribute, None for null)."""
+        import numpy as np
+
+        from spillway.sketches.hashing import fingerprint
+        from spillway.sketches.values import coerced
+
+        context = self.sketch.context
+        types = context["types"]
+        values = list(key)
+        if len(key) == len(types):
+            values = [coerced(value, kind) for value, kind in zip(key, types, strict=True)]
+        hashed = np.array([fingerprint(values, types, context["seed"])], dtype=np.uint64)
+        found = self._counts().point(hashed, estimator, confidence)
+        low, high = float(found.low[0]), float(found.high[0])
+        return self.covered(Answer(float(found.estimate[0]), low, high, confidence, found.method))
+
+    def top(self, count: int, confidence: float = 0.95) -> list[HeavyKey]:
+        """The `count` most frequent keys, each with its frequency."""
+        from spillway.sketches.heavy_hitters import HeavyHitters
+
+        if not isinstance(self.sketch, HeavyHitters):
+            raise self.wrong_kind("count_min with heavy_pct")
+        found = self.sketch.top(int(count), confidence=confidence)
+        note = f"complete above {100 * self.sketch.share:g} % of the rows"
+        edges = zip(found.sizes.estimate, found.sizes.low, found.sizes.high, strict=True)
+        answers = [
+            Answer(float(middle), float(low), float(high), confidence, found.sizes.method, self.covers, note)
+            for middle, low, high in edges
+        ]
+        return [
+            HeavyKey(None if label is None else tuple(label), answer)
+            for label, answer in zip(found.labels, answers, strict=True)
+        ]
+
+    def self_join_size(self, confidence: float = 0.95) -> Answer:
+        """F2: how many (ordered) pairs of rows have equal keys, each row with itself included."""
+        return self.covered(self._counts().self_join_size("cmm", confidence))
+
+    def join_size(self, other: Frequencies, confidence: float = 0.95) -> Answer:
+        """How many pairs of rows, one of each, have equal keys: the size of the join, before it is run."""
+        mine, theirs = ({**x.sketch.context, "attributes": None} for x in (self, other))
+        if mine != theirs:
+            raise Refused(
+                "keys", f"be hashed alike: {mine}", theirs, "sketch both with one seed and equal types"
+            )
+        return self.of_both(other, self._counts().join_size(other._counts(), "cmm", confidence), "join")
+
+    def distinct(self, confidence: float = 0.95) -> Answer:
+        """How many different keys there are."""
+        return self.covered(self._counts().distinct(confidence))
+
+    def skew(self, confidence: float = 0.95) -> Answer:
+        """N^2/F2: how many equally frequent keys would be as skewed; few is skewed."""
+        from spillway.sketches.choosing import effective_keys
+
+        counts = self._counts()
+        moment = counts.self_join_size("cmm", confidence)
+        square = float(counts.total) ** 2
+        low, high = (square / edge if edge > 0 else 0.0 for edge in (moment.high, moment.low))
+        return self.covered(Answer(effective_keys(counts), low, high, confidence, "effective_keys"))
+
+    def _counts(self) -> CountMin:
+        counts: CountMin = getattr(self.sketch, "counts", self.sketch)
+        return counts
+
+
+def _frequency(sketch: Frequencies, values: Sequence[str], confidence: float) -> Answered:
+    key = [None if value == "null" else value for value in values]
+    return [(f"rows with {', '.join(values)}", sketch.frequency(*key, confidence=confidence))]
+
+
+def _top(sketch: Frequencies, values: Sequence[str], confidence: float) -> Answered:
+    (count,) = numbers("top", values or ["10"], 1)
+    found = sketch.top(int(count), confidence)
+    return [(", ".join(map(str, heavy.key or ("?",))), heavy.answer) for heavy in found]
+
+
+class FrequencyKind(Kind):
+    name = "count_min"
+    answers: ClassVar[Mapping[str, str]] = {
+        "frequency": ANSWER,
+        "top": HEAVY_KEYS,
+        "self_join_size": ANSWER,
+        "join_size": ANSWER,
+        "distinct": ANSWER,
+        "skew": ANSWER,
+    }
+    of_two = frozenset({"join_size"})
+    questions = (
+        SketchQuestion(
+            "frequency", "VALUE ...: rows with these values, one an attribute (null for null)", _frequency
+        ),
+        SketchQuestion("top", "[COUNT]: the most frequent keys", _top),
+        SketchQuestion("distinct", "different keys", asks("distinct", "different keys")),
+        SketchQuestion(
+            "skew",
+            "equally frequent keys that would be as skewed",
+            asks("skew", "equally frequent keys that would be as skewed"),
+        ),
+        SketchQuestion(
+            "self-join",
+            "pairs of rows with equal keys",
+            asks("self_join_size", "pairs of rows with equal keys"),
+        ),
+        SketchQuestion(
+            "join",
+            "STREAM SKETCH: pairs of rows of both with equal keys",
+            asks_both("join_size", "pairs of rows of both with equal keys"),
+            of_two=True,
+        ),
+    )
+
+    def forms(self) -> tuple[type[StoredSketch], ...]:
+        from spillway.sketches.count_min import CountMin
+        from spillway.sketches.heavy_hitters import HeavyHitters
+
+        return CountMin, HeavyHitters
+
+    def empty(self, spec: SketchSpec) -> StoredSketch:
+        from spillway.sketches.choosing import parameters_for_memory
+        from spillway.sketches.count_min import CountMin
+        from spillway.sketches.heavy_hitters import HeavyHitters
+
+        # the hashes of Spark's own count_min_sketch, so that its tables and ours are the same
+        parameters = replace(
+            parameters_for_memory(spec.memory_kib * 1024, depth=spec.depth),
+            seed=spec.seed & 0x7FFFFFFF,
+            hashing="spark",
+        )
+        share = spec.heavy_share
+        return CountMin(parameters) if share is None else HeavyHitters(parameters, share)
+
+    def part(self, spec: SketchSpec) -> StoredSketch:
+        """Counters only: heavy keys are found later, from the counts of all parts."""
+        sketch = spec.empty()
+        counts: StoredSketch = getattr(sketch, "counts", sketch)
+        counts.context = spec.context
+        return counts
+
+    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> Keys:
+        from spillway.sketches.column_keys import keys_of
+
+        keys = keys_of(rows, spec.attributes, spec.types, spec.seed)
+        sketch.update(keys)
+        return keys
+
+    def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
+        import numpy as np
+
+        if spec.heavy_share is None:
+            return super().whole(spec, parts, heavy)
+        sketch: Any = spec.empty()
+        sketch.counts = parts
+        sketch.candidates = np.array(sorted(heavy), dtype=np.uint64)
+        sketch.labels = dict(sorted(heavy.items()))
+        return sketch
+
+    def asking(self) -> type[Loaded]:
+        return Frequencies

@@ -1,0 +1,97 @@
+"""`pair_count`: pairs of rows that agree in most of their attributes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spillway.errors import Refused
+from spillway.sketches.answers import Answer
+from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion, asks_both, numbers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spillway.sketches.binary import StoredSketch
+    from spillway.sketches.specification import SketchSpec
+
+
+class NearDuplicates(Loaded):
+    """Questions about pairs of rows."""
+
+    def near_duplicate_pairs(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
+        """How many pairs of rows agree in at least `at_least` attributes."""
+        return self.covered(self.sketch.pairs(at_least, "unordered", confidence))
+
+    def near_duplicate_share(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
+        """The same as a share of all pairs: the cleanliness of a table."""
+        return self.covered(self.sketch.share(at_least, confidence))
+
+    def near_duplicate_join(
+        self, other: NearDuplicates, at_least: int | None = None, confidence: float = 0.95
+    ) -> Answer:
+        """How many pairs of rows, one of each, agree in `at_least` attributes: ask before a similarity join is run."""
+        return self.of_both(other, self.sketch.join(other.sketch, at_least, confidence), "similarity join")
+
+
+def _pairs(sketch: NearDuplicates, values: Sequence[str], confidence: float) -> Answered:
+    least = int(numbers("near-duplicates", values, 1)[0]) if values else None
+    return [
+        ("pairs that agree in so many attributes", sketch.near_duplicate_pairs(least, confidence)),
+        ("as a share of all pairs", sketch.near_duplicate_share(least, confidence)),
+    ]
+
+
+class NearDuplicateKind(Kind):
+    name = "pair_count"
+    answers: ClassVar[Mapping[str, str]] = {
+        "near_duplicate_pairs": ANSWER,
+        "near_duplicate_share": ANSWER,
+        "near_duplicate_join": ANSWER,
+    }
+    of_two = frozenset({"near_duplicate_join"})
+    questions = (
+        SketchQuestion(
+            "near-duplicates", "[ATTRIBUTES]: pairs of rows that agree in so many attributes", _pairs
+        ),
+        SketchQuestion(
+            "similarity-join",
+            "STREAM SKETCH: pairs of rows of both that are near-duplicates; ask before you run such a join",
+            asks_both("near_duplicate_join", "pairs of rows of both that are near-duplicates"),
+            of_two=True,
+        ),
+    )
+
+    def forms(self) -> tuple[type[StoredSketch], ...]:
+        from spillway.sketches.pair_count import PairCount
+
+        return (PairCount,)
+
+    def empty(self, spec: SketchSpec) -> StoredSketch:
+        from spillway.sketches.pair_count import PairCount, PairCountParameters
+
+        count, depth = len(spec.attributes), spec.depth or 5
+        similarity = spec.at_least or max(count - 1, 1)
+        levels = count - similarity + 1
+        width = spec.memory_kib * 1024 // (8 * depth * max(levels, 1))
+        if levels >= 1 and width < 16:
+            needed = math.ceil(128 * depth * levels / 1024)
+            raise Refused("memory_kib", f"be at least {needed}", spec.memory_kib, "give it that")
+        return PairCount(
+            PairCountParameters(count, similarity, spec.rate, spec.seed, width=width, depth=depth)
+        )
+
+    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
+        import numpy as np
+
+        from spillway.sketches.column_keys import keys_of
+
+        columns = [
+            keys_of(rows, [name], [kind], spec.seed)
+            for name, kind in zip(spec.attributes, spec.types, strict=True)
+        ]
+        sketch.update(np.column_stack(columns), np.asarray(rows["seq"]))
+
+    def asking(self) -> type[Loaded]:
+        return NearDuplicates

@@ -1,0 +1,108 @@
+"""Values on their way into a sketch and out of it: as SQL or a command line gives them, on an axis, as JSON."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.sketches.types import Floats
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def coerced(value: object, kind: str) -> object:
+    """A value as SQL or a command line gives it, in the attribute's type where that loses nothing.
+
+    >>> coerced("7", "integer"), coerced("seven", "integer"), coerced(7, "double")
+    (7, 'seven', 7.0)
+    """
+    if value is None or isinstance(value, str) == (kind == "string"):
+        if kind == "double" and value is not None and not isinstance(value, float | bool):
+            return float(value)  # type: ignore[arg-type]
+        if kind == "integer" and not isinstance(value, bool | float) and value is not None:
+            return int(value) if int(value) == value else value  # type: ignore[call-overload]
+        return value
+    if not isinstance(value, str):
+        return value
+    try:
+        return _parsed(value, kind)
+    except ValueError:
+        return value
+
+
+def _parsed(text: str, kind: str) -> object:
+    if kind == "integer":
+        return int(text)
+    if kind == "double":
+        return float(text)
+    if kind == "date":
+        return datetime.date.fromisoformat(text)
+    if kind == "timestamp":
+        return datetime.datetime.fromisoformat(text)
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def ordinal(value: object) -> float:
+    """A value on the axis of a quantile sketch: dates in days, timestamps in microseconds, both since 1970.
+
+    >>> ordinal(datetime.date(1970, 1, 3))
+    2.0
+    """
+    if isinstance(value, datetime.datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        return float((moment - _EPOCH) // datetime.timedelta(microseconds=1))
+    if isinstance(value, datetime.date):
+        return float((value - _EPOCH.date()).days)
+    return float(value)  # type: ignore[arg-type]
+
+
+def order_values(column: pa.ChunkedArray, kind: str) -> Floats:
+    """A column as numbers that are ordered alike; null as NaN, which has no order either.
+
+    >>> order_values(pa.chunked_array([pa.array([datetime.date(1970, 1, 3), None])]), "date").tolist()
+    [2.0, nan]
+    """
+    if kind in ("boolean", "date"):
+        column = column.cast(pa.int32())
+    elif kind == "timestamp":
+        column = column.cast(pa.int64())
+    return np.asarray(pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan")))
+
+
+def json_values(column: pa.ChunkedArray, kind: str) -> list[object]:
+    """A column as JSON carries it: dates and moments (to the millisecond) as text, NaN and infinities by name.
+
+    >>> json_values(pa.chunked_array([pa.array([-0.0, float("nan"), float("-inf"), None])]), "double")
+    [0.0, 'NaN', '-Infinity', None]
+    >>> moment = datetime.datetime(2013, 1, 1, 0, 0, 0, 1999, tzinfo=datetime.UTC)
+    >>> json_values(pa.chunked_array([pa.array([moment], pa.timestamp("us", "UTC"))]), "timestamp")
+    ['2013-01-01T00:00:00.001Z']
+    """
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    if kind == "double":
+        return [_json_number(value) for value in column.cast(pa.float64()).to_pylist()]
+    if kind in ("date", "timestamp"):
+        whole = column.cast(pa.int32() if kind == "date" else pa.timestamp("us", "UTC")).cast(pa.int64())
+        counts = np.asarray(pc.fill_null(whole, 0))
+        moments: Any = counts.astype("datetime64[D]" if kind == "date" else "datetime64[us]")
+        texts = np.datetime_as_string(moments, unit="D" if kind == "date" else "ms", casting="unsafe")
+        end = "" if kind == "date" else "Z"
+        valid = column.is_valid().to_pylist()
+        return [f"{text}{end}" if there else None for text, there in zip(texts, valid, strict=True)]
+    found: list[object] = column.to_pylist()
+    return found
+
+
+def _json_number(value: float | None) -> object:
+    if value is None:
+        return None
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value + 0.0

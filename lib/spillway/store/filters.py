@@ -1,0 +1,112 @@
+"""What is asked of a table: values or ranges by column, told from a file's statistics, and row by row.
+
+A question is a mapping of columns to a value, several values, or a range; a row answers it when every column does.
+
+>>> rows = pa.table({"stream": ["a", "a", "b"], "batch": [1, 2, 3]})
+>>> matching(rows, {"stream": "a", "batch": Between(2)}).to_pylist()
+[False, True, False]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.store.files import DataFile
+
+Question = Mapping[str, Any]
+_TRUNCATED = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True)
+class Between:
+    """A range in a question to a table, both ends included; None is open."""
+
+    low: Any = None
+    high: Any = None
+
+
+def may_hold(file: DataFile, where: Question) -> bool:
+    """Whether a file may have a row that answers, as far as its partition and the log's statistics tell."""
+    partition = dict(file.partition)
+    for name, value in where.items():
+        if name in partition:
+            low = high = partition[name]
+        else:
+            low, high = file.low(name), file.high(name)
+        if low is None or high is None:
+            continue
+        if isinstance(high, datetime):
+            high += _TRUNCATED  # some writers cut the largest time down to the millisecond
+        if isinstance(value, Between):
+            if (value.low is not None and high < value.low) or (value.high is not None and low > value.high):
+                return False
+        elif not any(one is None or low <= one <= high for one in _values(value)):
+            return False
+    return True
+
+
+def all_match(file: DataFile, where: Question, never_null: Container[str]) -> bool:
+    """Whether the partition and the log's statistics alone tell that every row of the file answers."""
+    partition = dict(file.partition)
+    for name, value in where.items():
+        low, high = file.low(name), file.high(name)
+        if name in partition:
+            low = high = partition[name]
+        elif name not in never_null or isinstance(low, datetime):
+            return False  # nulls answer no question; times in the log are rounded
+        if low is None or high is None:
+            return False
+        if isinstance(value, Between):
+            if (value.low is not None and low < value.low) or (value.high is not None and high > value.high):
+                return False
+            continue
+        wanted = _values(value)
+        if isinstance(low, int):
+            if high - low >= len(wanted) or not wanted.issuperset(range(low, high + 1)):
+                return False
+        elif low != high or low not in wanted:
+            return False
+    return True
+
+
+def matching(rows: pa.Table, where: Question) -> pa.ChunkedArray:
+    """Row by row, whether it answers: true or false, never null."""
+    mask = pa.chunked_array([pa.repeat(True, rows.num_rows)])
+    for name, value in where.items():
+        column = rows[name]
+        if isinstance(value, Between):
+            found = pc.is_valid(column)
+            if value.low is not None:
+                found = pc.and_(found, pc.greater_equal(column, pa.scalar(value.low, column.type)))
+            if value.high is not None:
+                found = pc.and_(found, pc.less_equal(column, pa.scalar(value.high, column.type)))
+            found = pc.fill_null(found, False)
+        else:
+            found = pc.is_in(column, value_set=pa.array(list(_values(value)), column.type))
+        mask = pc.and_(mask, found)
+    return mask
+
+
+def in_words(where: Question) -> str:
+    """A question as errors tell it.
+
+    >>> in_words({"stream": "s", "batch": [2, 1]})
+    'stream s, batch 1, 2'
+    """
+    return ", ".join(f"{name} {_said(value)}" for name, value in where.items())
+
+
+def _values(value: Any) -> set[Any]:
+    return set(value) if isinstance(value, list | tuple | set | frozenset | range) else {value}
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, Between):
+        return f"from {value.low} to {value.high}"
+    return ", ".join(str(one) for one in sorted(_values(value), key=lambda one: (one is None, one)))

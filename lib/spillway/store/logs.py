@@ -1,0 +1,279 @@
+"""What a table's log does: say which files the table has, and take files in and out in one commit, or refuse.
+
+`DeltaLog` is Delta Lake by delta-rs's public interface; `MemoryLog` the same for tables under `memory://`. Either
+refuses a commit when anybody has written since the log was last read (`Stale`): deciding whether that matters is
+`tables`' business.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from spillway.store.blobs import MEMORY, plain_uri
+from spillway.store.files import DataFile
+from spillway.store.table_contracts import TableContract
+from spillway.store.writing import INDEXED_COLUMNS, Written
+
+PROPERTIES = {
+    "delta.enableDeletionVectors": "false",  # every reader of Delta must be able to read every table
+    "delta.columnMapping.mode": "none",
+    "delta.dataSkippingNumIndexedCols": str(INDEXED_COLUMNS),
+}
+
+
+class Stale(Exception):
+    """Somebody has written to the table since this log was read."""
+
+
+class Log(Protocol):
+    """A table's log as it was last read."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The table's columns; None where there is no table."""
+
+    @property
+    def version(self) -> int:
+        """Which commit was last read; -1 where there is no table."""
+
+    def files(self) -> list[DataFile]:
+        """The live files, in path order."""
+
+    def refresh(self) -> None:
+        """Read what has been committed since."""
+
+    def create(self, contract: TableContract) -> None:
+        """Make the table, unless somebody else has."""
+
+    def add_columns(self, columns: pa.Schema) -> None:
+        """Add columns that may be null."""
+
+    def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
+        """Files in and files out, at once."""
+
+
+def log_of(path: str) -> Log:
+    """The log of the table at a path."""
+    return MemoryLog(path) if path.startswith(MEMORY) else DeltaLog(path)
+
+
+class DeltaLog:
+    """A Delta table's log."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._table = open_delta(path)
+        self._listed: tuple[int, list[DataFile]] = (-1, [])
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+
+    @property
+    def version(self) -> int:
+        return -1 if self._table is None else int(self._table.version())
+
+    def files(self) -> list[DataFile]:
+        if self._table is None:
+            return []
+        if self._listed[0] == self.version:
+            return self._listed[1]
+        actions = pa.table(self._table.get_add_actions(flatten=True))
+        names = actions.column_names
+
+        def part(row: Mapping[str, Any], prefix: str) -> tuple[tuple[str, Any], ...]:
+            return tuple((n.removeprefix(prefix), row[n]) for n in names if n.startswith(prefix))
+
+        found = [
+            DataFile(
+                path=f"{self.path}/{row['path']}",
+                size=int(row["size_bytes"]),
+                partition=part(row, "partition."),
+                minimum=part(row, "min."),
+                maximum=part(row, "max."),
+                records=int(row.get("num_records") or 0),
+            )
+            for row in actions.to_pylist()
+        ]
+        self._listed = (self.version, sorted(found, key=lambda file: file.path))
+        return self._listed[1]
+
+    def refresh(self) -> None:
+        if self._table is None:
+            self._table = open_delta(self.path)
+        else:
+            self._table.update_incremental()
+
+    def create(self, contract: TableContract) -> None:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        try:
+            DeltaTable.create(
+                plain_uri(self.path),
+                contract.arrow_schema,
+                mode="ignore",
+                partition_by=list(contract.partitioned_by),
+                description=contract.description,
+                configuration=dict(PROPERTIES),
+            )
+        except (CommitFailedError, DeltaError):
+            # two may begin a table at the same time; whoever came first made it as this one would
+            if open_delta(self.path) is None:
+                raise
+        self.refresh()
+
+    def add_columns(self, columns: pa.Schema) -> None:
+        from deltalake import Schema
+
+        assert self._table is not None
+        self._table.alter.add_columns(Schema.from_arrow(columns).fields)
+        self.refresh()
+
+    def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        assert self._table is not None
+        now = int(time.time() * 1000)
+        actions: list[Any] = [
+            AddAction(one.path, one.size, dict(one.partition), one.written_at_ms, True, one.statistics)
+            for one in added
+        ]
+        actions += [
+            RemoveAction(
+                file.path.removeprefix(f"{self.path}/"),
+                True,
+                now,
+                file.size,
+                {name: None if value is None else str(value) for name, value in file.partition},
+            )
+            for file in removed
+        ]
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                self._table.metadata().partition_columns,
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError as problem:
+            raise Stale(str(problem)) from problem
+        self.refresh()
+
+
+def open_delta(path: str) -> Any:
+    """The table opened by delta-rs, or None where there is none."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return DeltaTable(plain_uri(path))
+    except TableNotFoundError:
+        return None
+
+
+@dataclass
+class _Held:
+    """A table in memory."""
+
+    schema: pa.Schema
+    version: int = 0
+    files: dict[str, DataFile] = field(default_factory=dict)
+
+
+_tables: dict[str, _Held] = {}
+_one_at_a_time = threading.Lock()
+
+
+class MemoryLog:
+    """The log of a table that lives no longer than this process."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.refresh()
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self._schema
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def files(self) -> list[DataFile]:
+        return list(self._files)
+
+    def refresh(self) -> None:
+        held = _tables.get(self.path)
+        self._schema = held.schema if held else None
+        self._version = held.version if held else -1
+        self._files = sorted(held.files.values(), key=lambda file: file.path) if held else []
+
+    def create(self, contract: TableContract) -> None:
+        with _one_at_a_time:
+            _tables.setdefault(self.path, _Held(contract.arrow_schema))
+        self.refresh()
+
+    def add_columns(self, columns: pa.Schema) -> None:
+        held = _tables[self.path]
+        held.schema = pa.schema([*held.schema, *columns])
+        held.version += 1
+        self.refresh()
+
+    def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
+        with _one_at_a_time:
+            held = _tables[self.path]
+            if held.version != self._version:
+                raise Stale(f"version {held.version} is not {self._version}")
+            for file in removed:
+                del held.files[file.path]
+            for one in added:
+                file = data_file(self.path, one, held.schema)
+                held.files[file.path] = file
+            held.version += 1
+        self.refresh()
+
+
+def forget_tables(prefix: str) -> None:
+    """Free the tables in memory below a prefix."""
+    for path in [path for path in _tables if path.startswith(prefix)]:
+        del _tables[path]
+
+
+def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:
+    """A file that was written, as a log lists it."""
+    stats = json.loads(one.statistics)
+
+    def typed(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+        return tuple((name, _value(text, schema.field(name).type)) for name, text in values.items())
+
+    return DataFile(
+        f"{folder}/{one.path}",
+        one.size,
+        typed(one.partition),
+        typed(stats["minValues"]),
+        typed(stats["maxValues"]),
+        one.rows,
+    )
+
+
+def _value(text: Any, kind: pa.DataType) -> Any:
+    """A value as the log spells it, as what it is."""
+    if not isinstance(text, str) or pa.types.is_string(kind):
+        return text
+    if pa.types.is_date(kind):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(kind):
+        return datetime.fromisoformat(text)
+    return int(text)

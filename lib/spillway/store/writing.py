@@ -1,0 +1,185 @@
+"""Rows as Parquet files, and what a table's log says of each.
+
+A task that makes columns writes them as columns. The file is in no table until its action is committed: one of a task
+that died, or of a draft that was thrown away, is never read.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spillway.store.blobs import reading, remove, writing
+from spillway.store.files import chunk_bytes
+
+ROWS_IN_A_GROUP = 1 << 19
+LONGEST_TEXT_IN_STATISTICS = 32
+INDEXED_COLUMNS = 8
+"""How many of a table's first columns have their smallest and largest value in its log."""
+NEVER_REPEATED = frozenset({"seq", "payload"})
+"""Columns for which a dictionary is only a burden."""
+_ODD = re.compile(r"[^A-Za-z0-9=._-]")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that was written: its path in the table, its partition, its size, and its log's statistics."""
+
+    path: str
+    partition: Mapping[str, str]
+    size: int
+    rows: int
+    written_at_ms: int
+    statistics: str
+    column_bytes: Mapping[str, int]
+
+
+def write_file(
+    folder: str, partition: Mapping[str, str], schema: pa.Schema, tables: Iterable[pa.Table]
+) -> Written | None:
+    """The tables as one file below `folder`; None where there is no row.
+
+    `schema`: the table's columns without those it is partitioned by.
+    """
+    place = [f"{column}={_ODD.sub('_', value)}" for column, value in partition.items()]
+    name = "/".join([*place, f"part-{uuid.uuid4()}.parquet"])
+    groups = _groups(shaped(table, schema) for table in tables)
+    first = next(groups, None)
+    if first is None:
+        return None
+    try:
+        with writing(f"{folder}/{name}") as sink, _writer(sink, schema) as writer:
+            for group in itertools.chain([first], groups):
+                writer.write_table(group, row_group_size=ROWS_IN_A_GROUP)
+    except BaseException:
+        remove(f"{folder}/{name}")
+        raise
+    with reading(f"{folder}/{name}") as source:
+        size, metadata = source.size(), pq.ParquetFile(source).metadata
+    stats = json.dumps(statistics(metadata, schema.names[:INDEXED_COLUMNS]))
+    rows = int(metadata.num_rows)
+    return Written(name, dict(partition), size, rows, int(time.time() * 1000), stats, chunk_bytes(metadata))
+
+
+def _writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        # what a narrow channel would use; every width that is compared is of this encoding
+        compression="zstd",
+        compression_level=3,
+        use_dictionary=[name for name in schema.names if name not in NEVER_REPEATED],
+        write_statistics=[field.name for field in schema if _has_edges(field.type)],
+    )
+
+
+def widths_of(rows: pa.Table) -> dict[str, int]:
+    """Compressed bytes of each column, as `write_file` would write these rows: the one width there is.
+
+    >>> rows = pa.table({"a": [1] * 4096, "b": list(range(4096))})
+    >>> widths_of(rows)["a"] < widths_of(rows)["b"]
+    True
+    """
+    sink = io.BytesIO()
+    with _writer(sink, rows.schema) as writer:
+        writer.write_table(rows, row_group_size=ROWS_IN_A_GROUP)
+    return chunk_bytes(pq.ParquetFile(sink).metadata)
+
+
+def _has_edges(kind: pa.DataType) -> bool:
+    """Whether a column's smallest and largest value are written down.
+
+    Not of floats: Arrow leaves NaN out of them, where Spark takes it for the largest of all. Not of bytes: Arrow would
+    write whole payloads, twice.
+    """
+    return not (pa.types.is_floating(kind) or pa.types.is_binary(kind))
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows in tables of `ROWS_IN_A_GROUP`, however few come at a time: each gets dictionaries of its own."""
+    held: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        held.append(table)
+        count += table.num_rows
+        while count >= ROWS_IN_A_GROUP:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, ROWS_IN_A_GROUP)
+            held, count = [whole.slice(ROWS_IN_A_GROUP)], count - ROWS_IN_A_GROUP
+    if count:
+        yield pa.concat_tables(held)
+
+
+def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table's columns as the schema has them: its order, its types, null where there is none."""
+    have = set(table.column_names)
+    columns = []
+    for field in schema:
+        if field.name not in have:
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
+        else:
+            column = table[field.name]
+            columns.append(column if column.type == field.type else column.cast(field.type))
+    return pa.table(columns, schema=schema)
+
+
+def statistics(metadata: pq.FileMetaData, names: Sequence[str]) -> dict[str, Any]:
+    """Rows, smallest, largest and nulls of the columns, as far as the footer has them, as Delta's log spells them."""
+    place = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name in names:
+        if name not in place:  # a column of columns
+            continue
+        found = [metadata.row_group(g).column(place[name]).statistics for g in range(metadata.num_row_groups)]
+        if any(one is None or not one.has_null_count for one in found):
+            continue
+        nulls[name] = sum(one.null_count for one in found)
+        ranged = [one for one in found if one.has_min_max]
+        whole = all(one.has_min_max or not one.num_values for one in found)
+        if not ranged or not whole:
+            continue
+        try:
+            smallest = spelled(min(one.min for one in ranged), up=False)
+            largest = spelled(max(one.max for one in ranged), up=True)
+        except (
+            OverflowError,
+            ValueError,
+        ):  # times that Python has none for, as "until further notice" often is
+            continue
+        if smallest is not None and largest is not None:
+            low[name], high[name] = smallest, largest
+    return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+
+
+def spelled(value: Any, up: bool) -> Any:
+    """An edge as the log has it: text cut short, times in milliseconds, both outwards; None where there is no way.
+
+    >>> spelled(datetime(2026, 1, 1, 0, 0, 0, 1500), up=True), spelled("x" * 40, up=True) is None
+    ('2026-01-01T00:00:00.002Z', True)
+    """
+    if isinstance(value, bool | bytes) or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if isinstance(value, str):
+        if len(value) <= LONGEST_TEXT_IN_STATISTICS:
+            return value
+        return None if up else value[:LONGEST_TEXT_IN_STATISTICS]
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=None)
+        if up and value.microsecond % 1000:
+            value += timedelta(milliseconds=1)
+        return value.isoformat(timespec="milliseconds") + "Z"
+    return value.isoformat() if isinstance(value, date) else value

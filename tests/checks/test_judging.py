@@ -1,0 +1,580 @@
+"""Every expectation holds on sound tables, and each is tripped by the one thing it is there to notice.
+
+All faults are judged in one run, each in a stream of its own named after the expectation: starting Great
+Expectations once per fault would cost minutes and show nothing more.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.checks.sound import DAY, SCHEME, Rows, arrow, contract, sound_stream, thinned_stream, tuples, way
+
+from spillway import ledger
+from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
+from spillway.checks.run import folders_of
+from spillway.engine.local import InProcess
+from spillway.errors import Refused
+from spillway.settings import Settings
+from spillway.sketches.pair_count import PairCount, PairCountParameters
+from spillway.store.files import DataFile
+from spillway.store.table_contracts import table_contracts
+
+HOME = Path(__file__).resolve().parents[2]
+SUITES = load_suites(folders_of(Settings.from_environment({"SPILLWAY_HOME": str(HOME)})))
+OWN = ("raw", "transmitted", "recovered")
+Spoil = Callable[[Rows], Any]
+
+
+def put(table: str, row: int = 0, **values: Any) -> Spoil:
+    return lambda rows: rows[table][row].update(values)
+
+
+def again(table: str, row: int = -1, **values: Any) -> Spoil:
+    return lambda rows: rows[table].append({**copy.deepcopy(rows[table][row]), **values})
+
+
+def all_of(table: str, **values: Any) -> Spoil:
+    return lambda rows: [row.update(values) for row in rows[table]]
+
+
+def without(table: str, row: int) -> Spoil:
+    return lambda rows: rows[table].pop(row)
+
+
+def ways(*attributes: dict[str, Any]) -> Spoil:
+    return put("schemes", 0, attributes=list(attributes))
+
+
+def swap_keys(table: str) -> Spoil:
+    def spoil(rows: Rows) -> None:
+        first, second = rows[table][0], rows[table][1]
+        first["site"], second["site"] = second["site"], first["site"]
+
+    return spoil
+
+
+def file(status: str) -> tuple[Any, ...]:
+    return ("b.json", 9, "another digest", 1, 0, status, None)
+
+
+def alike() -> bytes:
+    """Six rows of which every two agree in both attributes."""
+    sketch = PairCount(PairCountParameters(2, 1, width=64))
+    return sketch.update(np.ones((6, 2), dtype=np.uint64), np.arange(6)).to_bytes()
+
+
+INTAKE, WHOLE, VALUES, TEMP, MOOD, SENT, SENT_VALUES = range(7)
+"""Rows of the sound ledger."""
+
+FAULTS: dict[tuple[str, str], Spoil] = {
+    ("batches", "one_row_per_batch"): again("batches"),
+    ("batches", "known_status"): put("batches", status="lost"),
+    ("batches", "every_file_has_a_fate"): put("batches", files=[file("forgotten")]),
+    ("batches", "a_file_is_taken_in_once"): put("batches", files=[file("taken"), file("taken")]),
+    ("batches", "seq_numbers_are_its_own"): again(
+        "batches", batch=2, first_seq=5, last_seq=9, files=[], rows=1
+    ),
+    ("batches", "every_row_has_a_seq"): put("batches", last_seq=4),
+    ("models", "one_row_per_fact_and_version"): again("models"),
+    ("models", "versions_count_from_one"): put("models", version=0),
+    ("models", "value_is_json"): put("models", value="{not json"),
+    ("models", "evidence_is_json"): put("models", evidence="{not json"),
+    ("models", "trained_on_something"): put("models", trained_from_seq=6),
+    ("models", "known_facts"): put("models", 3, fact="guess"),
+    ("models", "a_version_is_whole"): without("models", 1),
+    ("models", "what_may_be_shed_has_a_threshold"): put("models", 2, subject="mood"),
+    ("schemes", "runs_do_not_overlap"): put("schemes", 0, to_seq=3),
+    ("schemes", "known_ways"): ways(way("temp", "drop", "why")),
+    ("schemes", "keys_order_and_protected_are_kept"): ways(way("site", "shed", "why")),
+    ("schemes", "every_choice_says_why"): ways(way("temp", "shed", " ")),
+    ("schemes", "planned_rate_within_capacity"): put("schemes", planned_kbps=2.5),
+    ("schemes", "shortfall_says_why"): put("schemes", planned_kbps=2.5, shortfall_kbps=0.5, reason=""),
+    ("schemes", "counts_are_possible"): put("schemes", evaluations=3),
+    ("transmitted", "required_columns_are_filled"): put("transmitted", seq=None),
+    ("transmitted", "no_key_is_shed"): put("transmitted", site=None),
+    ("transmitted", "every_tuple_is_sent"): without("transmitted", 2),
+    ("transmitted", "the_tuples_sent_are_the_raw_ones"): swap_keys("transmitted"),
+    ("transmitted", "seq_is_of_the_batch"): put("transmitted", 5, seq=600),
+    ("transmitted", "raw_is_what_was_taken_in"): without("raw", 2),
+    ("transmitted", "every_tuple_has_a_scheme"): put("transmitted", scheme=None),
+    ("transmitted", "scheme_is_known"): put("transmitted", scheme=7),
+    ("transmitted", "transmitted_rate_within_capacity"): put("ledger", SENT, bytes_kept=251),
+    ("synopsis", "one_block_per_frame"): again("synopsis"),
+    ("synopsis", "no_more_entries_than_values"): put("synopsis", entries=7),
+    ("synopsis", "entries_have_bytes"): put("synopsis", payload=b""),
+    ("synopsis", "blocks_lie_in_their_frame"): put("synopsis", first_seq=6),
+    ("recovered", "required_columns_are_filled"): put("recovered", seq=None),
+    ("recovered", "every_tuple_is_recovered"): again("recovered"),
+    ("recovered", "the_tuples_recovered_are_the_raw_ones"): swap_keys("recovered"),
+    ("recovered", "keys_survive"): put("recovered", site=None),
+    ("recovered", "no_scheme_is_lost"): put("recovered", scheme=None),
+    ("recovered", "scheme_is_as_transmitted"): put("recovered", scheme=8),
+    ("certificates", "one_certificate_per_attribute"): again("certificates"),
+    ("certificates", "every_error_within_the_threshold"): put("certificates", violations=1),
+    ("certificates", "worst_error_within_the_threshold"): put("certificates", worst_over_threshold=1.01),
+    ("certificates", "mean_accuracy_floor"): put("certificates", mean_error_pct=10.5),
+    ("certificates", "no_more_stored_than_shed"): put("certificates", stored_values=7),
+    ("ledger", "ledger_balances"): put("ledger", VALUES, shed=5, recoverable=5),
+    ("ledger", "shed_is_recoverable_or_lost"): put("ledger", VALUES, lost=1),
+    ("ledger", "nothing_is_negative"): put("ledger", bytes_kept=-1),
+    ("ledger", "rounded_ones_are_kept"): put("ledger", TEMP, rounded=1),
+    ("ledger", "what_is_too_much_was_kept"): put("ledger", SENT, shortfall=7),
+    ("ledger", "known_scopes"): put("ledger", scope="lake"),
+    ("ledger", "known_units"): put("ledger", unit="crates"),
+    ("ledger", "known_kinds_of_dimension"): put("ledger", TEMP, dimension_kind="mood"),
+    ("ledger", "dimensions_are_named"): put("ledger", TEMP, dimension=""),
+    ("ledger", "one_row_per_place"): again("ledger", SENT),
+    ("ledger", "parts_add_up"): without("ledger", MOOD),
+    ("ledger", "stages_hand_over_everything"): put("ledger", INTAKE, kept=5, rejected=1),
+    ("ledger", "everything_shed_is_certified"): put("certificates", shed_values=5),
+    ("sketches", "one_sketch_per_batch"): again("sketches"),
+    ("sketches", "parameters_are_json"): put("sketches", parameters="{not json"),
+    ("sketches", "payload_is_there"): put("sketches", payload=b""),
+    ("sketches", "payload_can_be_read"): put("sketches", kind="pair_count", payload=b"torn"),
+    ("sketches", "named_after_its_attributes"): put("sketches", name="site"),
+    ("sketches", "covers_its_batch"): put("sketches", rows=5),
+    ("sketches", "near_duplicates_are_few"): put("sketches", kind="pair_count", payload=alike()),
+    ("validations", "every_outcome_has_a_sentence"): put("validations", sentence=" "),
+    ("validations", "every_failure_has_a_figure"): put("validations", success=False, observed=None),
+}
+"""What trips each expectation that fails a task."""
+
+REPORTED: dict[tuple[str, str], Spoil] = {
+    ("schemes", "nothing_falls_short"): put(
+        "schemes", planned_kbps=2.5, shortfall_kbps=0.5, reason="cannot fit"
+    ),
+    ("transmitted", "what_exceeds_is_on_record"): put("ledger", SENT, bytes_kept=300),
+    ("certificates", "the_way_pays"): put("certificates", wire_bytes=40),
+    ("ledger", "nothing_is_lost_for_good"): put("ledger", VALUES, recoverable=5, lost=1),
+}
+"""What falls short with its reason on record: told, and the task goes on."""
+
+
+def stream_of(fault: tuple[str, str]) -> str:
+    return "_".join(fault)
+
+
+def contracts_of(names: Any) -> dict[str, Any]:
+    modes = {"transmitted_what_exceeds_is_on_record": "observe"}
+    return {name: contract(name, mode=modes.get(name, "shed")) for name in names}
+
+
+def added(names: Any) -> dict[str, list[tuple[str, str, str]]]:
+    return {name: [SCHEME] for name in names}
+
+
+def stored(folder: Path, name: str, rows: list[dict[str, Any]]) -> StoredRows:
+    """The rows in a file, with their partition's column out of it."""
+    table, _, stream = name.partition("/")
+    owner = [(a.name, a.type) for a in contract(stream).attributes]
+    columns = table_contracts()[table].with_attributes(owner, [] if table == "raw" else [SCHEME])
+    path = folder / f"{table}_{stream}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, columns.file_schema), path)
+    return StoredRows(
+        {column.name: column.type for column in columns.columns},
+        (DataFile(str(path), path.stat().st_size, (("batch_date", DAY),)),),
+        frozenset({1}),
+    )
+
+
+def lake_of(settings: Settings, streams: Mapping[str, Rows]) -> dict[str, Any]:
+    """The tables of these streams."""
+    shared: Rows = {}
+    tables: dict[str, Any] = {}
+    Path(settings.build).mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(dir=settings.build))
+    for stream, rows in streams.items():
+        for table, found in rows.items():
+            if table in OWN:
+                tables[f"{table}/{stream}"] = stored(folder, f"{table}/{stream}", found)
+            else:
+                shared.setdefault(table, []).extend(found)
+    return tables | {table: arrow(table, rows) for table, rows in shared.items()}
+
+
+def spoilt(faults: Mapping[tuple[str, str], Spoil]) -> dict[str, Rows]:
+    """A sound stream, one behind another lever, and a spoilt one per fault."""
+    streams = {"sound": sound_stream("sound"), "thinned": thinned_stream("thinned")}
+    for fault, spoil in faults.items():
+        streams[stream_of(fault)] = sound_stream(stream_of(fault))
+        spoil(streams[stream_of(fault)])
+    return streams
+
+
+def judge(
+    settings: Settings, streams: Mapping[str, Rows], tables: Mapping[str, Any] | None = None, **more: Any
+) -> list[Outcome]:
+    given = lake_of(settings, streams) if tables is None else tables
+    return run_suites(InProcess(), given, contracts_of(streams), settings, **{"added": added(streams)} | more)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Outcome], Settings]:
+    settings = Settings.from_environment(
+        {"SPILLWAY_HOME": str(HOME), "SPILLWAY_BUILD": str(tmp_path_factory.mktemp("build"))}
+    )
+    return judge(settings, spoilt(FAULTS | REPORTED)), settings
+
+
+def found(judged: tuple[list[Outcome], Settings], table: str, expectation: str, stream: str) -> list[Outcome]:
+    return [o for o in judged[0] if (o.table, o.expectation, o.stream) == (table, expectation, stream)]
+
+
+def test_everything_holds_on_a_sound_stream(judged: Any) -> None:
+    own = [outcome for outcome in judged[0] if outcome.stream == "sound"]
+
+    assert [outcome.sentence for outcome in own if not outcome.success or outcome.reported] == []
+    held = [(outcome.table, outcome.expectation) for outcome in own]
+    assert len(held) == len(set(held))
+    assert set(held) >= {(suite.table, rule.name) for suite in SUITES.values() for rule in suite.expectations}
+    assert {table for table, name in held if name == "columns_as_contracted"} == {
+        suite.table for suite in SUITES.values()
+    }
+
+
+def test_a_lever_before_that_sheds_rows_breaks_nothing_and_what_it_loses_is_told(judged: Any) -> None:
+    own = [outcome for outcome in judged[0] if outcome.stream == "thinned"]
+
+    assert [outcome.sentence for outcome in own if not outcome.success or outcome.reported] == [
+        "ledger: thinned, batch 1, stage thin: 1 rows lost for good (too old)"
+    ]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=stream_of)
+def test_a_fault_fails_its_expectation_in_a_sentence(judged: Any, fault: tuple[str, str]) -> None:
+    outcomes = found(judged, *fault, stream_of(fault))
+
+    assert [outcome.success for outcome in outcomes] == [False]
+    assert stream_of(fault) in outcomes[0].sentence
+    assert "{" not in outcomes[0].sentence
+    assert outcomes[0].observed != ""
+
+
+@pytest.mark.parametrize("fault", REPORTED, ids=stream_of)
+def test_what_is_on_record_is_reported_and_does_not_fail(judged: Any, fault: tuple[str, str]) -> None:
+    outcomes = found(judged, *fault, stream_of(fault))
+
+    assert [(outcome.success, outcome.reported) for outcome in outcomes] == [(True, True)]
+    assert failures(outcomes) == []
+
+
+def test_every_expectation_has_a_fault_that_trips_it() -> None:
+    rules = {(s.table, rule.name): rule for s in SUITES.values() for rule in s.expectations}
+
+    assert {name for name, rule in rules.items() if rule.severity == "critical"} == set(FAULTS)
+    assert {name for name, rule in rules.items() if rule.severity == "info"} == set(REPORTED)
+
+
+def test_there_is_a_suite_for_every_curated_table() -> None:
+    curated = {name for name, table in table_contracts().items() if table.curated}
+
+    assert {suite.table for suite in SUITES.values()} == curated
+
+
+def test_suites_know_the_words_of_the_ledger() -> None:
+    words = {rule.name: rule.kwargs.get("value_set") for rule in SUITES["ledger"].expectations}
+
+    assert words["known_scopes"] == list(ledger.SCOPES)
+    assert words["known_units"] == list(ledger.UNITS)
+    assert words["known_kinds_of_dimension"] == list(ledger.DIMENSIONS)
+    assert all(f"'{kind}'" in SUITES["ledger"].view for kind in ledger.ADDS_UP)
+
+
+def test_a_failure_says_what_where_and_how_much(judged: Any) -> None:
+    (outcome,) = found(judged, "ledger", "ledger_balances", "ledger_ledger_balances")
+
+    assert outcome.sentence == (
+        "ledger: ledger_ledger_balances, batch 1, stage attributes, values, total: 12 offered, but kept 6 + shed 5 + "
+        "deduplicated 0 + rejected 0 is 11, 1 apart"
+    )
+    assert outcome.where == "batch 1, stage attributes, unit values, dimension total"
+    assert (outcome.observed, outcome.expected) == ("1", "difference = 0")
+    assert str(outcome.batch_date) == "2026-01-02"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (
+            "stages_hand_over_everything",
+            "batch 1: stage intake kept 5 rows, but 6 were offered to stage attributes",
+        ),
+        ("parts_add_up", "batch 1, stage attributes: the values by attribute are 12 off their total, "),
+        (
+            "everything_shed_is_certified",
+            "attribute temp: 6 values recoverable by the ledger of attributes, 5",
+        ),
+    ],
+)
+def test_what_the_ledger_lacks_is_said_in_full(judged: Any, rule: str, said: str) -> None:
+    (outcome,) = found(judged, "ledger", rule, f"ledger_{rule}")
+
+    assert said in outcome.sentence
+
+
+def test_failures_are_raised_with_their_sentences(judged: Any) -> None:
+    failed = failures(judged[0])
+
+    message = str(ExpectationsFailed(failed))
+
+    assert message.startswith(f"{len(failed)} expectations failed:\n- batches: ")
+    assert message.endswith("more, see `spillway status` and Data Docs")
+
+
+def test_data_docs_show_every_table_judged(judged: Any) -> None:
+    docs = Path(judged[1].build, "data_docs")
+
+    assert "ledger" in (docs / "index.html").read_text(encoding="utf-8")
+    assert {page.stem for page in (docs / "expectations").glob("*.html")} == set(SUITES)
+
+
+def test_outcomes_become_rows_of_the_validations_table(judged: Any) -> None:
+    row = judged[0][0].row("run", None)
+
+    assert tuple(row) == table_contracts()["validations"].names
+
+
+def sentences(outcomes: list[Outcome]) -> list[str]:
+    return [outcome.sentence for outcome in outcomes if not outcome.success or outcome.reported]
+
+
+def test_a_table_with_other_columns_fails_on_its_contract_alone(settings: Settings) -> None:
+    streams = {"sound": sound_stream("sound")}
+    tables = lake_of(settings, streams)
+    sent = tables["transmitted/sound"]
+    tables["transmitted/sound"] = replace(sent, types={**sent.types, "temp": "bigint"})
+    ledger_names = {"kept": "held"}
+    odd = tables["ledger"].drop_columns(["lost"])
+    tables["ledger"] = odd.rename_columns([ledger_names.get(name, name) for name in odd.column_names])
+
+    outcomes = judge(settings, streams, tables, only=["ledger", "transmitted"])
+
+    assert [outcome.sentence for outcome in outcomes] == [
+        "ledger:  must have the columns of its table's contract: `kept` is missing; `lost` is missing; "
+        "`held` is in no contract",
+        "transmitted: sound must have the columns of its table's contract: `temp` must be double, found bigint",
+    ]
+    assert not any(outcome.success for outcome in outcomes)
+
+
+def test_a_column_that_a_lever_adds_must_be_there(settings: Settings) -> None:
+    streams = {"sound": sound_stream("sound")}
+    weight = ("weight", "double", "how many tuples it stands for")
+
+    outcomes = judge(settings, streams, added={"sound": [SCHEME, weight]}, only=["transmitted"])
+
+    assert sentences(outcomes) == [
+        "transmitted: sound must have the columns of its table's contract: `weight` is missing"
+    ]
+
+
+def test_tables_without_rows_yield_nothing(settings: Settings) -> None:
+    assert judge(settings, {}, {"ledger": arrow("ledger", [])}) == []
+    assert judge(settings, {}, {}) == []
+
+
+def test_a_floor_can_be_raised_for_a_run(settings: Settings) -> None:
+    streams = {"sound": sound_stream("sound")}
+    tables = {"certificates": lake_of(settings, streams)["certificates"]}
+
+    outcomes = judge(settings, streams, tables, parameters={"accuracy_floor_pct": 99.7})
+
+    assert sentences(outcomes) == [
+        "certificates: sound, batch 1, temp (shed) is accurate to 99.6 % on average only"
+    ]
+
+
+def test_without_raw_what_was_sent_is_the_truth(settings: Settings) -> None:
+    streams = {
+        "whole": sound_stream("whole"),
+        "thinned": thinned_stream("thinned"),
+        "odd": sound_stream("odd"),
+    }
+    swap_keys("recovered")(streams["odd"])
+    for rows in streams.values():
+        del rows["raw"]
+
+    outcomes = judge(settings, streams, only=["transmitted", "recovered"])
+
+    assert sentences(outcomes) == [
+        "recovered: odd, batch 1 recovers 6 tuples whose seq and keys differ from those of the raw ones"
+    ]
+
+
+def test_rows_that_are_shed_must_come_back_unless_they_are_lost_on_record(settings: Settings) -> None:
+    streams = {"thinned": thinned_stream("thinned")}
+    streams["thinned"]["recovered"] = [r for r in streams["thinned"]["recovered"] if r["seq"] != 3]
+
+    assert sentences(judge(settings, streams, only=["recovered"])) == [
+        "recovered: thinned, batch 1 recovers 4 tuples of 5 (3 were transmitted, 1 are lost on record): 1 apart"
+    ]
+
+
+def test_nothing_that_was_taken_in_disappears_with_its_whole_batch(settings: Settings) -> None:
+    streams = {"sound": sound_stream("sound")}
+    streams["sound"] |= {"transmitted": [], "recovered": []}
+
+    assert sentences(judge(settings, streams, only=["recovered"])) == [
+        "recovered: sound, batch 1 recovers 0 tuples of 6 (0 were transmitted, 0 are lost on record): 6 apart"
+    ]
+
+
+def test_a_row_given_back_from_before_its_scheme_has_none_but_no_other_loses_its_own(
+    settings: Settings,
+) -> None:
+    streams = {"thinned": thinned_stream("thinned")}
+    streams["thinned"]["recovered"][0]["scheme"] = None
+
+    assert sentences(judge(settings, streams, only=["recovered"])) == [
+        "recovered: thinned, batch 1 recovers 1 of 5 tuples without their scheme"
+    ]
+
+
+def test_a_batch_that_the_attribute_lever_never_saw_needs_no_scheme(settings: Settings) -> None:
+    streams = {"plain": sound_stream("plain")}
+    rows = streams["plain"]
+    rows["batches"][0]["levers"] = []
+    rows["transmitted"] = tuples()
+    rows["recovered"] = tuples()
+    del rows["schemes"]
+
+    assert sentences(judge(settings, streams, only=["transmitted", "recovered"], added={})) == []
+
+
+@pytest.mark.parametrize("certified", [2, 3])
+def test_values_of_rows_that_a_later_lever_loses_need_no_certificate(
+    settings: Settings, certified: int
+) -> None:
+    lost_later = sound_stream("late")
+    whole = lost_later["ledger"][WHOLE]
+    thin = {"stage": "thin", "ordinal": 2, "kept": 2, "shed": 4, "lost": 4}
+    sent = {"stage": "sent", "ordinal": 3, "offered": 2, "kept": 2}
+    lost_later["ledger"][SENT:] = [whole | thin, whole | sent]
+    put("certificates", shed_values=certified)(lost_later)
+
+    assert not failures(judge(settings, {"late": lost_later}, only=["ledger"]))
+
+
+@pytest.mark.parametrize("certified", [1, 7])
+def test_but_values_of_the_rows_that_are_left_do(settings: Settings, certified: int) -> None:
+    lost_later = sound_stream("late")
+    whole = lost_later["ledger"][WHOLE]
+    lost_later["ledger"][SENT:] = [
+        whole | {"stage": "thin", "ordinal": 2, "kept": 2, "shed": 4, "lost": 4},
+        whole | {"stage": "sent", "ordinal": 3, "offered": 2, "kept": 2},
+    ]
+    put("certificates", shed_values=certified)(lost_later)
+
+    assert sentences(failures(judge(settings, {"late": lost_later}, only=["ledger"]))) == [
+        "ledger: late, batch 1, attribute temp: 6 values recoverable by the ledger of attributes, "
+        f"{certified} certified"
+    ]
+
+
+def test_the_narrower_of_the_channel_and_the_one_it_goes_into_is_the_capacity(settings: Settings) -> None:
+    streams = {"wide": sound_stream("wide"), "narrow": sound_stream("narrow")}
+    put("batches", trunk_kbps=3.0)(streams["wide"])
+    put("batches", trunk_kbps=1.6)(streams["narrow"])
+
+    assert sentences(failures(judge(settings, streams, only=["transmitted"]))) == [
+        "transmitted: narrow, batch 1 sends 2 kbps through 1.6 kbps: 0.4 kbps too much, and no shortfall is on record"
+    ]
+
+
+def test_rows_by_query_need_not_add_up(settings: Settings) -> None:
+    streams = {"asked": sound_stream("asked")}
+    again("ledger", SENT, dimension_kind="query", dimension="hot", offered=4, kept=4)(streams["asked"])
+    again("ledger", SENT, dimension_kind="query", dimension="cold", offered=5, kept=5)(streams["asked"])
+
+    assert sentences(judge(settings, streams, only=["ledger"])) == []
+
+
+def test_what_happens_beside_the_way_hands_nothing_over(settings: Settings) -> None:
+    streams = {"gone": sound_stream("gone")}
+    again("ledger", INTAKE, stage="retire", ordinal=-1, kept=0, shed=6, recoverable=6)(streams["gone"])
+    again("ledger", INTAKE, stage="move", ordinal=-1, offered=9, kept=9)(streams["gone"])
+
+    assert sentences(judge(settings, streams, only=["ledger"])) == []
+
+
+def test_a_stage_is_followed_unit_by_unit(settings: Settings) -> None:
+    streams = {"asked": sound_stream("asked")}
+    put("ledger", SENT_VALUES, offered=5, kept=5)(streams["asked"])
+
+    assert sentences(judge(settings, streams, only=["ledger"])) == [
+        "ledger: asked, batch 1: stage attributes kept 6 values, but 5 were offered to stage sent"
+    ]
+
+
+def test_the_order_of_rows_changes_nothing(settings: Settings) -> None:
+    streams = spoilt({name: spoil for name, spoil in FAULTS.items() if name[0] in ("ledger", "models")})
+    tables = lake_of(settings, streams)
+    order = np.random.default_rng(1)
+    mixed = {
+        name: table.take(order.permutation(table.num_rows)) if isinstance(table, pa.Table) else table
+        for name, table in tables.items()
+    }
+    names = ["ledger", "models"]
+
+    assert judge(settings, streams, mixed, only=names) == judge(settings, streams, tables, only=names)
+
+
+def suite_of(folder: Path, text: str) -> Settings:
+    (folder / "expectations").mkdir()
+    (folder / "expectations" / "certificates.yaml").write_text(text, encoding="utf-8")
+    return Settings.from_environment({"SPILLWAY_HOME": str(folder)})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "expect_column_min_",
+            "expect_colum_min_",
+            "certificates.yaml: `mean_accuracy_floor` must be an expectation that Great Expectations knows",
+        ),
+        (
+            "{certificates}",
+            "{certificats}",
+            "certificates.yaml: `view` must read tables of the lake, got 'certificats'; choose from ",
+        ),
+        ("violations,", "violation,", "certificates.yaml: `view` must be SQL over the columns of its tables"),
+        ("column: copies", "column: copy", "`one_certificate_per_attribute` must be computable on its view"),
+    ],
+)
+def test_a_suite_that_cannot_be_judged_is_refused_by_name(
+    tmp_path: Path, settings: Settings, old: str, new: str, said: str
+) -> None:
+    text = (HOME / "expectations" / "certificates.yaml").read_text(encoding="utf-8")
+    streams = {"sound": sound_stream("sound")}
+    tables = {"certificates": lake_of(settings, streams)["certificates"]}
+
+    with pytest.raises(Refused) as caught:
+        judge(suite_of(tmp_path, text.replace(old, new, 1)), streams, tables)
+
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("leger", "`tables` must be tables with a contract, got 'leger'"),
+        ("raw/nobody", "`tables` must name streams with a contract, got 'raw/nobody'"),
+        ("raw", "`tables` must be of their kind, got 'raw'; a stream's own table is given as StoredRows"),
+    ],
+)
+def test_a_table_that_nobody_knows_is_refused_by_name(settings: Settings, name: str, said: str) -> None:
+    with pytest.raises(Refused) as caught:
+        judge(settings, {}, {name: StoredRows({}, (), frozenset())})
+
+    assert said in str(caught.value)

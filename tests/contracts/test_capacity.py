@@ -1,0 +1,72 @@
+"""The one grammar of capacities: what people write, in kbps, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from spillway.contracts import read_channel
+from spillway.contracts.capacity import parse_capacity, shannon_kbps
+from spillway.errors import ContractError, Refused
+
+
+@pytest.mark.parametrize(
+    ("stated", "kbps"),
+    [
+        ("120 kbps", 120),
+        ("120kbps", 120),
+        ("5 Mbps", 5000),
+        ("0.5 Gbps", 5e5),
+        ("56000 bps", 56),
+        ("2 GB/day", 2e9 * 8 / 86400 / 1000),
+        ("1 kB/s", 8),
+        ("1 KiB/s", 8.192),
+        ("60 Mbit per minute", 1000),
+        ("3.6 MB/hour", 8),
+        ("1e3 kbps", 1000),
+        ("1 MB per s", 8000),
+        ({"bandwidth_khz": 4, "signal_to_noise_db": 20}, 4 * math.log2(101)),
+        ({"budget_per_day": 1, "price_per_gb": 0.5}, 2e9 * 8 / 86400 / 1000),
+    ],
+)
+def test_a_capacity_is_understood_as_people_write_it(stated: object, kbps: float) -> None:
+    assert parse_capacity(stated) == pytest.approx(kbps, rel=1e-15)
+    assert read_channel("uplink", {"capacity": stated}).capacity_kbps == parse_capacity(stated)
+
+
+@pytest.mark.parametrize(
+    ("stated", "field"),
+    [
+        *((words, "capacity") for words in (
+            None, "", "0 kbps", "-5 kbps", 120, "120", "fast", "5 Mb", "5 GB", "5 GB/fortnight", "nan kbps", "inf kbps",
+            "1,5 Mbps", True, ["5 Mbps"], "1e400 kbps", "1e999999999 kbps", "1e-400 kbps", "1e308 TiB/s", {}, {"x": 1},
+            {"bandwidth_khz": 4}, {"bandwidth_khz": 4, "signal_to_noise_db": 4000},
+            {"bandwidth_khz": 4, "signal_to_noise_db": -4000}, {"budget_per_day": 1e308, "price_per_gb": 1e-308},
+        )),
+        ({"bandwidth_khz": 0, "signal_to_noise_db": 20}, "bandwidth_khz"),
+        ({"bandwidth_khz": "4", "signal_to_noise_db": 20}, "bandwidth_khz"),
+        ({"bandwidth_khz": 4, "signal_to_noise_db": math.nan}, "signal_to_noise_db"),
+        ({"budget_per_day": 1, "price_per_gb": 0}, "price_per_gb"),
+        ({"budget_per_day": -1, "price_per_gb": 1}, "budget_per_day"),
+        ({"budget_per_day": True, "price_per_gb": 1}, "budget_per_day"),
+    ],
+)  # fmt: skip
+def test_a_capacity_that_makes_no_sense_is_refused_by_its_field(stated: Any, field: str) -> None:
+    with pytest.raises(Refused, match=r"must .*, got .*; ") as caught:
+        parse_capacity(stated)
+    problem = caught.value.problem
+    assert problem.field == field
+    # an editor shows the same problem at the field's own place
+    with pytest.raises(ContractError) as refused:
+        read_channel("uplink", {"capacity": stated})
+    (shown,) = refused.value.problems
+    at = "channels.uplink.capacity" + ("" if field == "capacity" else f".{field}")
+    assert (shown.field, shown.rule, shown.remedy) == (at, problem.rule, problem.remedy)
+
+
+@pytest.mark.parametrize("bandwidth", [0, -1, math.nan, math.inf])
+def test_a_bandwidth_of_nothing_carries_nothing_and_is_refused(bandwidth: float) -> None:
+    with pytest.raises(Refused, match="`bandwidth_khz` must be above 0"):
+        shannon_kbps(bandwidth, 20)

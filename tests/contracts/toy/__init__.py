@@ -1,0 +1,1 @@
+"""A lever that contracts can name and nothing runs. Not a test."""

@@ -1,0 +1,344 @@
+"""What the planner decides, window by window, on tables in memory and against a planner that is slow and obvious."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from spillway.levers.attributes.cycle.find import Cycle
+from spillway.levers.attributes.cycle.members import Member
+from spillway.levers.attributes.planner import STRETCH, Choice, Policy, plan_batch, stretches
+from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State
+from spillway.levers.attributes.ranking.smoothing import Smoothing
+from spillway.levers.attributes.ranking.windows import window_count, window_edges, window_tuples
+from spillway.levers.attributes.scheme import Run, Way
+
+MEASURES = ("a", "b", "c")
+
+
+@dataclass
+class Memory:
+    """A table of tuples as the planner reads it; `asked` tells which ranges it read."""
+
+    table: pa.Table
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        self.asked.append((from_seq, to_seq))
+        seq = self.table["seq"].to_numpy()
+        rows = slice(*np.searchsorted(seq, [from_seq, to_seq + 1]))
+        return self.table.select(["seq", *columns]).slice(rows.start, rows.stop - rows.start)
+
+
+def ring_of(*members: str) -> Cycle:
+    """A cycle with these members, trained from the first tuple on."""
+    made = tuple(Member((name,), 0) for name in members)
+    return Cycle(("who",), len(made), len(made), {"who": len(made)}, "robust", 1.0, made)
+
+
+def shed_the_first(count: int) -> Callable[[Sequence[str]], Choice]:
+    """Sheds so many attributes from the front of a ranking."""
+
+    def decide(ranking: Sequence[str]) -> Choice:
+        gone = tuple(ranking[:count])
+        ways = tuple(Way(name, "shed" if name in gone else "keep") for name in MEASURES)
+        return Choice(ways, 1.0, 0.0, f"shed {', '.join(gone)}")
+
+    return decide
+
+
+def policy(**changes: Any) -> Policy:
+    """Three measures, of which the least informative goes; every window is looked at."""
+    plain = Policy(
+        cycle=ring_of("x", "y"),
+        attributes=MEASURES,
+        rank_by="stddev",
+        smoothing=Smoothing(kind="none"),
+        tuples_at_least=4,
+        reevaluation=Reevaluation.text(cap_windows=1),
+        recoverability={},
+        trained_ranking=(("c", 0.0), ("b", 1.0), ("a", 2.0)),
+        widths_bits=dict.fromkeys(MEASURES, 64.0),
+        rate_kbps=3.0,
+        capacity_kbps=2.0,
+        decide=shed_the_first(1),
+    )
+    return replace(plain, **changes)
+
+
+def tuples(values: Mapping[str, Sequence[float | None]], seq: Sequence[int] | None = None) -> Memory:
+    rows = len(next(iter(values.values())))
+    numbers = list(range(rows)) if seq is None else list(seq)
+    columns = {name: pa.array(column, pa.float64()) for name, column in values.items()}
+    return Memory(pa.table({"seq": numbers, "who": ["xy"[n % 2] for n in range(rows)], **columns}))
+
+
+def lively(name: str, windows: int, rows: int = 4) -> dict[str, list[float]]:
+    """So many windows in which `name` alone tells nothing."""
+    moves = {
+        measure: [float(i % 2) * (10 + ord(measure)) for i in range(windows * rows)] for measure in MEASURES
+    }
+    moves[name] = [5.0] * (windows * rows)
+    return moves
+
+
+def joined(*parts: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    return {name: [value for part in parts for value in part[name]] for name in MEASURES}
+
+
+def shed_at(runs: Sequence[Run]) -> list[tuple[int, int, tuple[str, ...]]]:
+    return [(run.from_seq, run.to_seq, run.of("shed")) for run in runs]
+
+
+def test_a_ranking_made_on_a_window_applies_from_the_next_one_on() -> None:
+    rows = tuples(joined(lively("a", 1), lively("b", 2), lively("c", 1)))
+    runs, _ = plan_batch(rows, 0, 15, 0, None, policy(), None)
+    # trained to shed c; the window that shows a is still sent under c
+    assert shed_at(runs) == [(0, 3, ("c",)), (4, 7, ("a",)), (8, 15, ("b",))]
+    assert [run.evaluations for run in runs] == [1, 1, 2]
+    assert [run.windows for run in runs] == [1, 1, 2]
+
+
+def test_what_the_last_window_led_to_is_in_force_from_the_next_batch_on() -> None:
+    rows = tuples(joined(lively("b", 1), lively("b", 1)))
+    first, state = plan_batch(rows, 0, 3, 0, None, policy(), None)
+    second, _ = plan_batch(rows, 4, 7, 0, None, policy(), state)
+    assert shed_at(first) == [(0, 3, ("c",))]
+    assert shed_at(second) == [(4, 7, ("b",))]
+
+
+def test_a_hit_is_a_window_that_a_fresh_look_would_send_alike() -> None:
+    seldom = policy(reevaluation=Reevaluation(4, 1.0, None, 0.0, 1, None))
+    rows = tuples(joined(lively("a", 1), lively("a", 1), lively("b", 1), lively("a", 1), lively("b", 1)))
+    runs, _ = plan_batch(rows, 0, 19, 0, None, seldom, None)
+    # looked at: windows 0 and 4; of those between, the third would have shed b
+    assert shed_at(runs) == [(0, 3, ("c",)), (4, 19, ("a",))]
+    assert [(run.windows, run.evaluations, run.hits) for run in runs] == [(1, 1, 1), (4, 1, 3)]
+
+
+def test_where_no_hits_are_counted_only_what_is_due_is_read() -> None:
+    rows = tuples(lively("a", 30))
+    seldom = policy(reevaluation=Reevaluation(10, 1.0, None, 0.0, 1, None), measure_hits=False)
+    runs, state = plan_batch(rows, 0, 119, 0, 20, seldom, None)
+    assert rows.asked == [(0, 19), (40, 59), (80, 99)]
+    assert [run.hits for run in runs] == [-1, -1]
+    assert sum(run.windows for run in runs) == state["window"] == 30
+    assert sum(run.evaluations for run in runs) == 3
+
+
+def test_a_window_in_which_nothing_arrived_is_looked_at_again_with_the_next() -> None:
+    values = joined(lively("a", 1), lively("b", 1))
+    rows = tuples(values, [*range(4), *range(12, 16)])  # two windows of seq without a tuple
+    runs, state = plan_batch(rows, 0, 15, 0, 4, policy(), None)
+    assert shed_at(runs) == [(0, 3, ("c",)), (4, 15, ("a",))]
+    assert [(run.windows, run.evaluations, run.hits) for run in runs] == [(1, 1, 1), (1, 1, 1)]
+    assert State.from_dict(state["reevaluation"]).ranking[0] == "b"
+    assert state["window"] == 4
+
+
+def test_a_batch_without_a_tuple_keeps_its_scheme_and_its_state() -> None:
+    rows = tuples({name: [] for name in MEASURES})
+    runs, state = plan_batch(rows, 0, 15, 0, None, policy(), None)
+    assert shed_at(runs) == [(0, 15, ("c",))]
+    assert (runs[0].windows, runs[0].evaluations, runs[0].hits) == (0, 0, -1)
+    assert State.from_dict(state["reevaluation"]).evaluations == 0
+
+
+def test_a_stream_with_nothing_to_shed_is_one_run_and_reads_nothing() -> None:
+    rows = tuples(lively("a", 3))
+    nothing = policy(
+        attributes=(),
+        trained_ranking=(),
+        decide=lambda ranking: Choice((), 3.0, 1.0, "nothing may be shed"),
+    )
+    runs, state = plan_batch(rows, 0, 11, 0, 4, nothing, {"window": 7, "reevaluation": State().to_dict()})
+    assert [(run.from_seq, run.to_seq, run.ways, run.reason) for run in runs] == [
+        (0, 11, (), "nothing may be shed")
+    ]
+    assert runs[0].shortfall_kbps == 1.0
+    assert state["window"] == 7
+    assert rows.asked == []
+
+
+def test_attributes_that_training_did_not_know_are_ranked_last_and_those_that_are_gone_forgotten() -> None:
+    before = {
+        "window": 3,
+        "reevaluation": State(("z",), ("z", "b"), {"z": 0.0, "b": 1.0}, 3, 1, 2, 99).to_dict(),
+    }
+    runs, _ = plan_batch(tuples(lively("a", 2)), 0, 7, 0, None, policy(), before)
+    assert [name for name, _, _ in runs[0].ranking] == ["b", "a", "c"]
+    assert shed_at(runs) == [(0, 7, ("b",))]
+
+
+def test_a_run_says_what_the_decision_said_and_what_it_was_made_of() -> None:
+    runs, _ = plan_batch(tuples(lively("b", 1)), 0, 3, 0, None, policy(), None)
+    assert runs[0].ranking == (("c", 0.0, 64.0), ("b", 1.0, 64.0), ("a", 2.0, 64.0))
+    assert (runs[0].rate_kbps, runs[0].planned_kbps, runs[0].capacity_kbps) == (3.0, 1.0, 2.0)
+    assert runs[0].reason == "shed c"
+
+
+def test_stretches_follow_the_frames_and_no_endless_one_is_read_at_once() -> None:
+    assert list(stretches(150, 250, 100, 64)) == [(150, 163), (164, 227), (228, 250)]
+    assert list(stretches(7, 2 * STRETCH + 20, 7, None)) == [
+        (7, STRETCH + 6),
+        (STRETCH + 7, 2 * STRETCH + 6),
+        (2 * STRETCH + 7, 2 * STRETCH + 20),
+    ]
+
+
+# --- against a planner that is slow and obvious ---
+
+
+@dataclass(frozen=True)
+class Case:
+    rows: pa.Table
+    first: int
+    last: int
+    frame_tuples: int | None
+    policy: Policy
+
+    def plan(
+        self, first: int, last: int, before: Mapping[str, Any] | None
+    ) -> tuple[list[Run], dict[str, Any]]:
+        return plan_batch(Memory(self.rows), first, last, 0, self.frame_tuples, self.policy, before)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    members = draw(st.integers(1, 5))
+    last = draw(st.integers(0, 150))
+    kept = np.flatnonzero(~np.isin(np.arange(last + 1), draw(st.lists(st.integers(0, 150), max_size=40))))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    # which measure is quiet changes now and then, so that schemes do
+    quiet = np.repeat(rng.integers(0, 3, 40), rng.integers(1, 30, 40))[: last + 1]
+    quiet = np.append(quiet, np.zeros(max(0, last + 1 - len(quiet)), int))
+    table: dict[str, Any] = {"seq": kept, "who": [f"m{seq % members}" for seq in kept.tolist()]}
+    for index, name in enumerate(MEASURES):
+        values = np.where(quiet == index, 1.0, rng.normal(0, 10 + index, last + 1))[kept]
+        table[name] = pa.array(values, pa.float64(), mask=rng.random(len(kept)) < 0.1)
+    interval = draw(st.integers(1, 4))
+    made = policy(
+        cycle=ring_of(*(f"m{i}" for i in range(members))),
+        tuples_at_least=draw(st.integers(1, 12)),
+        decide=shed_the_first(draw(st.integers(0, 3))),
+        reevaluation=draw(
+            st.sampled_from([Reevaluation.text(interval), Reevaluation(interval, 2.0, 8, 0.1, 3, 0.5)])
+        ),
+        measure_hits=draw(st.booleans()),
+    )
+    first = draw(st.integers(0, last))
+    return Case(pa.table(table), first, last, draw(st.sampled_from([None, 16, 40])), made)
+
+
+def by_hand(case: Case) -> list[dict[str, Any]]:
+    """Window after window: who goes in it, was it looked at, would a fresh look agree."""
+    one = case.policy
+    seq = case.rows["seq"].to_numpy()
+    state = State(ranking=tuple(name for name, _ in one.trained_ranking), scores=dict(one.trained_ranking))
+    scheme = one.decide(state.ranking).scheme
+    state = replace(state, scheme=scheme)
+    lines, number = [], 0
+    for low, high in stretches(case.first, case.last, 0, case.frame_tuples):
+        inside = case.rows.filter(pa.array((seq >= low) & (seq <= high)))
+        window = window_tuples(one.cycle.length, one.tuples_at_least)
+        edges = window_edges(
+            inside["seq"].to_numpy(),
+            one.cycle.positions({"who": np.array(inside["who"].to_pylist(), dtype=object)}),
+            len(one.cycle.members),
+            low=low,
+            high=high,
+            window=window,
+            tuples_at_least=one.tuples_at_least,
+        )
+        for index in range(window_count(low, high, window)):
+            start, end = int(edges[index]), int(edges[index + 1])
+            part = case.rows.filter(pa.array((seq >= start) & (seq < end)))
+            looked = state.next_window <= number
+            line = {"start": start, "end": end, "shed": set(scheme), "looked": looked and part.num_rows > 0}
+            if part.num_rows:
+                columns = {name: part[name].to_numpy(zero_copy_only=False) for name in MEASURES}
+                ranked = rank(columns, MEASURES, "stddev", one.smoothing)
+                scores = {name: next(r.score for r in ranked if r.attribute == name) for name in MEASURES}
+                fresh = one.reevaluation.fresh(state, scores, lambda ranking: one.decide(ranking).scheme)
+                if looked:
+                    state = one.reevaluation.evaluate(
+                        state, number, scores, lambda ranking: one.decide(ranking).scheme
+                    )
+                    scheme = state.scheme
+                line["hit"] = set(fresh.scheme) == set(scheme)
+                lines.append(line)
+            elif looked:
+                state = replace(state, next_window=number + 1)
+            number += 1
+    return lines
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_the_plan_is_what_going_from_window_to_window_by_hand_gives(case: Case) -> None:
+    runs, _ = case.plan(case.first, case.last, None)
+    lines = by_hand(case)
+    assert runs[0].from_seq == case.first
+    assert runs[-1].to_seq == case.last
+    assert all(after.from_seq == before.to_seq + 1 for before, after in pairwise(runs))
+    assert all(set(before.of("shed")) != set(after.of("shed")) for before, after in pairwise(runs))
+    for line in lines:
+        mine = [run for run in runs if run.from_seq <= line["start"] and line["end"] - 1 <= run.to_seq]
+        assert len(mine) == 1, "a window lies under one scheme"
+        assert set(mine[0].of("shed")) == line["shed"]
+    assert sum(run.evaluations for run in runs) == sum(line["looked"] for line in lines)
+    if case.policy.measure_hits:
+        assert sum(run.windows for run in runs) == len(lines)
+        assert sum(max(run.hits, 0) for run in runs) == sum(line["hit"] for line in lines)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_a_batch_planned_again_is_planned_alike_and_the_state_survives_being_stored(case: Case) -> None:
+    _, before = case.plan(0, case.first, None)
+    stored = json.loads(json.dumps(before))
+    assert case.plan(case.first, case.last, before) == case.plan(case.first, case.last, stored)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(), st.integers(0, 9))
+def test_batches_cut_at_frame_edges_are_planned_as_one_batch_would_be(case: Case, at: int) -> None:
+    case = replace(case, frame_tuples=case.frame_tuples or 16)
+    edges = range(case.frame_tuples or 0, case.last + 1, case.frame_tuples or 1)
+    assume(len(edges))
+    edge = edges[at % len(edges)]
+    whole, after_whole = case.plan(0, case.last, None)
+    early, between = case.plan(0, edge - 1, None)
+    late, after_late = case.plan(edge, case.last, between)
+
+    def where(runs: Sequence[Run]) -> list[tuple[int, frozenset[str]]]:
+        return [
+            (seq, frozenset(run.of("shed"))) for run in runs for seq in range(run.from_seq, run.to_seq + 1)
+        ]
+
+    assert where([*early, *late]) == where(whole)
+    assert after_late == after_whole
+    assert sum(run.windows for run in [*early, *late]) == sum(run.windows for run in whole)
+    assert sum(max(run.hits, 0) for run in [*early, *late]) == sum(max(run.hits, 0) for run in whole)
+
+
+def test_counting_hits_changes_no_decision() -> None:
+    rng = np.random.default_rng(4)
+    values = {
+        name: rng.normal(0, 1 + (np.arange(400) // 57 + i) % 3, 400).tolist()
+        for i, name in enumerate(MEASURES)
+    }
+    runs, state = plan_batch(tuples(values), 0, 399, 0, 128, policy(measure_hits=True), None)
+    same, other = plan_batch(tuples(values), 0, 399, 0, 128, policy(measure_hits=False), None)
+    assert shed_at(runs) == shed_at(same)
+    assert len(runs) > 5
+    assert state == other

@@ -1,0 +1,189 @@
+"""The toy lever: of every so many `seq` numbers the last goes, for as long as the facts of its batch say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.ledger import LedgerRow
+from spillway.levers.certificate import Certificate
+from spillway.levers.protocol import (
+    Decision,
+    Drafted,
+    Fact,
+    Facts,
+    FramePart,
+    Lesson,
+    Lever,
+    Load,
+    Measured,
+    Offer,
+    Plan,
+    Room,
+    Rows,
+    Stored,
+    Told,
+    Views,
+    Work,
+)
+
+ASIDE = "thin_aside"
+
+
+@dataclass(frozen=True)
+class Thin(Decision):
+    """Every so many rows one goes."""
+
+    every: int
+    columns: tuple[str, ...]
+    aside_rows: Stored | None = None
+
+    def goes(self, seq: np.ndarray) -> np.ndarray:
+        return seq % self.every == self.every - 1
+
+    def kept(self, before: Rows, day: date) -> Rows:
+        return Left(self, before)
+
+    def aside(
+        self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
+    ) -> Iterator[pa.Table]:
+        for part in parts:
+            rows = before(self.columns, part.from_seq, part.to_seq)
+            gone = rows.filter(pa.array(self.goes(np.asarray(rows["seq"]))))
+            if gone.num_rows:
+                values = int(before.values(np.asarray(gone["seq"])).sum())
+                counts["values"] = counts.get("values", 0) + values
+                yield gone.append_column("batch", pa.array(np.full(gone.num_rows, part.batch)))
+
+    def given_back(self, after: Rows, day: date) -> Rows:
+        assert self.aside_rows is not None
+        return Whole(after, self.aside_rows, day)
+
+    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+        was = np.asarray(truth([], part.from_seq, part.to_seq)["seq"])
+        back = np.asarray(given([], part.from_seq, part.to_seq)["seq"])
+        wrong = len(np.setxor1d(was, back))
+        gone = int(self.goes(was).sum())
+        certificate = Certificate(0.0, shed_values=gone, stored_values=gone, violations=wrong)
+        return [Measured(part.batch, "", frozenset(["shed"] if gone else []), certificate)]
+
+
+class Left:
+    """The rows that stay."""
+
+    def __init__(self, thin: Thin, before: Rows) -> None:
+        self.thin, self.before = thin, before
+
+    @property
+    def asked_back_bytes(self) -> int:
+        return self.before.asked_back_bytes
+
+    def values(self, seq: np.ndarray) -> np.ndarray:
+        return self.before.values(seq)
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        rows = self.before(columns, from_seq, to_seq)
+        return rows.filter(pa.array(~self.thin.goes(np.asarray(rows["seq"]))))
+
+
+class Whole:
+    """The rows that stayed and those that were kept aside, in their order."""
+
+    def __init__(self, after: Rows, aside: Stored, day: date) -> None:
+        self.after, self.aside = after, aside.on(day)
+        self.asked_back = 0
+
+    @property
+    def asked_back_bytes(self) -> int:
+        return self.after.asked_back_bytes + self.asked_back
+
+    def values(self, seq: np.ndarray) -> np.ndarray:
+        return self.after.values(seq)
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        stayed, gone = (side(columns, from_seq, to_seq) for side in (self.after, self.aside))
+        if not gone.num_rows:
+            return stayed
+        self.asked_back += gone.nbytes
+        rows = pa.concat_tables([stayed, gone.select(stayed.column_names)], promote_options="permissive")
+        return rows.sort_by("seq")
+
+
+class ThinPlan(Plan):
+    """The toy's plan: nothing to choose."""
+
+    def __init__(self, work: Work) -> None:
+        versions = {batch.models["thin"] for batch in work.batches}
+        self.work, (self.every,) = work, {work.facts[version].value("every") for version in versions}
+
+    @property
+    def decision(self) -> Thin:
+        contract = self.work.contract
+        before = contract.lever_names[: self.work.ordinal - 1]
+        added = ("scheme",) if "attributes" in before else ()
+        return Thin(self.every, (*added, *contract.names))
+
+    def offers_on(self, batch: int) -> Load:
+        return self.work.loads[batch].thinned(1.0 - 1.0 / self.every)
+
+    def said(self, batch: int) -> str:
+        return f"one row in {self.every} kept aside"
+
+    def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
+        batch = drafted.batch
+        place = ("stream", batch.stream, batch.batch, batch.batch_date, "thin", drafted.ordinal)
+        gone = {"rows": drafted.aside_rows[ASIDE], "values": drafted.counts.get("values", 0)}
+        for unit, shed in gone.items():
+            yield LedgerRow(
+                *place,
+                unit,
+                offered=drafted.offered[unit],
+                kept=drafted.offered[unit] - shed,
+                shed=shed,
+                recoverable=shed,
+                bytes_source=drafted.aside_bytes[ASIDE] if unit == "rows" else 0,
+            )
+
+
+class ThinLever(Lever):
+    """Drops every tenth row."""
+
+    name = "thin"
+    needs_training = True
+    sheds_rows = True
+    aside_tables = (ASIDE,)
+
+    def train(self, lesson: Lesson) -> list[Fact] | None:
+        return [Fact("every", "", lesson.contract.lever_settings("thin").every)]
+
+    def offered(
+        self, offer: Offer, contract: StreamContract, facts: Facts | None, own_kbps: float | None
+    ) -> Offer:
+        share = 1.0 - 1.0 / contract.lever_settings("thin").every
+        load = None if offer.load is None else offer.load.thinned(share)
+        return Offer(offer.rate_kbps * share, load, offer.steps, offer.weight)
+
+    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+        return [ThinPlan(one) for one in work]
+
+    def decided(
+        self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
+    ) -> Decision:
+        (every,) = {one.value("every") for one in facts.values()}
+        days = sorted({batch.batch_date for batch in batches})
+        aside = tables.at(ASIDE, contract.stream).stored(batch_date=days)
+        return Thin(every, contract.names, aside)
+
+    def told(
+        self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
+    ) -> Told | None:
+        return Told("shed", f"one row in {contract.lever_settings('thin').every} is kept aside")
+
+
+LEVER = ThinLever()

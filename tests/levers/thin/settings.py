@@ -1,0 +1,14 @@
+"""What a contract may say of the toy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spillway.contracts.shapes import Number, rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Which rows go."""
+
+    every: int = rule(Number(least=2, whole=True), "one row in so many goes", 10)

@@ -1,0 +1,136 @@
+"""Every kind of sketch keeps the same laws: whoever adds one adds it to the list, and to `CASES` here."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spillway.errors import Refused
+from spillway.sketches.kinds import SKETCH_KINDS, every_kind, kind_of
+from spillway.sketches.query import loaded, merged, read_sketch
+from spillway.sketches.specification import SketchSpec
+from spillway.sketches.sql import sql_functions
+
+CASES = {
+    "count_min": SketchSpec("count_min", ("s", "i"), ("string", "integer"), heavy_pct=None, memory_kib=4),
+    "count_min, heavy": SketchSpec("count_min", ("s",), ("string",), heavy_pct=5.0, memory_kib=4),
+    "quantiles": SketchSpec("quantiles", ("d",), ("double",), memory_kib=40),
+    "pair_count": SketchSpec("pair_count", ("s", "i", "d"), ("string", "integer", "double"), memory_kib=8),
+    "stable_bloom": SketchSpec("stable_bloom", ("s", "i"), ("string", "integer"), memory_kib=1, shards=2),
+}
+MERGING = [name for name, spec in CASES.items() if spec.made_of.merges]
+BLOOM = Path(__file__).parent / "fixtures" / "bloom.v1.sketch"
+
+
+def rows(first: int, count: int) -> pa.Table:
+    rng = np.random.default_rng(first)
+    return pa.table(
+        {
+            "seq": np.arange(first, first + count),
+            "s": pa.array(rng.choice(["a", "b", "c"], count).tolist(), pa.string()),
+            "i": pa.array(rng.integers(0, 9, count), pa.int64(), mask=rng.random(count) < 0.1),
+            "d": pa.array(rng.normal(0, 1, count)),
+        }
+    )
+
+
+def fed(spec: SketchSpec, *tables: pa.Table) -> Any:
+    sketch = spec.made_of.part(spec)
+    for table in tables:
+        spec.made_of.feed(sketch, spec, table)
+    return sketch
+
+
+def test_every_kind_has_a_case_and_is_what_its_line_says() -> None:
+    assert {spec.kind for spec in CASES.values()} == set(SKETCH_KINDS)
+    assert [kind.name for kind in every_kind()] == list(SKETCH_KINDS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_sketch_comes_back_from_its_bytes_as_it_was(case: str) -> None:
+    spec = CASES[case]
+    for sketch in (spec.empty(), fed(spec, rows(0, 300))):
+        back = read_sketch(sketch.to_bytes())
+        assert type(back) is type(sketch)
+        assert back.to_bytes() == sketch.to_bytes()
+        assert dict(back.context) == spec.context
+        assert isinstance(back, spec.made_of.forms())
+
+
+@pytest.mark.parametrize("case", MERGING)
+def test_merging_is_sketching_all_the_rows_in_any_order_of_the_parts(case: str) -> None:
+    spec, days = CASES[case], [rows(0, 200), rows(200, 1), rows(201, 150)]
+    parts = [fed(spec, day) for day in days]
+    whole = fed(spec, *days).to_bytes()
+    assert merged(parts).to_bytes() == whole
+    assert merged(parts[::-1]).to_bytes() == whole
+    assert merged([spec.made_of.part(spec), *parts]).to_bytes() == whole
+
+
+@pytest.mark.parametrize("case", MERGING)
+def test_sketches_of_another_seed_do_not_merge(case: str) -> None:
+    spec = CASES[case]
+    entry = {name: getattr(spec, name) for name in spec.__dataclass_fields__}
+    other = SketchSpec(**{**entry, "seed": spec.seed + 1})
+    with pytest.raises(Refused, match="same parameters and seed"):
+        spec.empty().merge(other.empty())
+
+
+def test_what_depends_on_the_order_is_not_merged() -> None:
+    state = CASES["stable_bloom"].empty()
+    with pytest.raises(Refused, match="order of the stream"):
+        merged([state, state])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_foreign_bytes_are_refused(case: str) -> None:
+    form = type(CASES[case].empty())
+    with pytest.raises(Refused, match="`kind` must be"):
+        form.from_bytes(BLOOM.read_bytes())
+    with pytest.raises(Refused, match="rebuild the sketch"):
+        form.from_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(Refused, match="be one of count_min"):
+        read_sketch(BLOOM.read_bytes())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_answer_of_a_kind_can_be_asked_and_of_no_other(case: str) -> None:
+    spec = CASES[case]
+    found = loaded(spec.made_of.whole(spec, fed(spec, rows(0, 60)), {}))
+    for kind in every_kind():
+        for method in kind.answers:
+            if kind.name == spec.kind:
+                assert callable(getattr(found, method))
+            else:
+                with pytest.raises(Refused, match=f"be {kind.name} for this question"):
+                    getattr(found, method)
+
+
+def test_questions_and_functions_are_named_once() -> None:
+    asked = [question.name for kind in every_kind() for question in kind.questions]
+    methods = [method for kind in every_kind() for method in kind.answers]
+    assert len(asked) == len(set(asked))
+    assert [f"spillway_{method}" for method in methods] == list(sql_functions())
+    assert all(kind.of_two <= set(kind.answers) for kind in every_kind())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_row_of_the_table_says_what_the_sketch_is(case: str) -> None:
+    spec = CASES[case]
+    sketch = spec.empty()
+    row = spec.row("sites", 3, datetime.date(2020, 1, 3), 7, sketch.to_bytes(), 2, "before")
+    assert (row["stream"], row["batch"], row["rows"], row["kind"], row["name"]) == (
+        "sites", 3, 7, spec.kind, "+".join(spec.attributes),
+    )  # fmt: skip
+    assert (row["started_from"], row["started_digest"], row["digest"]) == (2, "before", sketch.digest())
+    assert read_sketch(row["payload"]).shape == spec.parameters
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
+    with pytest.raises(Refused, match="be one of count_min, quantiles"):
+        kind_of("hyperloglog")
