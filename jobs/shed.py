@@ -10,7 +10,7 @@ import argparse
 from datetime import date
 
 from spillway.contracts import load_contracts
-from spillway.engine.session import open_engine
+from spillway.engine.session import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.channel import bring_through
 from spillway.settings import Settings
@@ -30,7 +30,7 @@ def main() -> None:
 
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
-    with open_engine(f"spillway shed {asked.channel}") as engine:
+    with spark_engine(f"spillway shed {asked.channel}") as engine:
         done = bring_through(Tables(settings), engine, contracts, asked.channel, asked.run_id, say, dates)
         say(f"{asked.channel}: {len(done)} batches done")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from spillway.contracts import load_contracts
-from spillway.engine.session import open_engine
+from spillway.engine.session import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.train import train_streams
 from spillway.settings import Settings
@@ -26,7 +26,7 @@ def main() -> None:
 
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
-    with open_engine("spillway train") as engine:
+    with spark_engine("spillway train") as engine:
         names = asked.stream or list(contracts.streams)
         train_streams(Tables(settings), engine, contracts, names, asked.run_id, say)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spillway.checks import load_in_background
 from spillway.contracts import load_contracts
-from spillway.engine.session import open_engine
+from spillway.engine.session import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
@@ -32,7 +32,7 @@ def main() -> None:
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
     try:
-        with open_engine("spillway validate") as engine:
+        with spark_engine("spillway validate") as engine:
             validate(Tables(settings), engine, contracts, asked.run_id, say, asked.stream, asked.all)
     finally:
         report = build_report(settings, Path(settings.build, "report.html"))

@@ -1,8 +1,7 @@
-"""Two small streams on two channels, and their tables written without Spark. Not a test."""
+"""Two small streams on two channels, and rows of their tables. Not a test."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -10,42 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 import yaml
-from deltalake import write_deltalake
 
 from spillway.settings import Settings
-from spillway.store.table_contracts import table_contracts
-from spillway.store.tables import table_path
+from spillway.store.blobs import write_bytes
+from spillway.store.table_contracts import TableColumn, arrow_type
+from spillway.store.tables import Tables
 
 HOME = Path(__file__).resolve().parents[1]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-FILE = pa.struct(
-    [
-        ("name", pa.string()),
-        ("size", pa.int64()),
-        ("digest", pa.string()),
-        ("records", pa.int64()),
-        ("base_seq", pa.int64()),
-        ("status", pa.string()),
-        ("modified_at", pa.timestamp("us", tz="UTC")),
-    ]
-)
-TYPES = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
-}
 
 
 def write_schemas(folder: Path, channels: Mapping[str, str]) -> Path:
     """A schemas folder with one stream per entry of `channels` (stream -> channel)."""
     schemas = folder / "schemas"
     (schemas / "streams").mkdir(parents=True)
-    shutil.copytree(HOME / "schemas" / "tables", schemas / "tables")
     (schemas / "channels.yaml").write_text(
         yaml.safe_dump(
             {"channels": {name: {"capacity": "1 kbps"} for name in sorted(set(channels.values()))}}
@@ -68,6 +45,7 @@ def write_schemas(folder: Path, channels: Mapping[str, str]) -> Path:
 
 
 def small_settings(folder: Path, channels: Mapping[str, str]) -> Settings:
+    """Roots below `folder`, with contracts of these streams."""
     return Settings.from_environment(
         {
             "SPILLWAY_HOME": str(HOME),
@@ -81,15 +59,14 @@ def small_settings(folder: Path, channels: Mapping[str, str]) -> Settings:
 
 def deliver(settings: Settings, name: str, content: str = '{"site": "a"}\n') -> tuple[str, int]:
     """Put a file into the landing zone; its name and size as `batches` has them."""
-    path = Path(settings.landing) / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
+    write_bytes(f"{settings.landing}/{name}", content.encode())
     return name, len(content.encode())
 
 
 def batch_row(
     stream: str, number: int, status: str, files: Sequence[tuple[str, int]] = (), **changes: Any
 ) -> dict[str, Any]:
+    """A row of `batches`, of ten tuples."""
     row = {
         "stream": stream,
         "batch": number,
@@ -105,7 +82,8 @@ def batch_row(
         "rows": 10,
         "rejected": 0,
         "deduplicated": 0,
-        "models": [("stream", 1)],
+        "levers": ["attributes"],
+        "models": {"attributes": 1},
         "seconds_covered": 1.0,
         "run_id": "run",
         "created_at": NOW,
@@ -115,20 +93,17 @@ def batch_row(
 
 
 def write_table(settings: Settings, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows of a shared table; columns that a row leaves out are null, zero or empty as their type has it."""
-    contract = table_contracts(settings.schemas)[table]
-    fields = []
-    for column in contract.columns:
-        kind = pa.list_(FILE) if column.name == "files" else TYPES.get(column.type, pa.string())
-        fields.append(pa.field(column.name, kind))
-    schema = pa.schema(fields)
-    complete = [{field.name: row.get(field.name, _blank(field.type)) for field in schema} for row in rows]
-    write_deltalake(table_path(settings, contract), pa.Table.from_pylist(complete, schema), mode="append")
+    """Add rows of a shared table; columns that a row leaves out are null, zero or empty as their type has it."""
+    held = Tables(settings).at(table)
+    held.append([{c.name: row.get(c.name, _blank(c)) for c in held.contract.columns} for row in rows])
 
 
-def _blank(kind: pa.DataType) -> Any:
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return 0
-    if pa.types.is_string(kind):
-        return ""
-    return NOW if pa.types.is_timestamp(kind) else date(2026, 1, 1) if pa.types.is_date(kind) else None
+def _blank(column: TableColumn) -> Any:
+    kind = arrow_type(column.type)
+    if column.nullable:
+        return None
+    if pa.types.is_nested(kind):
+        return {} if pa.types.is_map(kind) else []
+    if pa.types.is_timestamp(kind):
+        return NOW
+    return {"date": date(2026, 1, 1), "string": "", "binary": b"", "boolean": False}.get(column.type, 0)

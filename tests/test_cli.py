@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,18 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from tests.show.report.small_lake import TUPLES, empty_home, small_lake
+from tests.show.report.small_lake import TUPLES, empty_home, environment_of, rows_of, small_lake
 from tests.show.report.small_lake import write as write_table
 
 from spillway.cli import COMMANDS, main, parser
 from spillway.cli.recover import write
+from spillway.ledger import LedgerRow
+from spillway.registry import registered
 from spillway.settings import Settings
+from spillway.store.blobs import write_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
+DAY = date(2026, 1, 1)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +42,8 @@ def at_home(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def stand_in(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("SPILLWAY_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("SPILLWAY_HOME", settings.home)
+    for name, value in environment_of(Path(settings.home)).items():
+        monkeypatch.setenv(name, value)
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -109,13 +115,14 @@ def test_status_shows_runs_streams_and_what_falls_short(
 
     assert code == 1  # an expectation failed
     assert "run-2 2026-01-03 04:00 fields 1 120" in words(text)
-    assert "fields uplink shed 2 done 240 4 2.133 0.5333 2 1 balances" in words(text)
+    assert "fields uplink shed 2 done 240 4 2.133 0.5333 2 attributes 1 balances" in words(text)
+    assert "meadows uplink shed 1 untrained 10 2 0 0 2 attributes - balances" in words(text)
     assert "WRONG fields: schemes: fields, batch 2 falls short by 0.2 kbps" in text
     assert (
-        "short fields: 2 runs do not fit, by up to 0.2 of 2 kbps (batch 2): all that may be shed is shed"
-        in text
-    )
-    assert "short meadows: is taken in but not trained" in text
+        "short fields: 2 batches do not fit: of the 420 values that attributes kept of batch 1, about 38 are more "
+        "than there is room for: all that may be shed is shed"
+    ) in words(text)
+    assert "short meadows: is taken in but not trained (attributes): nothing of it is shed yet" in text
 
 
 def test_status_tells_programs_the_same(at_home: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,16 +141,13 @@ def test_status_tells_programs_the_same(at_home: Settings, capsys: pytest.Captur
 def test_broken_promises_are_wrong_and_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from spillway.show.summary import table_rows
-
     settings = small_lake(tmp_path)
     stand_in(settings, monkeypatch)
-    certificate = {**table_rows(settings, "certificates", "fields")[0], "batch": 3, "violations": 4}
-    line = {**table_rows(settings, "ledger", "fields")[0], "batch": 3}
+    certificate = {**rows_of(settings, "certificates")[0], "batch": 3, "violations": 4}
+    line = next(row for row in rows_of(settings, "ledger") if row["dimension_kind"] == "total")
     write_table(settings, "certificates", [certificate])
-    write_table(settings, "ledger", [{**line, "lost": line["lost"] + 1}])
-    (tmp_path / "landing" / "fields").mkdir(parents=True)
-    (tmp_path / "landing" / "fields" / "new.json").write_text("{}\n", encoding="utf-8")
+    write_table(settings, "ledger", [{**line, "batch": 3, "lost": line["lost"] + 1}])
+    write_bytes(f"{settings.landing}/fields/new.json", b"{}\n")
 
     code, found = document(capsys, "status")
 
@@ -157,17 +161,73 @@ def test_broken_promises_are_wrong_and_come_first(
 def test_shed_batches_without_certificates_wait_for_validation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from spillway.show.summary import table_rows
-
     settings = small_lake(tmp_path)
     stand_in(settings, monkeypatch)
-    shed = next(row for row in table_rows(settings, "ledger", "fields") if row["recoverable"])
-    write_table(settings, "ledger", [{**shed, "batch": 3}])
+    write_table(
+        settings, "ledger", [{**row, "batch": 3} for row in rows_of(settings, "ledger") if row["batch"] == 2]
+    )
 
     _, found = document(capsys, "status")
 
     assert ("unvalidated", "1 shed batches are not validated yet") in [
         (s["kind"], s["sentence"]) for s in found["shortages"]
+    ]
+
+
+def test_batches_that_were_begun_wait_and_untrained_ones_too_once_their_levers_are_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    model = rows_of(settings, "models")[0]
+    write_table(settings, "models", [{**model, "stream": "meadows"}])
+
+    _, found = document(capsys, "status")
+
+    said = [(s["stream"], s["kind"], s["sentence"]) for s in found["shortages"]]
+    assert ("meadows", "pending", "1 batches are begun and 0 delivered files wait") in said
+    assert "untrained" not in [kind for _, kind, _ in said]
+
+
+def test_a_join_shows_with_its_windows_its_levers_and_what_its_stages_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    (tmp_path / "schemas" / "joins").mkdir()
+    (tmp_path / "schemas" / "joins" / "beside.yaml").write_text(
+        "name: beside\ninputs: [fields, meadows]\nwindow: {seconds: 60}\nlevers: [{lever: attributes}]\n"
+    )
+    line = LedgerRow("join", "beside", 7, DAY, "meet", 1, "comparisons", offered=9, kept=8, shed=1, lost=1)
+    write_table(settings, "ledger", [line.to_dict()])
+
+    _, text = told(capsys, "status")
+    _, found = document(capsys, "status")
+
+    assert "beside, from fields, meadows: windows none; attributes -" in text
+    assert "meet comparisons all 1 9 8 0 1 0 1" in words(text)
+    (beside,) = found["workloads"]
+    assert (beside["name"], beside["ledger_difference"]) == ("beside", 0)
+    assert found["streams"][0]["figures"]["ledger_difference"] == 0
+
+
+def test_a_join_whose_ledger_does_not_balance_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    (tmp_path / "schemas" / "joins").mkdir()
+    (tmp_path / "schemas" / "joins" / "beside.yaml").write_text(
+        "name: beside\ninputs: [fields, meadows]\nwindow: {seconds: 60}\nlevers: [{lever: attributes}]\n"
+    )
+    line = LedgerRow("join", "beside", 7, DAY, "meet", 1, "comparisons", offered=9, kept=9).to_dict()
+    write_table(settings, "ledger", [{**line, "kept": 7}])
+
+    code, found = document(capsys, "status")
+
+    assert code == 1
+    assert ("beside", "ledger", "the ledger is off by 2") in [
+        (s["stream"], s["kind"], s["sentence"]) for s in found["shortages"]
     ]
 
 
@@ -202,26 +262,54 @@ def test_explain_gives_rule_numbers_bound_and_remedies(
     assert (
         "because it ranks 1 of 2 by stddev, first to go first, and attributes are shed in that order" in text
     )
+    assert "The plan says: lowest rank." in words(text)
+    assert "rank 1 of 2 (score 0.4, stddev)" in words(text)
     assert "bound 5 % (from category)" in words(text)
     assert "rate 3.8 kbps offered, 2.2 under the scheme, 2 of capacity, 0.2 too much" in words(text)
     assert "so far 240 tuples shed" in words(text)
     assert "exempt it: role: protected on temp in schemas/streams/fields.yaml" in text
     assert "get it back: spillway recover fields --attributes temp" in text
+    assert "attributes values all 2 1,200 840 240 360 360 0" in words(text)
+    assert "attributes values temp 2 240 0 0 240 240 0" in words(text)
 
 
-def test_a_role_needs_no_further_reason(at_home: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    _, found = document(capsys, "explain", "fields", "site")
-
-    assert (found["way"], found["reason"]) == ("keep", "")
-
-
-def test_explain_counts_every_way_an_attribute_travelled(
+def test_explain_tells_programs_numbers_with_their_units(
     at_home: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, found = document(capsys, "explain", "fields", "rain")
 
-    assert (found["way"], found["rank"]) == ("shed", 2)
-    assert found["tuples_by_way"] == {"keep": 120, "shed": 120}
+    (attributes,) = found["levers"]
+    assert (attributes["lever"], attributes["facts"], attributes["told"]["way"]) == ("attributes", 1, "shed")
+    assert attributes["told"]["numbers"]["so far"] == {"tuples kept": 120, "tuples shed": 120}
+    assert attributes["told"]["numbers"]["width"] == {"bits a tuple": 12.0}
+
+
+def test_explain_names_a_lever_that_tells_nothing_and_each_of_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    path = tmp_path / "schemas" / "streams" / "fields.yaml"
+    path.write_text(path.read_text() + "levers: [{lever: mute}, {lever: attributes}]\n")
+
+    with registered(mute="tests.show.mute"):
+        _, text = told(capsys, "explain", "fields", "temp")
+
+    assert "mute tells nothing of fields.temp: the stages say what it did" in text
+    assert "fields.temp is shed by attributes" in text
+
+
+def test_explain_of_a_stream_without_levers_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = empty_home(tmp_path)
+    stand_in(settings, monkeypatch)
+    path = tmp_path / "schemas" / "streams" / "fields.yaml"
+    path.write_text(path.read_text() + "levers: []\n")
+
+    _, text = told(capsys, "explain", "fields", "temp")
+
+    assert "fields has no levers: it is taken in and sent on as it is" in text
 
 
 @pytest.mark.parametrize(
@@ -246,7 +334,7 @@ def test_explain_knows_the_rule_of_every_case(
     ("change", "said"),
     [
         ("mode: observe", "mode observe plans and accounts, and drops nothing"),
-        ("error_pct: 0", "error_pct 0 allows no error"),
+        ("levers: [{lever: attributes, error_pct: 0}]", "error_pct 0 allows no error"),
     ],
 )
 def test_explain_names_what_the_owner_overruled(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from spillway.doctor.checks import (
     check_airflow,
     check_jars,
     check_java,
+    check_packages,
     check_versions,
     check_worker_python,
 )
+from spillway.engine.local import InProcess
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]
@@ -81,6 +84,43 @@ def test_a_version_that_is_not_the_pinned_one_is_named(tmp_path: Path) -> None:
     assert found.found == "pyspark 4.2.0 instead of 9.9.9"
 
 
+def test_every_package_is_looked_for_and_one_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert check_packages().ok
+    monkeypatch.setitem(doctor.CHECKED_PACKAGES, "no-such-thing", "json")
+    monkeypatch.setitem(doctor.CHECKED_PACKAGES, "numpy", "no_such_module")
+
+    found = check_packages()
+
+    assert not found.ok
+    assert found.found == "not there: numpy, no-such-thing"
+    assert "make setup" in found.remedy
+
+
+def test_what_the_deep_check_tries_is_written_and_read(tmp_path: Path) -> None:
+    settings = Settings.in_memory(str(tmp_path))
+    assert doctor.write_and_read(InProcess(), settings) == doctor.TRIED_ROWS
+
+
+def test_looking_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from spillway.doctor.checks import run_checks\n"
+        "run_checks()\n"
+        "print('HEAVY', sorted({'pyspark', 'airflow', 'great_expectations', 'delta'} & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(HOME / "lib"), "SPILLWAY_HOME": str(HOME)},
+    )
+
+    assert "HEAVY []" in found.stdout
+
+
 def test_a_worker_of_another_python_is_refused() -> None:
     assert check_worker_python({}).ok
     assert check_worker_python({"PYSPARK_PYTHON": sys.executable}).ok
@@ -109,12 +149,14 @@ def test_every_check_of_this_machine_says_what_it_found_and_a_failing_one_says_w
 ) -> None:
     checks = doctor.run_checks(settings, environment=dict(os.environ))
     names = [check.name for check in checks]
-    assert names[:5] == ["Python", "Java", "versions", "Delta jars", "Spark"]
+    assert names[:6] == ["Python", "Java", "packages", "versions", "Delta jars", "Spark"]
     assert len(set(names)) == len(names)
     assert all(check.found for check in checks)
     assert all(check.remedy for check in checks if not check.ok)
     assert [
-        str(c) for c in checks if c.name in ("Python", "Java", "versions", "Delta jars") and not c.ok
+        str(c)
+        for c in checks
+        if c.name in ("Python", "Java", "packages", "versions", "Delta jars") and not c.ok
     ] == []
 
 

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from tests.pipeline.streams import World, attribute, json_lines
 
+from spillway.batch import DONE, UNTRAINED
+from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.store.batches import DONE, UNTRAINED
 
 
-def contract(stream: str, *attributes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A stream of key and order and these measures, on the channel `narrow`."""
+def contract(
+    stream: str, *attributes: dict[str, Any], told: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """A stream of key and order and these measures, on the channel `narrow`; `told`: more for the lever."""
     both = [
         attribute("key", "string", "key", nullable=False),
         attribute("at", "integer", "order", nullable=False),
@@ -25,14 +28,14 @@ def contract(stream: str, *attributes: dict[str, Any], **more: Any) -> dict[str,
         "attributes": [*both, *attributes],
         "channel": "narrow",
         "rate": {"from": "declared", "tuples_per_second": 10},
-        "training": {"tuples": 100},
+        "levers": [{"lever": "attributes", "training": {"tuples": 100}, **(told or {})}],
         **more,
     }
 
 
 SINGLE = contract("single", attribute("value", "double"))
 MEASURES = (attribute("nothing", "double"), attribute("same", "double"), attribute("word", "string"))
-FLAT = contract("flat", *MEASURES, cycle={"attributes": ["key"]})
+FLAT = contract("flat", *MEASURES, told={"cycle": {"attributes": ["key"]}})
 LONE = contract("lone", attribute("value", "double", error_pct=10.0))
 UNTIMED = contract("untimed", attribute("value", "double"), rate={"from": "event_time"}, channel="other")
 
@@ -51,10 +54,10 @@ def turns(first: int, count: int, keys: int = 4, **more: Any) -> list[dict[str, 
 
 
 @pytest.fixture(scope="module")
-def awkward(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
+def awkward(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Three streams on a channel of one bit per second, taken in, trained where that can be, shed and validated."""
     world = World.begin(
-        spark, tmp_path_factory.mktemp("awkward"), SINGLE, FLAT, LONE, UNTIMED, capacity="0.001 kbps"
+        InProcess(), tmp_path_factory.mktemp("awkward"), SINGLE, FLAT, LONE, UNTIMED, capacity="0.001 kbps"
     )
     world.deliver("single/2020-01-01/a.json", json_lines(turns(0, 1)))
     flat = [{"key": f"k{i}", "at": i, "nothing": None, "same": 7.25, "word": "so"} for i in range(6)]

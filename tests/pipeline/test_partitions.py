@@ -1,111 +1,133 @@
-"""However the rows lie in files and tasks, the same synopsis, the same rows sent, the same rows given back."""
+"""However the rows lie in files and tasks, and whoever runs these: the same rows laid aside, sent, and given back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.streams import World
+from tests.pipeline.streams import (
+    METERS,
+    SITES,
+    World,
+    csv_lines,
+    json_lines,
+    meters,
+    sites,
+)
 
-from spillway.levers.attributes.attempt import framing_of
-from spillway.levers.attributes.facts import load_trained
-from spillway.levers.attributes.frame_plan import Frames, Piece, pieces
-from spillway.levers.attributes.plan import Shedding, given_back, sent, synopsis_of
-from spillway.levers.attributes.schemes import load_runs
-from spillway.pipeline.recover import recovery_plan
-from spillway.store.driver_writes import arrow_schema
+from spillway.engine import Engine, InProcess
+from spillway.intake import take_in as taking_in
+from spillway.levers.pieces import pieces
+from spillway.levers.protocol import FramePart
+from spillway.pipeline import recover as recovering
+from spillway.pipeline import shed as shedding
+from spillway.pipeline.recover import WayBack, recover_batches, ways_back
+from spillway.pipeline.stages import GiveBack, LayAside, SendDown
+from spillway.pipeline.validate import certify
+from spillway.store import writing
 from spillway.store.files import RowReader
-from spillway.store.rows import stream_files
-from spillway.store.task_files import shaped
+from spillway.store.writing import shaped, write_file
 
 WHOLE_BATCHES = {"most": 10**9}
 FRAME_BY_FRAME = {"most": 1}
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
+Cut = Sequence[tuple[FramePart, ...]]
 
 
 @pytest.fixture(scope="module")
-def torn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def torn(world: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """The same tuples in three files a date, each of many row groups."""
-    hadoop = world.lake.spark.sparkContext._jsc.hadoopConfiguration()
     other = world.copy(tmp_path_factory.mktemp("torn"))
-    hadoop.set("parquet.block.size", "1")  # a row group ends at the first check, after 10 rows
-    hadoop.set("parquet.block.size.row.check.min", "10")
-    hadoop.set("parquet.block.size.row.check.max", "10")
-    hadoop.set("parquet.page.size.row.check.min", "10")
-    try:
-        for table in ("raw", "transmitted"):
-            for stream in ("sites", "meters"):
-                rows = world.lake.read(table, stream).repartitionByRange(3, "batch_date", "seq")
-                path = other.lake.path(table, stream)
-                rows.sortWithinPartitions("seq").write.format("delta").mode("overwrite").save(path)
-        yield other
-    finally:
-        for name in (
-            "block.size",
-            "block.size.row.check.min",
-            "block.size.row.check.max",
-            "page.size.row.check.min",
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "ROWS_IN_A_GROUP", 10)
+        for table in (
+            other.at(name, stream) for name in ("raw", "transmitted") for stream in ("sites", "meters")
         ):
-            hadoop.unset(f"parquet.{name}")
+            rows = table.rows().sort_by("seq")
+            schema = pa.schema([one for one in table.schema if one.name != "batch_date"])
+            for day in rows["batch_date"].unique().to_pylist():
+                mine = rows.filter(pa.compute.equal(rows["batch_date"], day))
+                third = mine.num_rows // 3 + 1
+                parts = [mine.slice(low, third) for low in range(0, mine.num_rows, third)]
+                partition = {"batch_date": str(day)}
+                written = [write_file(table.path, partition, schema, [part]) for part in parts]
+                table.publish([one for one in written if one], batch_date=day)
+    assert len(other.files("raw", "sites")) == 6
+    return other
 
 
-def cut(world: World, stream: str, **sizes: int) -> list[Piece]:
-    return [piece for batch in world.batches(stream) for piece in pieces(framing_of(batch), **sizes)]
+def way_of(world: World, stream: str) -> WayBack:
+    (way,) = ways_back(world.tables.now(), world.contracts.streams[stream])
+    return way
+
+
+def cut(world: World, stream: str, **sizes: int) -> Cut:
+    return [piece for batch in world.batches(stream) for piece in pieces(batch, **sizes)]
 
 
 def made(
-    world: World, table: str, stream: str, cuts: Sequence[Piece], make: Callable[[Piece], Iterable[pa.Table]]
+    world: World, table: str, stream: str, cuts: Cut, make: Callable[..., Iterable[pa.Table]]
 ) -> list[dict[str, Any]]:
     """The pieces' rows as the table's columns, its partitions included."""
-    attributes = [(a.name, a.type) for a in world.contracts.streams[stream].attributes]
-    schema = arrow_schema(world.lake.contract(table, attributes))
-    rows = []
+    held = shedding.own_table(world.tables, world.contracts.streams[stream], table)
+    if table == "recovered":
+        held = recovering.recovered_table(world.tables, world.contracts.streams[stream])
+    schema = held.contract.arrow_schema
+    rows: list[dict[str, Any]] = []
     for piece in cuts:
-        of = {"stream": stream, "batch_date": piece[0].framing.batch_date}
-        for part in make(piece):
+        of = {"stream": stream, "batch_date": piece[0].batch_date}
+        for part in make(piece, {}):
             rows += [row | {k: of[k] for k in of if k in row} for row in shaped(part, schema).to_pylist()]
     return rows
 
 
-def shedding(world: World, stream: str) -> Shedding:
-    trained = load_trained(world.settings, stream)
-    assert trained is not None
-    return Shedding(
-        trained.cycle.attributes,
-        world.contracts.streams[stream].names,
-        load_runs(world.settings, stream),
-        trained.models,
-        Frames(
-            tuple(framing_of(batch) for batch in world.batches(stream)),
-            tuple(stream_files(world.settings, "raw", stream)),
-        ),
-    )
+def columns(world: World, stream: str, *more: str) -> tuple[str, ...]:
+    return (*more, *world.contracts.streams[stream].names)
+
+
+CUTS = pytest.mark.parametrize(
+    ("sizes", "at_a_time"),
+    [(WHOLE_BATCHES, RowReader.AT_A_TIME), (FRAME_BY_FRAME, 17)],
+    ids=["whole", "frames"],
+)
 
 
 @STREAMS
+@CUTS
 def test_tuples_are_sent_alike_however_they_are_cut(
-    world: World, torn: World, stream: str, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    torn: World,
+    stream: str,
+    sizes: dict[str, int],
+    at_a_time: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    make = partial(sent, plan=shedding(torn, stream))
-    for sizes, at_a_time in ((WHOLE_BATCHES, RowReader.AT_A_TIME), (FRAME_BY_FRAME, 17)):
-        monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
-        cuts = cut(torn, stream, **sizes)
-        assert made(torn, "transmitted", stream, cuts, make) == world.rows("transmitted", stream)
+    monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
+    make = SendDown(way_of(torn, stream).down, columns(torn, stream, "scheme"))
+    sent = made(torn, "transmitted", stream, cut(torn, stream, **sizes), make)
+    assert sent == world.rows("transmitted", stream)
 
 
 @STREAMS
+@CUTS
 def test_values_are_given_back_alike_however_tuples_are_cut(
-    world: World, torn: World, stream: str, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    torn: World,
+    stream: str,
+    sizes: dict[str, int],
+    at_a_time: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = recovery_plan(torn.settings, torn.contracts.streams[stream])
-    make = partial(given_back, plan=plan.recovery, attributes=torn.contracts.streams[stream].names)
-    for sizes, at_a_time in ((WHOLE_BATCHES, RowReader.AT_A_TIME), (FRAME_BY_FRAME, 17)):
-        monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
-        cuts = cut(torn, stream, **sizes)
-        assert made(torn, "recovered", stream, cuts, make) == world.rows("recovered", stream)
+    monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
+    recovered = recovering.recovered_table(torn.tables, torn.contracts.streams[stream])
+    names = tuple(name for name in recovered.contract.names if name not in ("seq", "batch", "batch_date"))
+    make = GiveBack(way_of(torn, stream).up, names)
+    given = made(torn, "recovered", stream, cut(torn, stream, **sizes), make)
+    assert given == world.rows("recovered", stream)
 
 
 @STREAMS
@@ -113,10 +135,10 @@ def test_the_synopsis_is_the_same_bytes_in_one_task_and_in_many(
     world: World, torn: World, stream: str
 ) -> None:
     stored = [row for row in world.rows("synopsis") if row["stream"] == stream]
-    make = partial(synopsis_of, plan=shedding(torn, stream))
+    make = LayAside(way_of(torn, stream).down, 1, "synopsis")
     few, many = (cut(torn, stream, **sizes) for sizes in (WHOLE_BATCHES, FRAME_BY_FRAME))
     assert {(row["batch"], row["frame"]) for row in stored} == {
-        (task.framing.batch, task.frame) for piece in many for task in piece
+        (part.batch, part.frame) for piece in many for part in piece
     }
     if stream == "sites":
         assert len(many) > len(few)
@@ -128,7 +150,8 @@ def test_the_synopsis_is_the_same_bytes_in_one_task_and_in_many(
         return row["batch"], row["frame"], row["attribute"], row["stage"]
 
     for cuts in (few, many):
-        assert sorted(made(torn, "synopsis", stream, cuts, make), key=place) == sorted(stored, key=place)
+        found = made(torn, "synopsis", stream, cuts, make)
+        assert sorted(found, key=place) == sorted(stored, key=place)
 
 
 def test_a_frame_spans_the_batches_of_two_runs(world: World) -> None:
@@ -139,3 +162,50 @@ def test_a_frame_spans_the_batches_of_two_runs(world: World) -> None:
     assert {(1, 300), (2, 300), (3, 460)} <= held
     early, late = world.batches("meters")
     assert (early.frame_tuples, early.frame_origin, late.frame_origin) == (None, 0, 0)
+
+
+def whole_way(engine: Engine, folder: Path) -> World:
+    """Taken in, trained, shed, recovered and certified."""
+    world = World.begin(engine, folder, SITES, METERS)
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    world.deliver("sites/2020-01-01/b.json", json_lines(sites(330, 130)) + b"nonsense\n")
+    world.deliver("sites/2020-01-02/c.json", json_lines(sites(460, 250)))
+    world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
+    world.shed()
+    world.train("sites", "meters")
+    world.shed()
+    for stream, contract in world.contracts.streams.items():
+        tables = world.tables.now()
+        ways = recover_batches(tables, engine, contract, world.batches(stream))
+        certify(tables, engine, contract, ways, world.said.append)
+    return world
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Every table of the whole way, worked out in this process and in pieces as large as they come."""
+    found = whole_way(InProcess(), tmp_path_factory.mktemp("here")).everything("sites", "meters")
+    assert {table for table, rows in found.items() if not rows} == set()
+    return found
+
+
+@pytest.mark.parametrize("tasks", ["one a batch", "one a file and a frame"])
+@pytest.mark.parametrize("where", ["here", "on Spark"])
+def test_spark_and_this_process_leave_the_same_tables_in_few_tasks_and_in_many(
+    here: dict[str, list[dict[str, Any]]],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    tasks: str,
+) -> None:
+    if tasks != "one a batch":
+        monkeypatch.setattr(taking_in, "TASK_BYTES", 1)
+        for module in (shedding, recovering):
+            monkeypatch.setattr(module, "pieces", partial(pieces, most=1))
+    engine = InProcess() if where == "here" else request.getfixturevalue("engine")
+    there = whole_way(engine, tmp_path)
+    for table, rows in there.everything("sites", "meters").items():
+        assert rows == here[table], table
+    files = len(there.files("transmitted", "sites"))
+    assert files == (2 if tasks == "one a batch" else 8)

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from tests.pipeline.streams import METERS, SITES, WATCHED, World, meters, sites
 
+from spillway.batch import DONE, UNTRAINED
+from spillway.ledger import difference, hand_overs
+from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up
-from spillway.store.batches import DONE, UNTRAINED
 from spillway.store.files import column_bytes
-from spillway.store.rows import stream_files
 from spillway.store.table_contracts import BOUND_SUFFIX
 
 STREAMS = ("sites", "meters")
@@ -57,7 +58,7 @@ def error_pct(given: pd.Series, truth: pd.Series) -> np.ndarray:
 
 def test_an_untrained_stream_is_taken_in_reported_and_waits(world: World) -> None:
     assert world.noted["untrained"] == ([UNTRAINED], {})
-    assert "sites: untrained, 330 tuples wait; spillway_train trains it" in world.said
+    assert "sites: untrained (attributes), 330 tuples wait; spillway_train trains it" in world.said
     assert [b.status for b in world.batches("sites")] == [DONE, DONE, DONE]
 
 
@@ -140,42 +141,47 @@ def test_every_expectation_held(world: World) -> None:
     assert validations["success"].all()
 
 
+def total(row: dict[str, Any], unit: str) -> bool:
+    return bool(row["dimension_kind"] == "total" and row["unit"] == unit)
+
+
 def test_the_ledger_balances_and_every_stage_is_offered_what_the_last_one_kept(world: World) -> None:
-    ledger = world.frame("ledger")
-    passed = ledger["kept"] + ledger["shed"] + ledger["deduplicated"] + ledger["rejected"]
-    assert (ledger["offered"] == passed).all()
-    assert (ledger["shed"] == ledger["recoverable"] + ledger["lost"]).all()
-    rows = ledger[ledger["unit"] == "rows"]
-    kept = rows.groupby(["stream", "batch", "stage"])[["offered", "kept"]].sum()
-    for stream in DELIVERED:
+    ledger = world.rows("ledger")
+    assert difference(ledger) == 0
+    assert len(list(hand_overs(ledger))) == 2 * 6 + 6, "two steps of rows and one of values, six batches"
+    for stream, delivered in DELIVERED.items():
+        mine = [row for row in ledger if row["subject"] == stream]
         for batch in world.batches(stream):
-            taken, sent = (
-                kept.loc[stream, batch.batch, "ingest"],
-                kept.loc[stream, batch.batch, "transmitted"],
-            )
-            assert taken["kept"] == sent["offered"] == sent["kept"] == batch.rows
-    values = ledger[ledger["unit"] == "values"]
-    passed_on = values[values["stage"] == "attributes"].set_index(["stream", "batch", "attribute"])["kept"]
-    offered = values[values["stage"] == "transmitted"].set_index(["stream", "batch", "attribute"])["offered"]
-    assert (offered[passed_on.index] == passed_on).all()
-    values = values[values["stage"] == "attributes"]
-    for row in values.to_dict("records"):
-        raw = world.frame("raw", row["stream"])
+            way = [row for row in mine if row["batch"] == batch.batch and total(row, "rows")]
+            assert [row["stage"] for row in way] == ["intake", "attributes", "sent"]
+            assert [row["kept"] for row in way] == [batch.rows] * 3
+        assert sum(row["kept"] for row in mine if total(row, "rows") and row["stage"] == "intake") == len(
+            delivered
+        )
+
+
+def test_the_ledger_says_of_every_attribute_what_the_tables_say(world: World) -> None:
+    lines = [row for row in world.rows("ledger") if row["dimension_kind"] == "attribute"]
+    assert len(lines) == 6 * 4 + 4 * 2
+    for row in lines:
+        if row["dimension"] not in measures(row["subject"]):
+            assert (row["shed"], row["rounded"], row["kept"]) == (0, 0, row["offered"])
+            continue
+        raw = world.frame("raw", row["subject"])
         mine = raw["batch"] == row["batch"]
-        way = ways(world, row["stream"], row["attribute"], raw["seq"][mine])
+        way = ways(world, row["subject"], row["dimension"], raw["seq"][mine])
         assert (row["offered"], row["shed"], row["rounded"]) == (
             len(way),
             (way == "shed").sum(),
             (way == "round").sum(),
         )
-        assert (row["bytes_synopsis"] > 0) == (row["shed"] > 0)
+        assert (row["bytes_source"] > 0) == (row["shed"] > 0)
 
 
 def test_a_file_delivered_under_two_names_is_taken_in_once_and_counted(world: World) -> None:
-    ledger = world.frame("ledger")
-    again = ledger[ledger["reason"] == "file delivered before"]
-    assert again[["stream", "batch", "offered", "deduplicated"]].to_numpy().tolist() == [
-        ["sites", 2, 330, 330]
+    again = [row for row in world.rows("ledger") if row["reason"] == "file delivered before"]
+    assert [(row["subject"], row["batch"], row["offered"], row["deduplicated"]) for row in again] == [
+        ("sites", 2, 330, 330)
     ]
     assert [(f.name, f.status) for f in world.batches("sites")[1].files] == [
         ("sites/2020-01-01/again.json", "duplicate"),
@@ -187,7 +193,8 @@ def test_what_is_sent_fits_the_channel_or_the_shortfall_is_on_record(world: Worl
     schemes = world.frame("schemes")
     for stream in STREAMS:
         for batch in world.batches(stream):
-            files = stream_files(world.settings, "transmitted", stream, [batch])
+            where = {"batch_date": batch.batch_date, "batch": batch.batch}
+            files = world.at("transmitted", stream).files(**where)
             sent = sum(column_bytes(files, ["seq", *world.contracts.streams[stream].names]).values())
             assert batch.seconds_covered
             assert batch.capacity_kbps
@@ -208,38 +215,49 @@ def test_a_stream_that_is_observed_loses_nothing_and_says_what_it_would_lose(wor
     mine = [row for row in world.rows("schemes") if row["stream"] == "watched"]
     assert any("would be shed" in way["reason"] for row in mine for way in row["attributes"])
     assert not [row for row in world.rows("synopsis") if row["stream"] == "watched"]
-    assert not [row for row in world.rows("ledger") if row["stream"] == "watched" and row["shed"]]
+    assert not [row for row in world.rows("ledger") if row["subject"] == "watched" and row["shed"]]
 
 
 @pytest.mark.parametrize(
     ("stream", "asked", "chosen"),
     [
         ("sites", {}, lambda rows: rows["seq"] >= 0),
-        ("sites", {"seq": (295, 335)}, lambda rows: (rows["seq"] >= 295) & (rows["seq"] <= 335)),
+        ("sites", {"from_seq": 295, "to_seq": 335}, lambda rows: rows["seq"].between(295, 335)),
         (
             "sites",
-            {"key": {"site": "site-3"}, "attributes": ["temp", "sky"]},
+            {"key": ["site=site-3"], "attributes": "temp,sky"},
             lambda rows: rows["site"] == "site-3",
         ),
         (
             "sites",
-            {"time": ("2026-01-01T01:10:00", "2026-01-01T01:12:00Z"), "key": {"site": "site-0"}},
+            {
+                "from_time": "2026-01-01T01:10:00",
+                "to_time": "2026-01-01T06:12:00+05:00",
+                "key": ["site=site-0"],
+            },
             lambda rows: (
                 (rows["site"] == "site-0") & rows["at"].between("2026-01-01T01:10Z", "2026-01-01T01:12Z")
             ),
         ),
-        ("meters", {"seq": (340, 360), "attributes": ["count"]}, lambda rows: rows["seq"].between(340, 360)),
+        (
+            "meters",
+            {"from_seq": 340, "to_seq": 360, "attributes": ["count"]},
+            lambda rows: rows["seq"].between(340, 360),
+        ),
     ],
 )
 def test_a_point_look_up_gives_what_recovering_the_whole_range_gives(
     world: World, stream: str, asked: dict[str, Any], chosen: Any
 ) -> None:
-    whole = world.frame("recovered", stream)
+    whole, contract = world.frame("recovered", stream), world.contracts.streams[stream]
     wanted = whole[chosen(whole)].reset_index(drop=True)
-    found = look_up(world.settings, world.contracts.streams[stream], **asked).rows
-    assert 0 < len(wanted) == found.num_rows
-    kinds = {found.schema.field("seq").type: pd.Int64Dtype()}
-    given = found.to_pandas(types_mapper=kinds.get)
-    shown = asked.get("attributes") or list(measures(stream))
+    question = Question.parse(contract, **asked)
+    found = look_up(world.tables, contract, question)
+    assert 0 < len(wanted) == found.rows.num_rows
+    assert found.frames > 0
+    assert found.synopsis_bytes_read > 0
+    kinds = {found.rows.schema.field("seq").type: pd.Int64Dtype()}
+    given = found.rows.to_pandas(types_mapper=kinds.get)
+    shown = question.attributes or list(measures(stream))
     for name in ("seq", *shown, *(name + BOUND_SUFFIX for name in shown)):
         assert same(given[name], wanted[name].astype(given[name].dtype, errors="ignore")).all(), name

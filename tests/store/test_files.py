@@ -1,30 +1,15 @@
-"""Reading tables without Spark."""
+"""Reading rows of files: any stretch, in order, whatever order they lie in."""
 
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 
 from spillway.store.files import DataFile, RowReader, read_rows
-
-
-def test_a_process_that_ends_right_after_reading_ends_well(tmp_path: Path) -> None:
-    for number in range(9):
-        write_deltalake(str(tmp_path / "table"), pa.table({"a": [number]}), mode="append")
-    code = "import sys; from spillway.store.files import read_table; print(read_table(sys.argv[1]).num_rows)"
-
-    ran = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "table")], capture_output=True, text=True, check=False
-    )
-
-    assert (ran.returncode, ran.stdout) == (0, "9\n"), ran.stderr
 
 
 def written(folder: Path, name: str, seqs: list[int], **more: list[float]) -> DataFile:

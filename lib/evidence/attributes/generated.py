@@ -4,13 +4,16 @@ The sources are long gone; these obey what is known of such data (levels of each
 exact relations between a price, its change and its percentage, skewed delays), with a fixed seed.
 
 >>> miq = Source("average.miq.net", "internet", ("Router", "Response Time", "Packet Loss"), 50)
->>> stream = generated(miq, cycles=4, seed=1)
->>> stream.rows.num_rows, stream.contract.keys, stream.contract.sheddable
+>>> made = generated(miq, cycles=4, seed=1)
+>>> made.rows.num_rows, made.contract.keys, made.contract.sheddable
 (200, ('Router',), ('Response_Time', 'Packet_Loss'))
+>>> list(made.files)
+['2006-03-01/half.parquet', '2006-03-02/half.parquet']
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,10 +22,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from evidence.attributes.streams import Delivery, MemoryStream
 from evidence.golden.cells import read_csv
-from spillway.contracts import read_stream
+from spillway.contracts import StreamContract, read_stream
 
 Grid = npt.NDArray[np.float64]
 TUPLES = 20_000
@@ -40,6 +43,21 @@ class Source:
     cycle: int
 
 
+@dataclass(frozen=True)
+class Generated:
+    """A stream's contract, its tuples, and the files that they land in: two batch dates of whole cycles."""
+
+    contract: StreamContract
+    rows: pa.Table
+    cycle: int
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        half = self.rows.num_rows // self.cycle // 2 * self.cycle
+        parts = {"2006-03-01": self.rows.slice(0, half), "2006-03-02": self.rows.slice(half)}
+        return {f"{day}/half.parquet": _parquet(rows) for day, rows in parts.items() if rows.num_rows}
+
+
 def sources(directory: Path) -> list[Source]:
     """The nine sources of Table 4.1."""
     return [
@@ -53,8 +71,8 @@ def sources(directory: Path) -> list[Source]:
     ]
 
 
-def generated(source: Source, cycles: int | None = None, seed: int = 0) -> MemoryStream:
-    """The source as a stream in two deliveries; `cycles` None: enough for about 20,000 tuples, at least 16."""
+def generated(source: Source, cycles: int | None = None, seed: int = 0) -> Generated:
+    """The source as a stream; `cycles` None: enough for about 20,000 tuples, at least 16."""
     rng = np.random.default_rng([seed, source.cycle])
     rounds = cycles or max(16, TUPLES // source.cycle)
     columns = _DOMAINS[source.domain](rng, rounds, source.cycle)
@@ -63,8 +81,7 @@ def generated(source: Source, cycles: int | None = None, seed: int = 0) -> Memor
     rows = rounds * source.cycle
     at = np.repeat(np.arange(rounds), source.cycle) * 60_000_000 + START * 1_000_000
     table = {
-        "seq": pa.array(np.arange(rows)),
-        _column(key): pa.array(names * rounds),
+        key: pa.array(names * rounds),
         "polled_at": pa.array(at, pa.timestamp("us", tz="UTC")),
     }
     attributes = [
@@ -73,30 +90,27 @@ def generated(source: Source, cycles: int | None = None, seed: int = 0) -> Memor
     ]
     for name in measures:
         if name == "Company Name":
-            table[_column(name)] = pa.array([f"{one} Incorporated" for one in names] * rounds)
+            table[name] = pa.array([f"{one} Incorporated" for one in names] * rounds)
             attributes.append({"name": _column(name), "field": name, "type": "string", "bits": 256})
         else:
-            table[_column(name)] = pa.array(columns[name].reshape(-1))
+            table[name] = pa.array(columns[name].reshape(-1))
             attributes.append({"name": _column(name), "field": name, "type": "double", "bits": 32})
     contract = read_stream(
         {
             "stream": source.name.replace(".", "_").replace("-", "_"),
             "channel": "generated",
-            "source": {"kind": "files", "format": "json"},
+            "source": {"kind": "files", "format": "parquet"},
             "rate": {"from": "declared", "tuples_per_second": TUPLES_PER_SECOND},
             "attributes": attributes,
         }
     )
-    whole = pa.table(table)
-    half = rounds // 2 * source.cycle
-    parts = [(0, half), (half, rows)] if half else [(0, rows)]
-    return MemoryStream(
-        contract,
-        tuple(
-            Delivery(n, whole.slice(low, high - low), low, high - 1, (high - low) / TUPLES_PER_SECOND)
-            for n, (low, high) in enumerate(parts, start=1)
-        ),
-    )
+    return Generated(contract, pa.table(table), source.cycle)
+
+
+def _parquet(rows: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink)
+    return sink.getvalue()
 
 
 def _column(name: str) -> str:

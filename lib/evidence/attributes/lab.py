@@ -1,43 +1,58 @@
-"""A stream's columns ready to be sent, rounded or shed one by one, measured once and added up.
+"""One trained stream on which schemes, models and settings are tried, each by the product's steps.
 
-Wire bytes add over columns, and a synopsis depends on the other columns only through what its predictors may read:
-so any scheme of kept, rounded and shed attributes is weighed without running it as a whole.
+`run` sheds, recovers and certifies all of the stream again: with models in the place of the trained ones (a version of
+the facts), with other settings of the lever, or under a scheme given by somebody (`rival`). Frames and the parts of
+the channel stay as they were pinned. What a run came to is kept as an `Outcome`; the tables hold the last run only.
+
+`weigh` asks for a scheme's bytes and errors alone. Wire bytes add up over columns, and what an attribute's synopsis
+takes depends on the way of those attributes only that its predictions rest on; so a run is made when some attribute
+meets these ways for the first time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from evidence.attributes.shedding import frames_of
-from evidence.attributes.streams import MemoryStream, column_widths
-from evidence.attributes.trained import Facts, load_of, regressors_of
+from evidence.attributes.lake import Lake
+from evidence.attributes.outcome import Outcome, read_outcome
+from evidence.attributes.rival.lever import WatchedPlan
+from evidence.attributes.rival.settings import Settings
+from spillway.batch import PLANNED, Batch, utc_now
+from spillway.contracts import StreamContract
+from spillway.contracts.levers import LeverEntry
 from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.columns import Frame
-from spillway.levers.attributes.frames import frame_of
-from spillway.levers.attributes.packing.block import pack
+from spillway.levers.attributes.cycle.find import Cycle
+from spillway.levers.attributes.facts import MODEL, THRESHOLD, Learned
+from spillway.levers.attributes.frames import frame_of, with_regressors
+from spillway.levers.attributes.policy import settings_of
 from spillway.levers.attributes.synopsis.certificate import certify
-from spillway.levers.attributes.synopsis.entries import Entries, shed
+from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.synopsis.rounding import round_rows
 from spillway.levers.certificate import Certificate
+from spillway.levers.pieces import frame_parts
+from spillway.levers.protocol import Facts, Load, Room
+from spillway.pipeline.facts import load_facts, save_facts
+from spillway.pipeline.shed import plan_all
+from spillway.registry import LEVERS, registered
+from spillway.store.batches import save_batches
+
+DECIDES_ELSE = {"attributes": "evidence.attributes.rival", "product": LEVERS["attributes"]}
+"""The lever with a rival's decisions in its place; the lever itself stays known, for its tables are in use."""
+TRAINED = 1
+Models = Mapping[str, AttributeModel]
+Ways = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Stored:
-    """A column shed whole: packed bytes and errors."""
-
-    packed_bytes: int
-    errors: Certificate
-
-
-@dataclass(frozen=True)
-class Scheme:
+class Weighed:
     """What a scheme costs and how far off it is: mean error over all values of all measures, kept ones exact."""
 
     wire_bytes: float
@@ -51,134 +66,272 @@ class Scheme:
 
 
 @dataclass(frozen=True)
-class Lab:
-    """One stream with its facts; `stored` and `wire` remember what was measured."""
+class _Part:
+    """What one attribute came to under a scheme."""
 
-    stream: MemoryStream
-    facts: Facts
-    stored: dict[AttributeModel, Stored] = field(default_factory=dict)
-    wire: dict[tuple[str, str], tuple[int, Certificate | None]] = field(default_factory=dict)
+    wire_bytes: int
+    synopsis_bytes: int
+    mean_error_pct: float
+
+
+@dataclass
+class Lab:
+    """A stream that was trained and shed; `plan` is what the product made of it."""
+
+    lake: Lake
+    stream: str
+    plan: Outcome = field(init=False)
+    recovered: pa.Table = field(init=False)
+    """The first batch's recovered rows under the plan."""
+    _version: int = TRAINED
+    _runs: dict[tuple[frozenset[AttributeModel], frozenset[tuple[str, str]]], Outcome] = field(
+        default_factory=dict
+    )
+    _parts: dict[tuple[str, str, frozenset[tuple[str, str]]], _Part] = field(default_factory=dict)
+    _errors: dict[AttributeModel, Certificate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.batches: list[Batch] = self.lake.batches(self.stream)
+        self.plan = read_outcome(self.lake, self.stream)
+        self.recovered = self.lake.rows("recovered", self.stream, self.batches[0])
+
+    @property
+    def contract(self) -> StreamContract:
+        return self.lake.contracts.streams[self.stream]
 
     @cached_property
+    def facts(self) -> Facts:
+        """What training left in `models`."""
+        return load_facts(self.lake.tables, self.stream, "attributes", [TRAINED])[TRAINED]
+
+    @cached_property
+    def learned(self) -> Learned:
+        return Learned.from_facts(self.facts)
+
+    @property
+    def models(self) -> Models:
+        return self.learned.models
+
+    @property
+    def cycle(self) -> Cycle:
+        return self.learned.cycle
+
+    @property
     def measures(self) -> tuple[str, ...]:
-        return tuple(self.facts.models)
+        return tuple(self.models)
+
+    @cached_property
+    def thresholds(self) -> dict[str, tuple[float, str]]:
+        """E of every measure, and where it is from."""
+        found = self.facts.of(THRESHOLD)
+        return {name: (one.value["error_pct"], one.value["source"]) for name, one in found.items()}
+
+    @cached_property
+    def error_pct(self) -> dict[str, float]:
+        return {name: error for name, (error, _) in self.thresholds.items()}
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """All raw tuples."""
+        return self.lake.rows("raw", self.stream)
+
+    @cached_property
+    def training_rows(self) -> pa.Table:
+        """The tuples that were trained on."""
+        return self.rows.slice(0, settings_of(self.contract).training.tuples)
+
+    @cached_property
+    def loads(self) -> list[Load]:
+        """What each batch offers."""
+        return self.lake.loads(self.stream)
+
+    @property
+    def capacity_kbps(self) -> float:
+        """What the stream may send."""
+        return self.batches[0].allowed_kbps
 
     @cached_property
     def frames(self) -> list[Frame]:
-        """Every frame of every delivery, with all columns that count."""
-        names = dict.fromkeys([*self.measures, *regressors_of(self.stream)])
-        return [
-            frame_of(delivery.rows.slice(low, high - low), self.facts.cycle.attributes, names)
-            for delivery in self.stream.deliveries
-            for low, high in frames_of(self.stream, delivery)
+        """Every frame with the columns of all measures, and of what predictions may read."""
+        numeric = [
+            a.name
+            for a in self.contract.attributes
+            if a.role in ("measure", "protected") and a.type != "string"
         ]
+        names = dict.fromkeys([*self.measures, *numeric])
+        seq = np.asarray(self.rows["seq"])
+        found = []
+        for part in (part for batch in self.batches for part in frame_parts(batch)):
+            low, high = np.searchsorted(seq, [part.from_seq, part.to_seq + 1])
+            if high > low:
+                found.append(frame_of(self.rows.slice(low, high - low), self.cycle.attributes, names))
+        return found
 
-    @cached_property
-    def fixed_bytes(self) -> int:
-        """The wire bytes of what is never shed, `seq` included."""
-        return sum(
-            size
-            for delivery in self.stream.deliveries
-            for name, size in delivery.column_bytes.items()
-            if name not in self.measures
-        )
-
-    @cached_property
+    @property
     def column_bytes(self) -> dict[str, int]:
         """The wire bytes of every measure kept."""
-        return {
-            name: sum(delivery.column_bytes[name] for delivery in self.stream.deliveries)
-            for name in self.measures
-        }
+        return {name: self.plan.raw_bytes[name] for name in self.measures}
 
-    def shed(self, model: AttributeModel) -> Stored:
-        """The whole column shed by a model, frame by frame."""
-        if model not in self.stored:
-            self.stored[model] = reduce(_together, (_shed_frame(model, frame) for frame in self.frames))
-        return self.stored[model]
-
-    def errors(self, model: AttributeModel) -> Certificate:
-        """As `shed`, without packing."""
-        if model in self.stored:
-            return self.stored[model].errors
-        return reduce(add, (_errors(model, frame)[0] for frame in self.frames))
-
-    def sent(self, name: str, way: str) -> tuple[int, Certificate | None]:
-        """Wire bytes of a measure kept, rounded or shed (a column of nulls), and a rounded one's errors."""
-        if (name, way) not in self.wire:
-            self.wire[name, way] = self._send(name, way)
-        return self.wire[name, way]
-
-    def _send(self, name: str, way: str) -> tuple[int, Certificate | None]:
-        if way == "keep":
-            return self.column_bytes[name], None
-        size, errors = 0, []
-        for delivery in self.stream.deliveries:
-            kind = delivery.rows.schema.field(name).type
-            if way == "shed":
-                column = pa.nulls(delivery.rows.num_rows, kind)
-            else:
-                frame = frame_of(delivery.rows, self.facts.cycle.attributes, [name])
-                model = self.facts.models[name]
-                rounded = round_rows(model, frame, np.ones(len(frame), np.bool_))
-                errors.append(certify(frame.columns[name], rounded, model.error_pct))
-                column = rounded.to_arrow(kind)
-            size += column_widths(pa.table({name: column}))[name]
-        return size, reduce(add, errors) if errors else None
-
-    def weigh(
-        self, ways: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None, share: float = 1.0
-    ) -> Scheme:
-        """A scheme's bytes and errors; predictors read only what it keeps. `share`: of the tuples, for blends."""
-        chosen = self.facts.models if models is None else models
-        kept = {name for name in self._all_names if ways.get(name, "keep") == "keep"}
-        wire, synopsis, total, shed_total, touched = float(self.fixed_bytes), 0.0, 0.0, 0.0, 0
-        for name in self.measures:
-            way = ways.get(name, "keep")
-            size, errors = self.sent(name, way)
-            wire += size
-            if way == "shed":
-                found = self.shed(chosen[name].for_scheme(kept))
-                synopsis += found.packed_bytes
-                errors = found.errors
-            if errors is not None:
-                total += errors.mean_error_pct
-                shed_total += errors.mean_error_pct
-                touched += 1
-        return Scheme(
-            wire,
-            synopsis,
-            share * total / len(self.measures),
-            100.0 - shed_total / touched if touched else 100.0,
-        )
-
-    @cached_property
-    def _all_names(self) -> set[str]:
-        return {*self.measures, *regressors_of(self.stream)}
-
-    def until_it_fits(self, ranking: Sequence[str], capacity_kbps: float) -> dict[str, str]:
-        """The shortest prefix of a ranking that brings the stream under its capacity, by the largest load."""
-        loads = [load_of(self.stream, delivery) for delivery in self.stream.deliveries]
-        load = max(loads, key=lambda one: one.rate_kbps)
-        found = fit(list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, "bits")
-        return dict.fromkeys(found.shed, "shed")
+    @property
+    def fixed_bytes(self) -> int:
+        """The wire bytes of what is never shed, `seq` included."""
+        return sum(size for name, size in self.plan.raw_bytes.items() if name not in self.models)
 
     def kbps(self, wire_bytes: float) -> float:
         """Bytes on the wire as a rate over the time the stream covers."""
-        return wire_bytes * 8.0 / 1000.0 / sum(one.seconds_covered for one in self.stream.deliveries)
+        return wire_bytes * 8.0 / 1000.0 / sum(one.seconds_covered or 0.0 for one in self.batches)
+
+    def run(
+        self,
+        scheme: Ways | None = None,
+        models: Models | None = None,
+        **settings: Any,
+    ) -> Outcome:
+        """All batches shed, recovered and certified again under a scheme, with other models or other settings."""
+        self._replan(self._version_of(models))
+        stated = {item.name: getattr(self._settings, item.name) for item in fields(self._settings)}
+        lake = self._set(Settings(**{**stated, **settings}, scheme=scheme))
+        with registered(**DECIDES_ELSE):
+            lake.shed([self.stream])
+        found = read_outcome(lake, self.stream)
+        lake.sweep()
+        return found
+
+    def given(self, scheme: Ways, models: Models | None = None) -> Outcome:
+        """`run` of a scheme for all tuples, remembered."""
+        place = (frozenset((self.models if models is None else models).values()), frozenset(scheme.items()))
+        if place not in self._runs:
+            self._runs[place] = self.run(scheme, models)
+        return self._runs[place]
+
+    def watched(self) -> WatchedPlan:
+        """The product's plan of the trained stream with every window looked at."""
+        self._replan(TRAINED)
+        stated = {item.name: getattr(self._settings, item.name) for item in fields(self._settings)}
+        lake = self._set(Settings(**stated, watched=True))
+        batches = lake.batches(self.stream)
+        room = Room(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
+        with registered(**DECIDES_ELSE):
+            (way,) = plan_all(room, {(self.stream, batches[0].levers): batches})
+        (plan,) = way.plans
+        assert isinstance(plan, WatchedPlan), "a watched stream has a watched plan"
+        return plan
+
+    def weigh(self, ways: Ways) -> Weighed:
+        """A scheme's bytes and errors with the trained models."""
+        places = [self._place(name, ways) for name in self.measures]
+        if any(place not in self._parts for place in places):
+            self._measure(self.run({name: way for name, way in ways.items() if way != "keep"}), places)
+        parts = [self._parts[place] for place in places]
+        errors = [
+            part.mean_error_pct for part, (_, way, _) in zip(parts, places, strict=True) if way != "keep"
+        ]
+        return Weighed(
+            float(self.fixed_bytes + sum(part.wire_bytes for part in parts)),
+            float(sum(part.synopsis_bytes for part in parts)),
+            sum(errors) / len(self.measures),
+            100.0 - sum(errors) / len(errors) if errors else 100.0,
+        )
+
+    def weighed(self, outcome: Outcome) -> Weighed:
+        """A run's bytes and errors."""
+        errors = [one.mean_error_pct for one in outcome.certificates.values()]
+        return Weighed(
+            outcome.wire_bytes,
+            sum(outcome.synopsis_bytes.values()),
+            sum(errors) / len(self.measures),
+            100.0 - sum(errors) / len(errors) if errors else 100.0,
+        )
+
+    def until_it_fits(self, ranking: Sequence[str]) -> dict[str, str]:
+        """The shortest prefix of a ranking that brings the stream under its capacity, by the largest load."""
+        load = max(self.loads, key=lambda one: one.rate_kbps)
+        found = fit(list(ranking), load.widths_bits, load.tuples_per_second, self.capacity_kbps, "bits")
+        return dict.fromkeys(found.shed, "shed")
+
+    def paper_models(self) -> dict[str, AttributeModel]:
+        """The paper's form of every model: last stored value, exact entries, the same E."""
+        return {
+            name: AttributeModel(name, model.kind, self.error_pct[name], cycle_length=self.cycle.length)
+            for name, model in self.models.items()
+        }
+
+    def errors(self, model: AttributeModel) -> Certificate:
+        """What a column alone, shed whole by a model, is given back as: the kernel's answer, nothing is written."""
+        if model not in self._errors:
+            self._errors[model] = reduce(add, (_alone(model, frame) for frame in self.frames))
+        return self._errors[model]
+
+    @property
+    def _settings(self) -> Any:
+        return settings_of(self.contract)
+
+    def _set(self, settings: Settings) -> Lake:
+        levers = tuple(
+            LeverEntry(one.lever, settings) if one.lever == "attributes" else one
+            for one in self.contract.levers
+        )
+        return self.lake.with_contract(replace(self.contract, levers=levers))
+
+    def _version_of(self, models: Models | None) -> int:
+        """The version of the facts with these models in the place of the trained ones."""
+        if models is None:
+            return TRAINED
+        self._version += 1
+        found = [
+            replace(one, value=models[one.subject].to_dict()) if one.fact == MODEL else one
+            for one in self.facts.facts.values()
+        ]
+        span = (self.facts.from_seq, self.facts.to_seq)
+        save_facts(self.lake.tables, self.stream, "attributes", self._version, span, found)
+        return self._version
+
+    def _replan(self, version: int) -> None:
+        """Have all batches wait again, pinned as they were but for the version of the facts."""
+        models = {"attributes": version}
+        save_batches(
+            self.lake.tables,
+            [batch.becomes(utc_now(), status=PLANNED, models=models) for batch in self.batches],
+        )
+
+    def _place(self, name: str, ways: Ways) -> tuple[str, str, frozenset[tuple[str, str]]]:
+        way = ways.get(name, "keep")
+        if way != "shed":
+            return name, way, frozenset()
+        rests_on = {
+            other
+            for one in with_regressors(self.models, [name])
+            for predictor in self.models[one].predictors
+            for other in predictor.regressors
+        }
+        found = {(other, ways[other]) for other in rests_on if ways.get(other, "keep") != "keep"}
+        return name, way, frozenset(found - {(name, way)})
+
+    def _measure(
+        self, outcome: Outcome, places: Iterable[tuple[str, str, frozenset[tuple[str, str]]]]
+    ) -> None:
+        for place in places:
+            name = place[0]
+            one = outcome.certificates.get(name)
+            self._parts[place] = _Part(
+                outcome.sent_bytes[name],
+                outcome.synopsis_bytes.get(name, 0),
+                0.0 if one is None else one.mean_error_pct,
+            )
 
 
-def mean_scheme(schemes: Iterable[Scheme]) -> Scheme:
+def mean_weighed(every: Sequence[Weighed]) -> Weighed:
     """The mean of several: random choices."""
-    every = list(schemes)
 
-    def mean(of: Callable[[Scheme], float]) -> float:
+    def mean(of: Callable[[Weighed], float]) -> float:
         return sum(of(one) for one in every) / len(every)
 
-    return Scheme(
-        mean(lambda s: s.wire_bytes), mean(lambda s: s.synopsis_bytes), mean(lambda s: s.mean_error_pct),
+    return Weighed(
+        mean(lambda s: s.wire_bytes),
+        mean(lambda s: s.synopsis_bytes),
+        mean(lambda s: s.mean_error_pct),
         mean(lambda s: s.accuracy_pct),
-    )  # fmt: skip
+    )
 
 
 def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:
@@ -189,16 +342,8 @@ def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:
     return replace(model, error_pct=error_pct, aim_pct=aim, step_pct=step, rounding_pct=None)
 
 
-def _errors(model: AttributeModel, frame: Frame) -> tuple[Certificate, Entries]:
+def _alone(model: AttributeModel, frame: Frame) -> Certificate:
     result = shed(model, frame, np.ones(len(frame), np.bool_))
-    truth = frame.columns[model.attribute]
-    return certify(truth, result.reconstructed, model.error_pct, None, len(result.entries)), result.entries
-
-
-def _shed_frame(model: AttributeModel, frame: Frame) -> Stored:
-    errors, entries = _errors(model, frame)
-    return Stored(len(pack(entries, frame)), errors)
-
-
-def _together(left: Stored, right: Stored) -> Stored:
-    return Stored(left.packed_bytes + right.packed_bytes, left.errors + right.errors)
+    return certify(
+        frame.columns[model.attribute], result.reconstructed, model.error_pct, None, len(result.entries)
+    )

@@ -16,26 +16,33 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
+import pyarrow as pa
 
+from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
-from spillway.engine.session import open_lake
+from spillway.engine.session import spark_engine
+from spillway.engine.spark import SparkEngine
+from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up, recover_batches
-from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.shed import own_table, shed_channel
 from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
-from spillway.store.batches import DONE, TAKEN_IN, Batch, load_batches, save_batches
-from spillway.store.tables import Lake, where
+from spillway.store.batches import load_batches, save_batches
+from spillway.store.tables import Piece, Tables
 
 DAY = date(2026, 1, 1)
 SENSORS = 100
 ROUNDS = 2
+ROWS_AT_A_TIME = 262_144
 TRAINING_ROWS = 140_000  # nine columns of eight bytes: ten megabytes
 
 
@@ -59,9 +66,14 @@ def contracts(shed: int, capacity_kbps: float = 1.0, error_pct: float | None = N
         "source": {"format": "parquet"},
         "attributes": attributes,
         "rate": {"from": "declared", "tuples_per_second": 1000},
-        "ways": ["keep", "shed"],
-        "training": {"tuples": TRAINING_ROWS},
-        "error_pct": error_pct,
+        "levers": [
+            {
+                "lever": "attributes",
+                "ways": ["keep", "shed"],
+                "training": {"tuples": TRAINING_ROWS},
+                "error_pct": error_pct,
+            }
+        ],
     }
     return Contracts(
         {"telemetry": read_stream(stream)},
@@ -69,59 +81,81 @@ def contracts(shed: int, capacity_kbps: float = 1.0, error_pct: float | None = N
     )
 
 
-def make_raw(lake: Lake, rows: int, noise: float = 0.01) -> Batch:
-    """Tuples of sensors in turn: daily curves of each sensor's own, with noise."""
-    turn = f"(id div {SENSORS})"
-    sensor = f"(id % {SENSORS})"
-    wave = f"sin({turn} / 90.0 + {sensor})"
-    table = lake.spark.range(0, rows, 1, max(2, rows // 2_500_000)).selectExpr(
-        "id AS seq",
-        "1L AS batch",
-        f"DATE'{DAY}' AS batch_date",
-        f"{sensor} AS sensor",
-        f"{turn} AS at",
-        f"round(50 + 20 * {wave} + {noise} * 50 * randn(1), 2) AS level",
-        f"round(300 + 100 * cos({turn} / 400.0 + {sensor}) + {noise} * 300 * randn(2), 1) AS flow",
-        f"round(1013 + 8 * {wave} + {noise} * 10 * randn(3), 1) AS pressure",
-        f"round(20 + 5 * {wave} + {noise} * 20 * randn(4), 2) AS heat",
-        "round(3.3 + 0.05 * randn(5), 3) AS volts",
-        f"{turn} * 7 + {sensor} AS count",
-        "CAST(rand(6) < 0.01 AS bigint) AS status",
-    )
-    attributes = [(a.name, a.type) for a in contracts(4).streams["telemetry"].attributes]
-    lake.replace(table, "raw", where(batch_date=str(DAY), batch=1), stream="telemetry", attributes=attributes)
+def telemetry(stretch: tuple[int, int, float], counts: dict[str, int]) -> Iterator[pa.Table]:
+    """Tuples of sensors in turn: daily curves of each sensor's own, with noise; each stretch from a seed of its own."""
+    first, last, noise = stretch
+    random = np.random.default_rng(first)
+    for low in range(first, last, ROWS_AT_A_TIME):
+        seq = np.arange(low, min(last, low + ROWS_AT_A_TIME))
+        turn, sensor = seq // SENSORS, seq % SENSORS
+        wave = np.sin(turn / 90.0 + sensor)
+        hum = [random.standard_normal(len(seq)) for _ in range(5)]
+        yield pa.table(
+            {
+                "seq": seq,
+                "batch": np.ones(len(seq), np.int64),
+                "sensor": sensor,
+                "at": turn,
+                "level": np.round(50 + 20 * wave + noise * 50 * hum[0], 2),
+                "flow": np.round(300 + 100 * np.cos(turn / 400.0 + sensor) + noise * 300 * hum[1], 1),
+                "pressure": np.round(1013 + 8 * wave + noise * 10 * hum[2], 1),
+                "heat": np.round(20 + 5 * wave + noise * 20 * hum[3], 2),
+                "volts": np.round(3.3 + 0.05 * hum[4], 3),
+                "count": turn * 7 + sensor,
+                "status": (random.random(len(seq)) < 0.01).astype(np.int64),
+            }
+        )
+
+
+def make_raw(tables: Tables, engine: SparkEngine, rows: int, noise: float = 0.01) -> Batch:
+    """The tuples as one batch that was taken in."""
+    raw = own_table(tables, contracts(4).streams["telemetry"], "raw")
+    parts = max(2, rows // 2_500_000)
+    edges = [rows * i // parts for i in range(parts + 1)]
+    pieces = [Piece({"batch_date": str(DAY)}, 1, (low, high, noise)) for low, high in pairwise(edges)]
+    raw.publish(raw.draft(engine, pieces, telemetry).written, batch_date=DAY, batch=1)
     now = datetime.now(UTC)
     batch = Batch(
-        "telemetry", 1, DAY, TAKEN_IN, (), 0, rows - 1, "bench", now, now, rows, 0, 0, rows / 1000.0
+        "telemetry",
+        1,
+        DAY,
+        TAKEN_IN,
+        (),
+        0,
+        rows - 1,
+        "bench",
+        now,
+        now,
+        rows,
+        0,
+        0,
+        seconds_covered=rows / 1000.0,
     )
-    save_batches(lake, [batch])
+    save_batches(tables, [batch])
     return batch
 
 
-def fresh(lake: Lake) -> None:
+def fresh(tables: Tables) -> None:
     """Back to a batch that was only taken in: nothing of it was sent before, as nothing of a new batch was."""
-    empty(lake, "transmitted", "telemetry")
-    empty(lake, "synopsis")
-    (batch,) = load_batches(lake.settings, "telemetry")
-    save_batches(
-        lake,
-        [
-            batch.becomes(
-                batch.updated_at,
-                status=TAKEN_IN,
-                models={},
-                capacity_kbps=None,
-                frame_origin=None,
-                frame_tuples=None,
-            )
-        ],
+    empty(tables, "transmitted", "telemetry")
+    empty(tables, "synopsis")
+    now = tables.now()
+    (batch,) = load_batches(now, "telemetry")
+    unpinned = batch.becomes(
+        batch.updated_at,
+        status=TAKEN_IN,
+        levers=(),
+        models={},
+        capacity_kbps=None,
+        frame_origin=None,
+        frame_tuples=None,
     )
+    save_batches(now, [unpinned])
 
 
-def empty(lake: Lake, table: str, stream: str | None = None) -> None:
+def empty(tables: Tables, table: str, stream: str | None = None) -> None:
     """No rows, so that nothing is read in order to be replaced; a plain copy reads nothing of what it replaces."""
-    if lake.exists(table, stream):
-        lake.delete(table, "true", stream)
+    tables.now().at(table, stream).delete(batch_date=DAY)
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -130,13 +164,14 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def shed_again(lake: Lake, given: Contracts) -> None:
-    done = shed_channel(lake, given, "line", "bench", dates=(DAY, DAY))
+def shed_again(tables: Tables, engine: SparkEngine, given: Contracts) -> None:
+    done = shed_channel(tables, engine, given, "line", dates=(DAY, DAY))
     assert [batch.status for batch in done] == [DONE]
 
 
-def copy(lake: Lake, table: str, target: str) -> None:
-    lake.read(table, "telemetry").write.format("delta").mode("overwrite").save(target)
+def copy(tables: Tables, engine: SparkEngine, table: str, target: str) -> None:
+    frame = engine.spark.read.format("delta").load(tables.path(table, "telemetry"))
+    frame.write.format("delta").mode("overwrite").save(target)
 
 
 Contestant = tuple[Callable[[], Any], Callable[[], Any]]
@@ -173,27 +208,31 @@ def settings_in(folder: str) -> Settings:
 def shed_and_recover(rows: int) -> dict[str, float]:
     """Ratios to a copy with one, two, three and four attributes shed; the worst counts."""
     found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as folder, open_lake("bench", settings_in(folder)) as lake:
+    with tempfile.TemporaryDirectory() as folder, spark_engine("bench") as engine:
+        tables = Tables(settings_in(folder))
         print(f"attributes: {rows:,} tuples")
-        make_raw(lake, rows)
+        make_raw(tables, engine, rows)
         ratios: list[tuple[float, float]] = []
         for shed in (1, 2, 4):
             given = contracts(shed, error_pct=2.0)
-            took = seconds(lambda given=given: train_stream(lake, given, "telemetry"))
+            took = seconds(lambda given=given: train_stream(tables, given, "telemetry"))
             found["attributes.train_10mb_seconds"] = min(
                 took, found.get("attributes.train_10mb_seconds", math.inf)
             )
-            fresh(lake)
-            shed_again(lake, given)
-            (batch,) = load_batches(lake.settings, "telemetry")
+            fresh(tables)
+            shed_again(tables, engine, given)
+            (batch,) = load_batches(tables.now(), "telemetry")
             best = alternate(
                 {
-                    "copy": (lambda: None, lambda: copy(lake, "raw", f"{folder}/copy")),
-                    f"shed {shed}": (lambda: fresh(lake), lambda given=given: shed_again(lake, given)),
+                    "copy": (lambda: None, lambda: copy(tables, engine, "raw", f"{folder}/copy")),
+                    f"shed {shed}": (
+                        lambda: fresh(tables),
+                        lambda given=given: shed_again(tables, engine, given),
+                    ),
                     f"recover {shed}": (
-                        lambda: empty(lake, "recovered", "telemetry"),
+                        lambda: empty(tables, "recovered", "telemetry"),
                         lambda given=given, batch=batch: recover_batches(
-                            lake, given.streams["telemetry"], [batch]
+                            tables.now(), engine, given.streams["telemetry"], [batch]
                         ),
                     ),
                 }
@@ -201,18 +240,20 @@ def shed_and_recover(rows: int) -> dict[str, float]:
             one = best[f"shed {shed}"] / best["copy"], best[f"recover {shed}"] / best["copy"]
             found[f"attributes.shed_over_copy.{shed}"], found[f"attributes.recover_over_copy.{shed}"] = one
             ratios.append(one)
-        found |= validation(lake, given, best[f"shed {shed}"], best[f"recover {shed}"])
+        found |= validation(tables, engine, given, best[f"shed {shed}"], best[f"recover {shed}"])
     found["attributes.shed_over_copy"] = max(ratio for ratio, _ in ratios)
     found["attributes.recover_over_copy"] = max(ratio for _, ratio in ratios)
     return found
 
 
-def validation(lake: Lake, given: Contracts, shed: float, recover: float) -> dict[str, float]:
+def validation(
+    tables: Tables, engine: SparkEngine, given: Contracts, shed: float, recover: float
+) -> dict[str, float]:
     """Certificates and suites over the time of shedding; what it recovers for them is measured as recovery."""
     took = math.inf
     for _ in range(2):
-        empty(lake, "recovered", "telemetry")
-        took = min(took, seconds(lambda: validate(lake, given, "bench", print, every=True)))
+        empty(tables, "recovered", "telemetry")
+        took = min(took, seconds(lambda: validate(tables, engine, given, "bench", print, every=True)))
     return {
         "attributes.validation_over_shed": (took - recover) / shed,
         "attributes.recovery_and_validation_over_shed": took / shed,
@@ -223,28 +264,19 @@ def lookup_seconds(entries: int) -> dict[str, float]:
     """A point look-up, warm, on a synopsis of so many entries (noise, so that about every value is stored)."""
     rows = entries // 4
     with tempfile.TemporaryDirectory() as folder:
-        settings = settings_in(folder)
-        given = contracts(4, error_pct=0.01)
-        with open_lake("bench look-up", settings) as lake:
+        tables, given = Tables(settings_in(folder)), contracts(4, error_pct=0.01)
+        contract = given.streams["telemetry"]
+        with spark_engine("bench look-up") as engine:
             print(f"look-up: a synopsis of about {entries:,} entries")
-            make_raw(lake, rows, noise=0.2)
-            train_stream(lake, given, "telemetry")
-            shed_channel(lake, given, "line", "bench", dates=(DAY, DAY))
-            stored = lake.read("synopsis").groupBy().sum("entries").first()[0]
+            make_raw(tables, engine, rows, noise=0.2)
+            train_stream(tables, given, "telemetry")
+            shed_channel(tables, engine, given, "line", dates=(DAY, DAY))
+        stored = sum(tables.now().at("synopsis").rows(["entries"])["entries"].to_pylist())
         took = []
         for turn in range(7):
             seq = (turn * 7_919_911) % rows
-            took.append(
-                seconds(
-                    lambda seq=seq: look_up(
-                        settings,
-                        given.streams["telemetry"],
-                        ["heat"],
-                        {"sensor": str(seq % SENSORS)},
-                        (seq, seq),
-                    )
-                )
-            )
+            asked = Question.parse(contract, "heat", [f"sensor={seq % SENSORS}"], seq=seq)
+            took.append(seconds(lambda asked=asked: look_up(tables, contract, asked)))
         return {
             "attributes.lookup_seconds": statistics.median(took[1:]),
             "attributes.lookup_entries": float(stored),
@@ -283,18 +315,19 @@ def _child(rows: int) -> None:
 
     folder = tempfile.mkdtemp()
     try:
-        with open_lake("bench size", settings_in(folder)) as lake:
-            make_raw(lake, rows)
+        tables = Tables(settings_in(folder))
+        with spark_engine("bench size") as engine:
+            make_raw(tables, engine, rows)
             given = contracts(2, error_pct=2.0)
-            train_stream(lake, given, "telemetry")
-            fresh(lake)
-            shed_again(lake, given)
+            train_stream(tables, given, "telemetry")
+            fresh(tables)
+            shed_again(tables, engine, given)
             watcher = threading.Thread(target=watch)
             watcher.start()
             took = math.inf
             for _ in range(2):
-                fresh(lake)
-                took = min(took, seconds(lambda: shed_again(lake, given)))
+                fresh(tables)
+                took = min(took, seconds(lambda: shed_again(tables, engine, given)))
             over.set()
             watcher.join()
     finally:

@@ -12,7 +12,7 @@ def add(commands: Any) -> None:
     made = command(
         commands,
         "doctor",
-        "Look at Java, jars, Spark, Airflow, versions and write access; say what is wrong and the remedy.",
+        "Look at Java, jars, Spark, Airflow, packages and write access; say what is wrong and the remedy.",
         ["spillway doctor", "spillway doctor --deep   # also starts Spark and writes a Delta table (20 s)"],
     )
     made.add_argument(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, said, say, say_json, say_table
+from spillway.cli.output import command, said, say, say_json, say_stages, say_table
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
-    from spillway.show.explain import Explanation, Part
+    from spillway.show.explain import Explanation, LeverTells
 
 
 def add(commands: Any) -> None:
@@ -37,22 +37,11 @@ def run(asked: argparse.Namespace) -> int:
     if not found.levers:
         say(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
     if found.stages:
-        heads = ["stage", "unit", "attribute", "#batches", "#offered", "#handed on", "#rounded", "#shed"]
-        say_table(
-            "\nWhat every stage did",
-            [*heads, "#recoverable", "#lost"],
-            [
-                (
-                    s.stage, s.unit, s.attribute or "all", s.batches, s.offered, s.handed_on, s.rounded, s.shed,
-                    s.recoverable, s.lost,
-                )
-                for s in found.stages
-            ],
-        )  # fmt: skip
+        say_stages("\nWhat every stage did", found.stages)
     return 0
 
 
-def _say_part(found: Explanation, part: Part) -> None:
+def _say_part(found: Explanation, part: LeverTells) -> None:
     what = f"{found.stream}.{found.attribute}"
     by = f" by {part.lever}" if len(found.levers) > 1 else ""
     if part.told is None:

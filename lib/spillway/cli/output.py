@@ -15,6 +15,8 @@ from spillway.errors import SpillwayError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from spillway.show.stages import StageSum
+
 PLAIN_WIDTH = 160
 
 
@@ -76,6 +78,16 @@ def say_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]
     for row in rows:
         table.add_row(*(Text(said(value)) for value in row))
     console().print(table)
+
+
+def say_stages(title: str, stages: Sequence[StageSum]) -> None:
+    """What every stage did, one line a stage and unit."""
+    heads = ["stage", "unit", "of", "#batches", "#offered", "#handed on", "#rounded", "#shed", "#recoverable"]
+    rows = [
+        tuple(value or "all" if name == "dimension" else value for name, value in vars(one).items())
+        for one in stages
+    ]
+    say_table(title, [*heads, "#lost"], rows)
 
 
 def said(value: object) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
-from spillway.cli.output import command, plain, said, say, say_json, say_table
+from spillway.cli.output import command, plain, said, say, say_json, say_stages, say_table
 from spillway.settings import Settings
 
 
@@ -40,12 +41,17 @@ def run(asked: argparse.Namespace) -> int:
             (
                 s.stream, s.channel, s.mode, s.batches, s.figures.tuples, s.figures.rejected, s.figures.rate_in_kbps,
                 s.figures.rate_out_kbps, s.figures.capacity_kbps,
-                ", ".join(f"{name} {said(version)}" for name, version in s.facts.items()) or "none",
+                _levers(s.facts),
                 "balances" if s.figures.ledger_difference == 0 else f"off by {s.figures.ledger_difference:,}",
             )
             for s in found.streams
         ],
     )  # fmt: skip
+    for one in found.workloads:
+        say_stages(
+            f"\n{one.name}, from {', '.join(one.inputs)}: windows {said(one.windows)}; {_levers(one.facts)}",
+            one.stages,
+        )
     say(f"\nLast validated: {said(found.validated_at)}")
     for shortage in found.shortages:
         label = f"{'WRONG' if shortage.wrong else 'short'} {shortage.stream}: {shortage.sentence}"
@@ -54,3 +60,8 @@ def run(asked: argparse.Namespace) -> int:
     if not found.shortages:
         say("Nothing falls short.", "green")
     return 1 if found.wrong else 0
+
+
+def _levers(facts: Mapping[str, int | None]) -> str:
+    """Each lever with the version of its facts in force."""
+    return ", ".join(f"{name} {said(version)}" for name, version in facts.items()) or "none"

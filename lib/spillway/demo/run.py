@@ -23,6 +23,7 @@ from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
 from spillway.show.summary import StreamFigures, lake_figures, write_run
+from spillway.store.tables import Tables
 
 MARKER = ".spillway-demo"
 DAGS = ("spillway_train", "spillway_shed", "spillway_validate")
@@ -259,8 +260,9 @@ def main() -> int:
         progress.step(f"FAILED: {problem}")
         return 1
     timings = {("validation" if name == "validate" else name): value for name, value in seconds.items()}
-    figures = write_run(settings, timings | {"total": progress.elapsed()})
-    streams = lake_figures(settings)
+    tables = Tables(settings)
+    figures = write_run(tables, timings | {"total": progress.elapsed()})
+    streams = lake_figures(tables)
     console.print()
     console.print(final_table(streams))
     console.print(

@@ -1,7 +1,7 @@
 """What is wrong with this machine, and how to mend it: each check says what it found and the remedy.
 
 A check never raises and never changes anything; what it writes to test a folder it removes again. With
-`deep`, Spark is started for real and a Delta table is written and read, some 20 seconds.
+`deep`, Spark is started for real, and its tasks write a Delta table that is read back, some 20 seconds.
 """
 
 from __future__ import annotations
@@ -15,27 +15,38 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spillway.doctor.java import INSTALL_JAVA, JAVA_VERSIONS, find_java, java_version, java_versions_seen
 from spillway.engine.spark_conf import jars_folder
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spillway.engine.protocol import Engine
+
 PYTHON_AT_LEAST = (3, 11)
 SETUP = "run: make setup"
-CHECKED_PACKAGES = (
-    "apache-airflow",
-    "apache-airflow-providers-apache-spark",
-    "pyspark",
-    "delta-spark",
-    "deltalake",
-    "great-expectations",
-    "numpy",
-    "numba",
-    "pandas",
-    "pyarrow",
-)
+TRIED_ROWS = 10
+CHECKED_PACKAGES = {
+    "apache-airflow": "airflow",
+    "apache-airflow-providers-apache-spark": "airflow",
+    "pyspark": "pyspark",
+    "delta-spark": "delta",
+    "deltalake": "deltalake",
+    "great-expectations": "great_expectations",
+    "numpy": "numpy",
+    "numba": "numba",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "pyyaml": "yaml",
+    "rich": "rich",
+}
+"""What must be there, by the name it is installed under, and the package of it that is imported."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,25 @@ def pinned_versions(requirements: Path) -> dict[str, set[str]]:
     return pins
 
 
+def check_packages() -> Check:
+    """Every package is installed and can be found by whoever imports it; none is imported: that takes seconds."""
+    missing = [
+        name
+        for name, module in CHECKED_PACKAGES.items()
+        if _installed(name) is None or find_spec(module) is None
+    ]
+    if missing:
+        return Check("packages", False, f"not there: {', '.join(missing)}", f"rm -f .venv/.ready; {SETUP}")
+    return Check("packages", True, f"{len(CHECKED_PACKAGES)} packages are there")
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def check_versions(requirements: Path) -> Check:
     """What is installed is what was pinned."""
     if not requirements.is_file():
@@ -123,10 +153,7 @@ def check_versions(requirements: Path) -> Check:
     pins = pinned_versions(requirements)
     wrong = []
     for package in CHECKED_PACKAGES:
-        try:
-            found = version(package)
-        except PackageNotFoundError:
-            found = "none"
+        found = _installed(package) or "none"
         if found not in pins.get(package, set()):
             wrong.append(f"{package} {found} instead of {' or '.join(sorted(pins.get(package, {'none'})))}")
     if wrong:
@@ -135,32 +162,25 @@ def check_versions(requirements: Path) -> Check:
 
 
 def check_spark() -> Check:
-    """Spark and its Delta package can be imported, and there is a spark-submit."""
-    try:
-        import delta
-        import pyspark
-    except ImportError as problem:
-        return Check("Spark", False, str(problem), SETUP)
+    """There is a Spark, and a spark-submit to hand it jobs."""
+    found = _installed("pyspark")
+    if found is None:
+        return Check("Spark", False, "pyspark is not installed", SETUP)
     beside = Path(sys.executable).parent / "spark-submit"
     submit = shutil.which("spark-submit") or (str(beside) if beside.is_file() else None)
     if submit is None:
         return Check("Spark", False, "there is no spark-submit on the path", SETUP)
-    return Check("Spark", bool(delta), f"{pyspark.__version__}, {submit}")
+    return Check("Spark", True, f"{found}, {submit}")
 
 
 def check_spark_starts() -> Check:
-    """Spark starts, writes a Delta table and reads it with the same Python at both ends."""
-    from spillway.engine.session import spark_session
+    """Spark starts, and what its tasks write is a Delta table that this process reads."""
+    from spillway.engine.session import spark_engine
 
     with tempfile.TemporaryDirectory() as folder:
         try:
-            spark = spark_session("spillway-doctor")
-            try:
-                spark.range(10).write.format("delta").save(f"{folder}/table")
-                rows = spark.read.format("delta").load(f"{folder}/table")
-                count = rows.mapInArrow(lambda batches: batches, "id bigint").count()
-            finally:
-                spark.stop()
+            with spark_engine("spillway-doctor") as engine:
+                count = write_and_read(engine, Settings.from_environment({"SPILLWAY_HOME": folder}))
         except Exception as problem:
             first = str(problem).strip().splitlines()
             return Check(
@@ -169,7 +189,29 @@ def check_spark_starts() -> Check:
                 first[0] if first else type(problem).__name__,
                 "see the checks above; the whole message is in what Spark printed",
             )
-    return Check("Spark starts", count == 10, f"wrote and read a Delta table of {count} rows")
+    return Check(
+        "Spark starts",
+        count == TRIED_ROWS,
+        f"wrote and read a Delta table of {count} rows",
+        "look for what its tasks printed",
+    )
+
+
+def write_and_read(engine: Engine, settings: Settings) -> int:
+    """Write a Delta table of `TRIED_ROWS` rows in tasks of the engine; how many are read back."""
+    from spillway.store.drafts import Piece
+    from spillway.store.tables import Tables
+
+    raw = Tables(settings).at("raw", "doctor")
+    pieces = [Piece({"batch_date": "2026-01-01"}, 1, seq) for seq in range(TRIED_ROWS)]
+    raw.publish(raw.draft(engine, pieces, _one_tuple).written, batch=1)
+    return int(Tables(settings).at("raw", "doctor").rows(["seq"]).num_rows)
+
+
+def _one_tuple(seq: int, _: dict[str, int]) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    yield pa.table({"seq": [seq], "batch": [1]})
 
 
 def check_writable(name: str, root: str) -> Check:
@@ -212,9 +254,8 @@ def check_contracts(schemas: str) -> Check:
 def check_airflow(settings: Settings, environment: Mapping[str, str]) -> Check:
     """Airflow is installed and its DAG folder is there."""
     # not imported: Airflow makes its home when it is
-    try:
-        found = version("apache-airflow")
-    except PackageNotFoundError:
+    found = _installed("apache-airflow")
+    if found is None:
         return Check("Airflow", False, "not installed", SETUP)
     dags = Path(environment.get("AIRFLOW__CORE__DAGS_FOLDER") or Path(settings.home) / "dags")
     if not (dags / "spillway_shed.py").is_file():
@@ -242,6 +283,7 @@ def _checks(
     infra = Path(settings.home) / "infra"
     yield "Python", check_python
     yield "Java", lambda: check_java(environment)
+    yield "packages", check_packages
     yield "versions", lambda: check_versions(infra / "requirements.txt")
     yield "Delta jars", lambda: check_jars(infra / "jars.sha256", Path(jars_folder(environment)))
     yield "Spark", check_spark

@@ -2,7 +2,7 @@
 
 A Spark application of a few seconds spends most of them on loading and checking some 20,000 classes. Java can keep
 them in a file that is mapped at the start (dynamic class-data sharing), which more than halves the time to the first
-Delta commit. It needs the same class path each time, so the Delta jars stand on the driver's class path, not only among
+result. It needs the same class path each time, so the Delta jars stand on the driver's class path, not only among
 the jars that Spark adds later. An archive of another Java or of other jars is ignored by the JVM, never wrong.
 
 `python -m spillway.engine.class_archive FOLDER` makes the archive in the folder of the jars.
@@ -13,12 +13,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ARCHIVE = "classes.jsa"
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
@@ -55,7 +54,7 @@ def make_archive(folder: Path) -> None:
         conf["spark.driver.extraJavaOptions"] += f" {SHORT_LIVED_JVM}"
         spark = spark_session("class archive", "local[2]", **conf)
         jvm = spark.sparkContext._gateway.proc
-        _touch_everything(spark, scratch)
+        _touch_everything(spark)
         spark.stop()
         # the archive is written when the JVM ends, which it does when nobody talks to it any more
         spark.sparkContext._gateway.shutdown()
@@ -64,46 +63,13 @@ def make_archive(folder: Path) -> None:
         os.replace(unfinished, target)
 
 
-def _touch_everything(spark: SparkSession, scratch: str) -> None:
-    import pyarrow as pa
-    from delta import DeltaTable
-    from pyspark.sql import functions as sql
-    from pyspark.sql.types import DoubleType, StructField, StructType
+def _touch_everything(spark: SparkSession) -> None:
+    """Do once what every application does: run pieces in tasks and gather what they made."""
+    from spillway.engine.spark import SparkEngine
 
-    path = f"{scratch}/table"
-    DeltaTable.createIfNotExists(spark).location(path).addColumns(
-        StructType([StructField("seq", DoubleType()), StructField("batch", DoubleType())])
-    ).partitionedBy("batch").property("delta.enableDeletionVectors", "false").execute()
-
-    def same(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from batches
-
-    def ride(values: Any) -> Any:
-        return values
-
-    # Spark evaluates the hints, and Arrow is not imported where this module is only asked for options
-    ride.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    riding = sql.arrow_udf(ride, "double")
-    rows = spark.range(100).selectExpr("CAST(id AS double) AS seq", "CAST(id % 2 AS double) AS batch")
+    engine = SparkEngine(lambda: spark)
     for _ in range(2):
-        rows.write.format("delta").mode("overwrite").option("replaceWhere", "batch IN (0, 1)").save(path)
-    stored = spark.read.format("delta").load(path).where("seq > 3")
-    stored.mapInArrow(same, "seq double, batch double").groupBy("batch").agg(sql.count("seq")).collect()
-    stored.select(riding("seq").alias("seq"), sql.when(sql.col("seq") < 9, 1.0).alias("batch")).collect()
-    DeltaTable.forPath(spark, path).delete("batch = 1")
-
-    landing = Path(scratch, "landing")
-    landing.mkdir()
-    (landing / "a").write_bytes(b"1")
-
-    def on_files(files: DataFrame, _epoch: int) -> None:
-        files.select("path", "length").collect()
-
-    source = spark.readStream.format("binaryFile").option("recursiveFileLookup", "true")
-    schema = spark.read.format("binaryFile").load(str(landing)).schema
-    files = source.schema(schema).load(str(landing)).select("path", "length")
-    query = files.writeStream.foreachBatch(on_files).trigger(availableNow=True)
-    query.option("checkpointLocation", f"{scratch}/checkpoint").start().awaitTermination()
+        engine.map(str, range(4 * engine.cores))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def _submitted_here() -> bool:
 
 
 @contextmanager
-def open_engine(name: str) -> Iterator[SparkEngine]:
+def spark_engine(name: str) -> Iterator[SparkEngine]:
     """Spark for one job, started when there is something to run and stopped with the block."""
     engine = SparkEngine(lambda: spark_session(name))
     try:

@@ -32,13 +32,15 @@ from spillway.intake.landing import (
     new_files,
     path_of,
 )
-from spillway.intake.repeats import Repeated, find_repeated, kept_aside, state_before
+from spillway.intake.repeats import Repeated, filter_before, find_repeated, kept_aside
 from spillway.ledger import LedgerRow
 from spillway.records import count_records, parse_records
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import folder_exists, read_bytes
 from spillway.store.files import DataFile, read_rows, rows_of
 from spillway.store.ledgers import write_ledger
+from spillway.store.logs import data_file
+from spillway.store.logs import data_file
 from spillway.store.tables import Between, Table, Tables
 from spillway.store.writing import Written, write_file
 
@@ -284,10 +286,10 @@ def _without_repeats(
 ) -> dict[int, Repeated]:
     """Find rows that were delivered before; the batches' drafts of `raw` are made anew without them."""
     found: dict[int, Repeated] = {}
-    state = state_before(tables, contract, batches[0].batch)
+    state = filter_before(tables, contract, batches[0].batch)
     earlier = list(tables.at("raw", contract.stream).files(batch=Between(high=batches[0].batch - 1)))
     for batch in sorted(batches, key=lambda one: one.batch):
-        drafted = raw.data_files(files[batch.batch])
+        drafted = _drafted(raw, files[batch.batch])
         one = find_repeated(engine, contract, batch, drafted, earlier, state)
         if one is None:
             return {}
@@ -300,8 +302,18 @@ def _without_repeats(
             raw.erase(drafted)
             files[batch.batch] = [left for left, _ in parts if left]
             aside += [gone for _, gone in parts if gone]
-        earlier += raw.data_files(files[batch.batch])
+        earlier += _drafted(raw, files[batch.batch])
     return found
+
+
+def _drafted(table: Table, written: Sequence[Written]) -> list[DataFile]:
+    """Files that are in no table yet, as whoever reads files takes them."""
+    return [data_file(table.path, one, table.contract.arrow_schema) for one in written]
+
+
+def _files_of(raw: Table, written: Sequence[Written]) -> list[DataFile]:
+    """Files that were written and are in no table yet, as whoever reads files takes them."""
+    return [data_file(raw.path, one, raw.contract.arrow_schema) for one in written]
 
 
 def _parted(

@@ -6,40 +6,20 @@ stages, which come from the ledger alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spillway.contracts import StreamContract, load_contracts
 from spillway.contracts.shapes import suggest
 from spillway.errors import UsageError
-from spillway.ledger import TOTAL
 from spillway.levers.protocol import Told
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
+from spillway.show.stages import StageSum, stages_of
 from spillway.store.tables import Tables
 
-Row = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
-class Stage:
-    """What a stage did to one unit of counting, all batches added up; `attribute` is empty for the whole stage."""
-
-    stage: str
-    unit: str
-    attribute: str
-    batches: int
-    offered: int
-    handed_on: int
-    rounded: int
-    shed: int
-    recoverable: int
-    lost: int
-
-
-@dataclass(frozen=True)
-class Part:
+class LeverTells:
     """What one lever tells of the attribute, and the version of its facts in force; None where it has none."""
 
     lever: str
@@ -54,8 +34,8 @@ class Explanation:
     stream: str
     attribute: str
     role: str
-    levers: tuple[Part, ...]
-    stages: tuple[Stage, ...]
+    levers: tuple[LeverTells, ...]
+    stages: tuple[StageSum, ...]
 
 
 def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
@@ -73,41 +53,16 @@ def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
             f"{suggest(attribute, contract.names)}"
         )
     ledger = tables.at("ledger").rows(scope="stream", subject=contract.stream).to_pylist()
-    mine = [row for row in ledger if row["dimension_kind"] == "attribute" and row["dimension"] == attribute]
-    whole = [row for row in ledger if row["dimension_kind"] == TOTAL]
     return Explanation(
         contract.stream,
         attribute,
         contract.attribute(attribute).role,
         tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
-        tuple(stages([*whole, *mine])),
+        tuple(stages_of(ledger, attribute)),
     )
 
 
-def _part(tables: Tables, contract: StreamContract, attribute: str, name: str) -> Part:
+def _part(tables: Tables, contract: StreamContract, attribute: str, name: str) -> LeverTells:
     facts = newest_facts(tables, contract.stream, name)
     told = lever(name).told(contract, attribute, facts, tables)
-    return Part(name, None if facts is None else facts.version, told)
-
-
-def stages(ledger: Iterable[Row]) -> list[Stage]:
-    """Rows of the ledger added up over batches, in the order of the way; what is beside the way comes last.
-
-    Contracts may order levers differently from batch to batch: a stage stands where it stood last.
-    """
-    found: dict[tuple[str, str, str], list[Row]] = {}
-    for row in ledger:
-        attribute = row["dimension"] if row["dimension_kind"] == "attribute" else ""
-        found.setdefault((row["stage"], row["unit"], attribute), []).append(row)
-    place = {
-        stage: max(rows, key=lambda row: int(row["batch"]))["ordinal"]
-        for (stage, _, _), rows in found.items()
-    }
-    ordered = sorted(found, key=lambda key: (place[key[0]] < 0, place[key[0]], *key))
-    return [_stage(*key, found[key]) for key in ordered]
-
-
-def _stage(stage: str, unit: str, attribute: str, rows: Sequence[Row]) -> Stage:
-    names = ("offered", "kept", "rounded", "shed", "recoverable", "lost")
-    batches = len({row["batch"] for row in rows})
-    return Stage(stage, unit, attribute, batches, *(sum(int(row[name]) for row in rows) for name in names))
+    return LeverTells(name, None if facts is None else facts.version, told)

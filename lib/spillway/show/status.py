@@ -12,12 +12,14 @@ from datetime import date, datetime
 from typing import Any
 
 from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch
-from spillway.contracts import Contracts, StreamContract, load_contracts
+from spillway.contracts import Contracts, Subject, load_contracts
 from spillway.intake.landing import new_files
+from spillway.ledger import difference
 from spillway.registry import lever
+from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
     StreamFigures,
-    by_stream,
+    grouped,
     last_stages,
     last_validation,
     stream_figures,
@@ -58,6 +60,18 @@ class StreamStatus:
 
 
 @dataclass(frozen=True)
+class WorkloadStatus:
+    """One join or query: its windows, its levers with their facts, what its stages did."""
+
+    name: str
+    inputs: tuple[str, ...]
+    windows: Mapping[str, int]
+    facts: Mapping[str, int | None]
+    stages: tuple[StageSum, ...]
+    ledger_difference: int
+
+
+@dataclass(frozen=True)
 class Shortage:
     """Something that falls short. `wrong` breaks a promise; the rest is on record and waits for somebody."""
 
@@ -74,6 +88,7 @@ class Status:
 
     runs: tuple[RunShown, ...]
     streams: tuple[StreamStatus, ...]
+    workloads: tuple[WorkloadStatus, ...]
     shortages: tuple[Shortage, ...]
     validated_at: datetime | None
 
@@ -86,9 +101,10 @@ class Status:
 def status(tables: Tables) -> Status:
     """How things stand now. A lake without tables is a lake where nothing has happened yet."""
     contracts, batches = load_contracts(tables.settings.schemas), load_batches(tables)
-    ledger = by_stream(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
-    certificates = by_stream(tables.at("certificates").rows().to_pylist())
-    versions = by_stream(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
+    lines = tables.at("ledger").rows().to_pylist()
+    ledger = grouped((row for row in lines if row["scope"] == "stream"), "subject")
+    certificates = grouped(tables.at("certificates").rows().to_pylist())
+    versions = grouped(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
     validations = tables.at("validations").rows().to_pylist()
     streams: list[StreamStatus] = []
     shortages: list[Shortage] = []
@@ -114,17 +130,39 @@ def status(tables: Tables) -> Status:
         shortages += _waiting(found)
         shortages += _over_capacity(stream, own)
         shortages += _unvalidated(stream, own, certified)
+    workloads = _workloads(tables, contracts, versions, lines)
+    shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
     shortages += _failed(validations)
     shortages += _unclaimed(contracts, batches)
     last = max((row["validated_at"] for row in validations), default=None)
-    return Status(tuple(_runs(batches)), tuple(streams), tuple(sorted(shortages, key=_urgency)), last)
+    ordered = tuple(sorted(shortages, key=_urgency))
+    return Status(tuple(_runs(batches)), tuple(streams), tuple(workloads), ordered, last)
 
 
 def _urgency(shortage: Shortage) -> tuple[bool, str]:
     return (not shortage.wrong, shortage.stream)
 
 
-def _facts(contract: StreamContract, versions: Sequence[Row]) -> dict[str, int | None]:
+def _workloads(
+    tables: Tables, contracts: Contracts, versions: Mapping[str, Sequence[Row]], lines: Sequence[Row]
+) -> list[WorkloadStatus]:
+    """Every join and query that has a contract, by name."""
+    windows = grouped(tables.at("windows").rows(["subject", "status"]).to_pylist(), "subject")
+    ledger = grouped((row for row in lines if row["scope"] in ("join", "query")), "subject")
+    return [
+        WorkloadStatus(
+            name,
+            contract.inputs,
+            dict(Counter(row["status"] for row in windows.get(name, []))),
+            _facts(contract, versions.get(name, [])),
+            tuple(stages_of(ledger.get(name, []))),
+            difference(ledger.get(name, [])),
+        )
+        for name, contract in sorted({**contracts.joins, **contracts.queries}.items())
+    ]
+
+
+def _facts(contract: Subject, versions: Sequence[Row]) -> dict[str, int | None]:
     found: dict[str, int | None] = dict.fromkeys(contract.lever_names)
     for row in versions:
         found[row["lever"]] = max(row["version"], found.get(row["lever"]) or 0)
@@ -149,13 +187,17 @@ def _runs(batches: Sequence[Batch]) -> Iterator[RunShown]:
         )
 
 
+def _off(subject: str, by: int) -> Shortage:
+    return Shortage(
+        subject, "ledger", True, f"the ledger is off by {by:,}",
+        "see the report's ledger; rerun what wrote it for the dates at fault",
+    )  # fmt: skip
+
+
 def _broken(found: StreamStatus) -> Iterator[Shortage]:
     stream, figures = found.stream, found.figures
     if figures.ledger_difference:
-        yield Shortage(
-            stream, "ledger", True, f"the ledger is off by {figures.ledger_difference:,}",
-            "see the report's ledger; rerun spillway_shed for the dates at fault",
-        )  # fmt: skip
+        yield _off(stream, figures.ledger_difference)
     if figures.violations:
         yield Shortage(
             stream, "bound", True, f"{figures.violations:,} recovered values miss their threshold",

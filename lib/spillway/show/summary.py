@@ -63,10 +63,10 @@ class StreamFigures:
     worst_error_over_threshold: float
     violations: int
     ledger_difference: int
-    rows_shed: int = 0
-    rows_lost: int = 0
     shed_attributes: tuple[str, ...] = ()
     rounded_attributes: tuple[str, ...] = ()
+    rows_shed: int = 0
+    rows_lost: int = 0
 
     def flat(self) -> dict[str, float]:
         """Its numbers under their names in `build/run.json`.
@@ -153,10 +153,10 @@ def stream_figures(
         ),
         violations=whole.violations,
         ledger_difference=difference(ledger),
-        rows_shed=sum(row["shed"] for row in way if row["unit"] == "rows"),
-        rows_lost=sum(row["lost"] for row in way if row["unit"] == "rows"),
         shed_attributes=_by_way(certificates, "shed"),
         rounded_attributes=_by_way(certificates, "round"),
+        rows_shed=sum(row["shed"] for row in way if row["unit"] == "rows"),
+        rows_lost=sum(row["lost"] for row in way if row["unit"] == "rows"),
     )
 
 
@@ -165,8 +165,8 @@ def _by_way(certificates: Iterable[Row], way: str) -> tuple[str, ...]:
     return tuple(sorted(found - {""}))
 
 
-def by_stream(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]:
-    """Rows of a table that streams share, stream by stream."""
+def grouped(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]:
+    """Rows of a table that subjects share, subject by subject."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row[column], []).append(row)
@@ -178,8 +178,8 @@ def lake_figures(tables: Tables) -> list[StreamFigures]:
     batches: dict[str, list[Batch]] = {}
     for batch in load_batches(tables):
         batches.setdefault(batch.stream, []).append(batch)
-    ledger = by_stream(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
-    certificates = by_stream(tables.at("certificates").rows().to_pylist())
+    ledger = grouped(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
+    certificates = grouped(tables.at("certificates").rows().to_pylist())
     return [
         stream_figures(stream, own, ledger.get(stream, []), certificates.get(stream, []))
         for stream, own in sorted(batches.items())

@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 import pyarrow as pa
 
+from spillway.errors import Refused
 from spillway.store.blobs import MEMORY, plain_uri
 from spillway.store.files import DataFile
 from spillway.store.table_contracts import TableContract
@@ -54,7 +56,7 @@ class Log(Protocol):
         """Make the table, unless somebody else has."""
 
     def add_columns(self, columns: pa.Schema) -> None:
-        """Add columns that may be null."""
+        """Add columns that may be null, and of which the table has none."""
 
     def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
         """Files in and files out, at once."""
@@ -87,21 +89,22 @@ class DeltaLog:
         if self._listed[0] == self.version:
             return self._listed[1]
         actions = pa.table(self._table.get_add_actions(flatten=True))
-        names = actions.column_names
+        names, rows = actions.column_names, actions.to_pylist()
 
         def part(row: Mapping[str, Any], prefix: str) -> tuple[tuple[str, Any], ...]:
             return tuple((n.removeprefix(prefix), row[n]) for n in names if n.startswith(prefix))
 
         found = [
             DataFile(
-                path=f"{self.path}/{row['path']}",
+                # listed as the log spells it; actions are given as it is
+                path=f"{self.path}/{unquote(row['path'])}",
                 size=int(row["size_bytes"]),
                 partition=part(row, "partition."),
                 minimum=part(row, "min."),
                 maximum=part(row, "max."),
                 records=int(row.get("num_records") or 0),
             )
-            for row in actions.to_pylist()
+            for row in rows
         ]
         self._listed = (self.version, sorted(found, key=lambda file: file.path))
         return self._listed[1]
@@ -114,10 +117,10 @@ class DeltaLog:
 
     def create(self, contract: TableContract) -> None:
         from deltalake import DeltaTable
-        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.exceptions import DeltaError
 
         try:
-            DeltaTable.create(
+            self._table = DeltaTable.create(
                 plain_uri(self.path),
                 contract.arrow_schema,
                 mode="ignore",
@@ -125,17 +128,21 @@ class DeltaLog:
                 description=contract.description,
                 configuration=dict(PROPERTIES),
             )
-        except (CommitFailedError, DeltaError):
+        except DeltaError:
             # two may begin a table at the same time; whoever came first made it as this one would
-            if open_delta(self.path) is None:
+            self.refresh()
+            if self._table is None:
                 raise
-        self.refresh()
 
     def add_columns(self, columns: pa.Schema) -> None:
         from deltalake import Schema
+        from deltalake.exceptions import DeltaError
 
         assert self._table is not None
-        self._table.alter.add_columns(Schema.from_arrow(columns).fields)
+        try:
+            self._table.alter.add_columns(Schema.from_arrow(columns).fields)
+        except DeltaError as problem:
+            raise Stale(str(problem)) from problem
         self.refresh()
 
     def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
@@ -175,12 +182,21 @@ class DeltaLog:
 def open_delta(path: str) -> Any:
     """The table opened by delta-rs, or None where there is none."""
     from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
+    from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
         return DeltaTable(plain_uri(path))
     except TableNotFoundError:
         return None
+    except DeltaError as problem:
+        reason = str(problem).partition("\n")[0]
+        raise Refused(
+            "_delta_log",
+            "be a log that can be read",
+            reason,
+            "restore it, or remove the table and run again",
+            path,
+        ) from problem
 
 
 @dataclass
@@ -215,10 +231,11 @@ class MemoryLog:
         return list(self._files)
 
     def refresh(self) -> None:
-        held = _tables.get(self.path)
-        self._schema = held.schema if held else None
-        self._version = held.version if held else -1
-        self._files = sorted(held.files.values(), key=lambda file: file.path) if held else []
+        with _one_at_a_time:
+            held = _tables.get(self.path)
+            self._schema = held.schema if held else None
+            self._version = held.version if held else -1
+            self._files = sorted(held.files.values(), key=lambda file: file.path) if held else []
 
     def create(self, contract: TableContract) -> None:
         with _one_at_a_time:
@@ -226,16 +243,15 @@ class MemoryLog:
         self.refresh()
 
     def add_columns(self, columns: pa.Schema) -> None:
-        held = _tables[self.path]
-        held.schema = pa.schema([*held.schema, *columns])
-        held.version += 1
+        with _one_at_a_time:
+            held = self._current()
+            held.schema = pa.schema([*held.schema, *columns])
+            held.version += 1
         self.refresh()
 
     def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
         with _one_at_a_time:
-            held = _tables[self.path]
-            if held.version != self._version:
-                raise Stale(f"version {held.version} is not {self._version}")
+            held = self._current()
             for file in removed:
                 del held.files[file.path]
             for one in added:
@@ -244,11 +260,18 @@ class MemoryLog:
             held.version += 1
         self.refresh()
 
+    def _current(self) -> _Held:
+        held = _tables[self.path]
+        if held.version != self._version:
+            raise Stale(f"version {held.version} is not {self._version}")
+        return held
+
 
 def forget_tables(prefix: str) -> None:
-    """Free the tables in memory below a prefix."""
-    for path in [path for path in _tables if path.startswith(prefix)]:
-        del _tables[path]
+    """Free the tables in memory below a path."""
+    with _one_at_a_time:
+        for path in [path for path in _tables if path.startswith(prefix.rstrip("/") + "/")]:
+            del _tables[path]
 
 
 def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:

@@ -17,9 +17,11 @@ def arrow_rows(contract: TableContract, rows: Sequence[Mapping[str, Any]]) -> pa
     for row in rows:
         strange = sorted(set(row) - known)
         missing = [c.name for c in contract.columns if not c.nullable and row.get(c.name) is None]
-        if strange or missing:
+        empty = [name for name in contract.partitioned_by if row.get(name) == ""]  # Delta has null for it
+        if strange or missing or empty:
             problems = [f"`{name}` is not in the contract" for name in strange]
             problems += [f"`{name}` must not be null" for name in missing]
+            problems += [f"`{name}` must not be empty" for name in empty]
             raise SpillwayError(
                 f"{contract.table} must be written as its column contract says: " + "; ".join(problems)
             )

@@ -22,9 +22,8 @@ What tasks write is a *draft* first: files that are in no table. A draft can be 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.settings import Settings
 from spillway.store import blobs, logs
+from spillway.store.drafts import Draft, Make, Piece, discard, drafted
 from spillway.store.files import DataFile, row_count, rows_of
 from spillway.store.filters import Between, Question, all_match, in_words, matching, may_hold
 from spillway.store.logs import Log, Stale, data_file, log_of
@@ -48,53 +48,6 @@ ATTEMPTS = 8
 """How often a commit is tried anew that is refused although nobody else wrote."""
 _ROWS_AT_A_TIME = 131_072
 _NOTHING: Sequence[tuple[str, str, str]] = ()
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What one file is made of: its partition, the batch it is of, and whatever the maker knows to make rows of."""
-
-    partition: Mapping[str, str]
-    batch: int
-    of: Any
-
-
-@dataclass(frozen=True)
-class Draft:
-    """Files that tasks have written and no table has yet."""
-
-    table: str
-    parts: tuple[tuple[Piece, Written], ...]
-    counts: Mapping[int, Mapping[str, int]]
-    """By batch, what the makers counted."""
-
-    @property
-    def written(self) -> tuple[Written, ...]:
-        return tuple(written for _, written in self.parts)
-
-    def of(self, batch: int) -> list[Written]:
-        """The files of one batch."""
-        return [written for piece, written in self.parts if piece.batch == batch]
-
-    def rows(self, batch: int) -> int:
-        """How many rows of the batch were written."""
-        return sum(one.rows for one in self.of(batch))
-
-    def column_bytes(self, batch: int, columns: Iterable[str]) -> dict[str, int]:
-        """Compressed bytes of the batch's columns as written."""
-        files = self.of(batch)
-        return {name: sum(one.column_bytes.get(name, 0) for one in files) for name in columns}
-
-    def file_bytes(self, batch: int) -> int:
-        """Bytes of the batch's files, whole."""
-        return sum(one.size for one in self.of(batch))
-
-
-Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]
-"""Rows of a piece, table after table; the columns may be in any order, one that is missing is null.
-
-What it counts on the way goes into the second argument, and comes back with the draft.
-"""
 
 
 class Tables:
@@ -232,35 +185,12 @@ class Table:
         return pa.schema(found)
 
     def draft(self, engine: Engine, pieces: Sequence[Piece], make: Make) -> Draft:
-        """One file a piece, written by the engine's tasks; a piece without rows leaves none.
-
-        Where one task is refused, what the others wrote is thrown away.
-        """
-        work = partial(_write_piece, folder=self.path, schema=self.contract.file_schema, make=make)
-        found: list[tuple[Piece, Written]] = []
-        counts: dict[int, dict[str, int]] = {}
-        problem: SpillwayError | None = None
-        for piece, made in zip(pieces, engine.map(work, pieces), strict=True):
-            if isinstance(made.outcome, SpillwayError):
-                problem = problem or made.outcome
-            elif made.outcome is not None:
-                found.append((piece, made.outcome))
-            into = counts.setdefault(piece.batch, {})
-            for name, count in made.counts.items():
-                into[name] = into.get(name, 0) + count
-        draft = Draft(self.contract.table, tuple(found), counts)
-        if problem is not None:
-            self.discard(draft)
-            raise problem
-        return draft
-
-    def data_files(self, written: Iterable[Written]) -> list[DataFile]:
-        """Files that were written, as whoever reads files takes them; they need not be in the table."""
-        return [data_file(self.path, one, self.contract.arrow_schema) for one in written]
+        """One file a piece, written by the engine's tasks; a piece without rows leaves none."""
+        return drafted(engine, pieces, make, self.contract.table, self.path, self.contract.file_schema)
 
     def discard(self, draft: Draft) -> None:
         """Throw a draft away: its files stand in no table and are removed."""
-        self._remove(draft.written)
+        discard(self.path, draft.written)
 
     def publish(self, written: Iterable[Written], **where: Any) -> list[DataFile]:
         """Put files in the place of the rows that match, in one commit; the files that went."""
@@ -294,7 +224,7 @@ class Table:
         try:
             self._commit(written, where)
         except SpillwayError:
-            self._remove(written)
+            discard(self.path, written)
             raise
 
     def _commit(self, written: list[Written], where: Question | None) -> list[DataFile]:
@@ -317,7 +247,7 @@ class Table:
                 except Stale as problem:
                     self._log.refresh()
                     if not self._stand(added):
-                        self._remove(left)
+                        discard(self.path, left)
                         refused += self._log.version == version
                         if refused >= ATTEMPTS:
                             raise SpillwayError(
@@ -340,10 +270,6 @@ class Table:
         live = {file.path for file in self._log.files()}
         return bool(added) and all(f"{self.path}/{one.path}" in live for one in added)
 
-    def _remove(self, written: Iterable[Written]) -> None:
-        for one in written:
-            blobs.remove(f"{self.path}/{one.path}")
-
     def _taken_out(self, where: Question | None) -> tuple[list[DataFile], list[Written]]:
         """The files that go, and, of those that hold other rows too, these others written anew."""
         gone: list[DataFile] = []
@@ -358,7 +284,7 @@ class Table:
                 partition = {name: str(value) for name, value in file.partition}
                 one = write_file(self.path, partition, self._file_schema(), self._others(file, where))
                 if one is not None and one.rows == file.records:
-                    self._remove([one])  # nothing of it matched after all
+                    discard(self.path, [one])  # nothing of it matched after all
                     continue
                 if one is not None:
                     left.append(one)
@@ -414,22 +340,6 @@ class Table:
             assert one is not None, "a partition that was found has rows"
             files.append(one)
         return files
-
-
-@dataclass(frozen=True)
-class _Made:
-    """What came of a piece: its file, none where it has no rows, or why it was refused."""
-
-    outcome: Written | SpillwayError | None
-    counts: Mapping[str, int]
-
-
-def _write_piece(piece: Piece, folder: str, schema: pa.Schema, make: Make) -> _Made:
-    counts: dict[str, int] = {}
-    try:
-        return _Made(write_file(folder, piece.partition, schema, make(piece.of, counts)), counts)
-    except SpillwayError as problem:
-        return _Made(problem, counts)
 
 
 def _whole(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:

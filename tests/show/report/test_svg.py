@@ -72,3 +72,10 @@ def test_every_mark_lies_in_its_box() -> None:
         marks = re.findall(r'<rect class="\w+" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', chart)
         assert marks
         assert max(float(x) + float(width) for x, width in marks) <= box
+
+
+def test_a_legend_tells_the_styles_that_are_drawn_in_the_order_it_was_given() -> None:
+    rows = [("temp", [(0, 10, "shed", ""), (10, 20, "keep", ""), (20, 30, "other", "")])]
+    chart = timeline(rows, x_label="seq", legend={"keep": "kept", "round": "rounded", "shed": "shed"})
+
+    assert re.findall(r"</i>(\w+)</span>", chart) == ["kept", "shed", "other"]

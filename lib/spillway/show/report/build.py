@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
+from spillway.batch import utc_now
 from spillway.contracts import load_contracts
-from spillway.show.report.facts import StreamFacts, gather
-from spillway.show.report.sections import byte_bars, stream_section, validation_tables
+from spillway.ledger import difference
+from spillway.show.report.facts import Row, StreamFacts, gather, workload_ledgers
+from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
 from spillway.show.report.words import bytes_said, counted
 from spillway.show.summary import last_validation
 from spillway.store.tables import Tables
@@ -26,21 +28,27 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     validations = tables.at("validations").rows().to_pylist()
     path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(facts, validations, datetime.now(UTC)), encoding="utf-8")
+    text = page(facts, workload_ledgers(tables), validations, utc_now())
+    path.write_text(text, encoding="utf-8")
     return path
 
 
-def page(facts: list[StreamFacts], validations: list[dict[str, Any]], now: datetime) -> str:
+def page(
+    facts: Sequence[StreamFacts],
+    workloads: Mapping[str, Sequence[Row]],
+    validations: Sequence[Row],
+    now: datetime,
+) -> str:
     """The whole page as text."""
     shed = [fact for fact in facts if fact.sent]
     violations = sum(fact.figures.violations for fact in shed)
-    difference = sum(fact.figures.ledger_difference for fact in facts)
+    off = sum(fact.figures.ledger_difference for fact in facts) + sum(map(difference, workloads.values()))
     last = max((row["validated_at"] for row in validations), default=None)
     failed = sum(not row["success"] for row in last_validation(validations))
     saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
     wrong = [
         *([f"{counted(violations, 'value')} outside the threshold"] if violations else []),
-        *([f"the ledger is off by {difference:,}"] if difference else []),
+        *([f"the ledger is off by {off:,}"] if off else []),
         *([f"{counted(failed, 'expectation')} failed"] if failed else []),
     ]
     if not shed:
@@ -50,7 +58,8 @@ def page(facts: list[StreamFacts], validations: list[dict[str, Any]], now: datet
     else:
         verdict = "; ".join(wrong) or "Every recovered value is within its threshold, and the ledger balances"
         bad = bool(wrong)
-    names = "".join(f'<a href="#{escape(f.contract.stream)}">{escape(f.contract.stream)}</a>' for f in facts)
+    subjects = [*(fact.contract.stream for fact in facts), *workloads]
+    names = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in subjects)
     style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
@@ -60,6 +69,7 @@ def page(facts: list[StreamFacts], validations: list[dict[str, Any]], now: datet
         f'<nav>{names}<a href="#validations">validations</a></nav>',
         '<div class="cards" style="margin-top:30px">' + byte_bars(shed) + "</div>" if shed else "",
         *(part for fact in facts for part in stream_section(fact)),
+        *(part for name, ledger in workloads.items() for part in workload_section(name, ledger)),
         '<h2 id="validations">Validations</h2>',
         validation_tables(validations),
         f"<footer>Written {now:%Y-%m-%d %H:%M} UTC from the lake's own tables. Data Docs: data_docs/index.html beside "

@@ -2,10 +2,11 @@
 
     lines     {lines: [{name, points: [(x, y)], style?, steps?, dots?}], x, y, from_zero?, band?, mark?}
     timeline  {rows: [(name, [(from, to, style, words)])], x, legend?: {style: words}}
-    bars      {rows: [(name, [(value, style, words)])]}
+    bars      {rows: [(name, [(value, style, words)])], unit?}
     table     {heads: [...], rows: [[...]]}; a head that starts with # stands over numbers
 
-A style is a class of the page's style sheet; lines and bars without one get colours of their own.
+A style is a class of the page's style sheet; a line without one gets a colour of its own, and c0 to c9 are free for
+all.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _timeline(data: Mapping[str, Any], wide: bool) -> str:
 
 
 def _bars(data: Mapping[str, Any], wide: bool) -> str:
-    return svg.bars(data["rows"])
+    return svg.bars(data["rows"], unit=data.get("unit", "B"))
 
 
 def _table(data: Mapping[str, Any], wide: bool) -> str:

@@ -15,7 +15,7 @@ from spillway.contracts import StreamContract
 from spillway.levers.protocol import Picture
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
-from spillway.show.summary import StreamFigures, by_stream, last_stages, stream_figures
+from spillway.show.summary import StreamFigures, grouped, last_stages, stream_figures
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
@@ -40,18 +40,16 @@ class StreamFacts:
 
     @property
     def retired_bytes(self) -> int:
-        """Bytes of raw that were deleted, as what happened beside the way recorded; else what their batches took."""
+        """Bytes of raw that were deleted, as what happened beside the way recorded it."""
         gone = {batch.batch for batch in self.batches if batch.status == RETIRED}
         beside = [row for row in self.ledger if row["ordinal"] < 0 and row["batch"] in gone]
-        if beside:
-            return sum(row["bytes_offered"] - row["bytes_kept"] for row in beside)
-        return sum(row["bytes_offered"] for row in self.sent if row["batch"] in gone)
+        return sum(row["bytes_offered"] - row["bytes_kept"] for row in beside)
 
 
 def gather(tables: Tables, streams: Sequence[StreamContract]) -> list[StreamFacts]:
     """The facts of every stream, by name."""
-    ledger = by_stream(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
-    certificates = by_stream(tables.at("certificates").rows().to_pylist())
+    ledger = grouped(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
+    certificates = grouped(tables.at("certificates").rows().to_pylist())
     batches = load_batches(tables)
     found = []
     for contract in sorted(streams, key=lambda item: item.stream):
@@ -69,6 +67,12 @@ def gather(tables: Tables, streams: Sequence[StreamContract]) -> list[StreamFact
             )
         )
     return found
+
+
+def workload_ledgers(tables: Tables) -> dict[str, list[Row]]:
+    """The ledger of every join and query, by name."""
+    rows = tables.at("ledger").rows(scope=["join", "query"]).to_pylist()
+    return dict(sorted(grouped(rows, "subject").items()))
 
 
 def _pictures(tables: Tables, contract: StreamContract) -> Iterator[Picture]:

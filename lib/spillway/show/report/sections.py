@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from spillway.ledger import TOTAL, imbalances
-from spillway.show.explain import stages
+from spillway.ledger import TOTAL, difference, imbalances
 from spillway.show.report import svg
 from spillway.show.report.drawing import card, drawn
 from spillway.show.report.facts import Row, StreamFacts
 from spillway.show.report.words import bytes_said, cells, count_said, rate_said, share_said, table
+from spillway.show.stages import stages_of
 from spillway.show.summary import added_up, last_validation
 
 
@@ -66,23 +66,20 @@ def byte_bars(facts: Sequence[StreamFacts]) -> str:
     return card("Bytes before and after, as written", svg.bars(rows), note, wide=True)
 
 
-def stage_table(facts: StreamFacts) -> str:
+def stage_table(ledger: Iterable[Row]) -> str:
     """What every stage did, batches added up: handed on, shed, and of that what can be given back and what is lost."""
     names = ("batches", "offered", "handed_on", "rounded", "shed", "recoverable", "lost")
-    rows = [
-        cells(one.stage, one.unit, *(getattr(one, name) for name in names))
-        for one in stages(row for row in facts.ledger if row["dimension_kind"] == TOTAL)
-    ]
+    rows = [cells(one.stage, one.unit, *(getattr(one, name) for name in names)) for one in stages_of(ledger)]
     heads = "stage|unit|#" + "|#".join(name.replace("_", " ") for name in names)
     return card("What every stage did", table(heads, rows), "In the order of the way.", wide=True)
 
 
-def ledger_table(facts: StreamFacts) -> str:
+def ledger_table(ledger: Sequence[Row]) -> str:
     """The ledger, added up over batches, with what is left when it should balance."""
     sums: dict[tuple[str, str, str, str, str], dict[str, int]] = {}
     names = ("offered", "kept", "rounded", "shed", "deduplicated", "rejected", "recoverable", "lost")
     # a stage stands where it stands on the way; what is beside the way comes last
-    for row in sorted(facts.ledger, key=lambda row: (row["ordinal"] < 0, row["ordinal"])):
+    for row in sorted(ledger, key=lambda row: (row["ordinal"] < 0, row["ordinal"])):
         # the numbers behind a choice differ from batch to batch; `spillway explain` tells them
         reason = row["reason"].partition(":")[0] if row["dimension_kind"] != TOTAL else ""
         at = (row["stage"], row["unit"], row["dimension_kind"], row["dimension"], reason)
@@ -98,11 +95,8 @@ def ledger_table(facts: StreamFacts) -> str:
         )
     ]
     heads = "stage|unit|by|which|reason|#" + "|#".join((*names, "difference"))
-    said = (
-        "balances"
-        if facts.figures.ledger_difference == 0
-        else f"is off by {facts.figures.ledger_difference:,}"
-    )
+    off = difference(ledger)
+    said = f"is off by {off:,}" if off else "balances"
     return card(
         f"Ledger: it {said}",
         table(heads, rows),
@@ -193,7 +187,16 @@ def stream_section(facts: StreamFacts) -> Iterator[str]:
     yield headline(facts)
     yield '<div class="cards">'
     yield from (drawn(picture) for picture in facts.pictures)
-    yield stage_table(facts)
+    yield stage_table(facts.ledger)
     yield certificate_table(facts)
-    yield ledger_table(facts)
+    yield ledger_table(facts.ledger)
+    yield "</div>"
+
+
+def workload_section(name: str, ledger: Sequence[Row]) -> Iterator[str]:
+    """The cards of a join or a query: what its stages did."""
+    yield f'<h2 id="{escape(name)}">{escape(name)}</h2>'
+    yield '<div class="cards">'
+    yield stage_table(ledger)
+    yield ledger_table(ledger)
     yield "</div>"

@@ -157,7 +157,7 @@ def timeline(
     )
 
 
-def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]]) -> str:
+def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]], *, unit: str = "B") -> str:
     """Horizontal stacked bars: (row name, parts of (value, style, name)); one scale for all."""
     longest = max((sum(value for value, _, _ in row) for _, row in rows), default=0)
     if longest <= 0:
@@ -175,10 +175,10 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]]) -> str:
             width = max(round(x(at + value) - x(at), 2), 0)
             parts.append(
                 f'<rect class="{style}" x="{x(at)}" y="{top + 2}" width="{width}" height="{step - 9}">'
-                f"<title>{escape(words)}: {number(value)} bytes</title></rect>"
+                f"<title>{escape(words)}: {number(value)}{escape(unit)}</title></rect>"
             )
             at += value
-        parts.append(f'<text class="tick" x="{x(at) + 6}" y="{top + 21}">{number(at)}B</text>')
+        parts.append(f'<text class="tick" x="{x(at) + 6}" y="{top + 21}">{number(at)}{escape(unit)}</text>')
     legend = {style: words for _, row in rows for _, style, words in row}
     return _legend(list(legend.items())) + _svg(parts, height, ", ".join(name for name, _ in rows), WIDE)
 

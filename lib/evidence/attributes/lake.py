@@ -1,0 +1,122 @@
+"""Streams in tables of this process, brought through by the product's own steps, in process.
+
+What lands is taken in, trained, shed, recovered and certified exactly as jobs do it; only the roots lie in memory and
+pieces run here. Whatever is measured is read off the tables afterwards.
+
+>>> from evidence.attributes.generated import Source, generated
+>>> made = generated(Source("a.net", "internet", ("Router", "Response Time"), 9), cycles=40, seed=1)
+>>> lake = Lake.landed("doctest", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
+>>> [(batch.batch, batch.rows, batch.seconds_covered) for batch in lake.batches("a_net")]
+[(1, 180, 0.45), (2, 180, 0.45)]
+>>> lake.forget()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from spillway.batch import Batch
+from spillway.contracts import Channel, Contracts, StreamContract
+from spillway.engine import InProcess
+from spillway.intake.take_in import take_in
+from spillway.levers.protocol import Load
+from spillway.pipeline.recover import recover_batches
+from spillway.pipeline.room import measure_load
+from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.train import train_stream
+from spillway.pipeline.validate import certify
+from spillway.settings import Settings
+from spillway.store import blobs
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
+
+ENGINE = InProcess()
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Tables in memory and the contracts of the streams in them."""
+
+    settings: Settings
+    contracts: Contracts
+
+    @staticmethod
+    def landed(
+        name: str,
+        contracts: Mapping[str, StreamContract],
+        files: Mapping[str, Mapping[str, bytes]],
+        channels: Mapping[str, Channel] | None = None,
+    ) -> Lake:
+        """The streams' landing files delivered and taken in."""
+        lake = Lake(Settings.in_memory(f"evidence/{name}"), Contracts(dict(contracts), dict(channels or {})))
+        for stream, delivered in files.items():
+            contract = lake.contracts.stream(stream)
+            for file, content in delivered.items():
+                blobs.write_bytes(f"{lake.settings.landing}/{contract.path}/{file}", content)
+            take_in(lake.tables, ENGINE, contract, name)
+        return lake
+
+    @property
+    def tables(self) -> Tables:
+        """The tables as they are now."""
+        return Tables(self.settings)
+
+    def with_channels(self, channels: Mapping[str, Channel]) -> Lake:
+        """The same tables under other channels."""
+        return replace(self, contracts=replace(self.contracts, channels=dict(channels)))
+
+    def with_contract(self, contract: StreamContract) -> Lake:
+        """The same tables under another contract of one stream."""
+        streams = {**self.contracts.streams, contract.stream: contract}
+        return replace(self, contracts=replace(self.contracts, streams=streams))
+
+    def train(self) -> None:
+        """Train every stream."""
+        for stream in self.contracts.streams:
+            train_stream(self.tables, self.contracts, stream)
+
+    def shed(self, streams: Sequence[str] | None = None) -> None:
+        """Shed what waits on the streams' channels (all), recover it and certify it."""
+        names = list(self.contracts.streams) if streams is None else list(streams)
+        rooms = {self.contracts.planned_with(self.contracts.streams[name].channel) for name in names}
+        for room in sorted(rooms):
+            shed_channel(self.tables, ENGINE, self.contracts, room)
+        for name in names:
+            contract, tables = self.contracts.streams[name], self.tables
+            ways = recover_batches(tables, ENGINE, contract, self.batches(name))
+            certify(tables.now(), ENGINE, contract, ways, lambda _: None)
+
+    def batches(self, stream: str) -> list[Batch]:
+        """The stream's batches, oldest first."""
+        return load_batches(self.tables, stream)
+
+    def loads(self, stream: str) -> list[Load]:
+        """What each batch offers, as the plan measures it."""
+        contract = self.contracts.streams[stream]
+        return [measure_load(self.tables, contract, batch) for batch in self.batches(stream)]
+
+    def rows(self, table: str, stream: str, batch: Batch | None = None) -> pa.Table:
+        """The rows of a stream's table (of one batch) in `seq` order."""
+        where = {} if batch is None else {"batch_date": batch.batch_date, "batch": batch.batch}
+        return self.tables.at(table, stream).rows(**where).sort_by("seq")
+
+    def sweep(self) -> None:
+        """Free the files in memory that no table holds any more."""
+        tables = self.tables
+        live = {
+            file.path
+            for name, contract in tables.contracts.items()
+            for stream in (self.contracts.streams if contract.scope == "stream" else (None,))
+            for file in tables.at(name, stream).files()
+        }
+        for root in {self.settings.lake, self.settings.destination}:
+            for one in blobs.list_files(root):
+                if one.path not in live:
+                    blobs.remove(one.path)
+
+    def forget(self) -> None:
+        """Free everything."""
+        self.tables.forget()

@@ -1,0 +1,113 @@
+"""Plans that others would make: one scheme for all tuples, or the product's with every window watched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evidence.attributes.rival.settings import Settings
+from spillway.batch import Batch
+from spillway.levers.attributes.lever import Attributes
+from spillway.levers.attributes.plan import AttributePlan
+from spillway.levers.attributes.planner import Policy, plan_batch
+from spillway.levers.attributes.policy import policy_of
+from spillway.levers.attributes.ranking.reevaluation import Chooser, Reevaluation, State
+from spillway.levers.attributes.scheme import Run, Way
+from spillway.levers.protocol import Part, Plan, Room, Views, Work
+
+Scores = list[Mapping[str, float]]
+
+
+class GivenPlan(AttributePlan):
+    """One scheme for every batch, decided by somebody else; what follows from it is the product's."""
+
+    def __init__(self, work: Work, tables: Views, framed: Sequence[Batch], scheme: Mapping[str, str]) -> None:
+        super().__init__(replace(work, batches=()), tables, ())
+        self.work, self.framed = work, framed
+        for batch in work.batches:
+            models = self.learned[batch.models["attributes"]].models
+            ways = tuple(
+                Way(name, scheme.get(name, "keep"), predictor=model.predictors[0].name, reason="given")
+                for name, model in models.items()
+            )
+            rate = work.loads[batch.batch].rate_kbps
+            capacity = batch.allowed_kbps
+            self.runs[batch.batch] = [
+                Run(
+                    batch.first_seq,
+                    batch.last_seq,
+                    ways,
+                    rate_kbps=rate,
+                    planned_kbps=rate,
+                    capacity_kbps=capacity,
+                    reason="given",
+                )
+            ]
+            self.states[batch.batch] = {}
+
+    def can_do_more(self, batch: int) -> bool:
+        return False
+
+
+class WatchedPlan(AttributePlan):
+    """The product's plan made while every window is ranked; `seen` has the scores, `policy` the first batch's."""
+
+    def __init__(self, work: Work, tables: Views, framed: Sequence[Batch]) -> None:
+        super().__init__(replace(work, batches=()), tables, ())
+        self.work, self.framed = work, framed
+        self.seen: Scores = []
+        self.policies: list[Policy] = []
+        state: Mapping[str, Any] | None = None
+        for batch in work.batches:
+            policy = policy_of(
+                self.contract,
+                self.learned[batch.models["attributes"]],
+                work.loads[batch.batch],
+                Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
+            )
+            self.policies.append(policy)
+            self.runs[batch.batch], state = plan_batch(
+                work.before(batch.batch_date),
+                batch.first_seq,
+                batch.last_seq,
+                batch.first_seq if batch.frame_origin is None else batch.frame_origin,
+                batch.frame_tuples,
+                replace(policy, reevaluation=_Watching(seen=self.seen)),
+                state,
+            )
+            self.states[batch.batch] = state
+
+
+@dataclass(frozen=True)
+class _Watching(Reevaluation):
+    """Keeps the scores of every window that is ranked."""
+
+    seen: Scores = field(default_factory=list)
+
+    def fresh(self, state: State, scores: Mapping[str, float], choose: Chooser) -> State:
+        self.seen.append(dict(scores))
+        return super().fresh(state, scores, choose)
+
+    def evaluate(self, state: State, window: int, scores: Mapping[str, float], choose: Chooser) -> State:
+        found = super().evaluate(state, window, scores, choose)
+        self.seen.pop()  # a window that is evaluated was ranked for its hit as well
+        return found
+
+
+class Rival(Attributes):
+    """The lever, with decisions as its settings say."""
+
+    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+        return [self._plan(one, room.tables) for one in work]
+
+    def _plan(self, work: Work, tables: Views) -> AttributePlan:
+        settings = work.contract.lever_settings("attributes")
+        if isinstance(settings, Settings) and settings.watched:
+            return WatchedPlan(work, tables, work.framed)
+        if isinstance(settings, Settings) and settings.scheme is not None:
+            return GivenPlan(work, tables, work.framed, settings.scheme)
+        return AttributePlan(work, tables, work.framed)
+
+
+LEVER = Rival()

@@ -1,0 +1,110 @@
+"""Drafts: files that tasks have written and that no table has yet. Each can be measured, thrown away, or published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from spillway.engine.protocol import Engine
+from spillway.errors import SpillwayError
+from spillway.store import blobs
+from spillway.store.writing import Written, write_file
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one file is made of: its partition, the batch it is of, and whatever the maker knows to make rows of."""
+
+    partition: Mapping[str, str]
+    batch: int
+    of: Any
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Files that tasks have written and no table has yet."""
+
+    table: str
+    parts: tuple[tuple[Piece, Written], ...]
+    counts: Mapping[int, Mapping[str, int]]
+    """By batch, what the makers counted."""
+
+    @property
+    def written(self) -> tuple[Written, ...]:
+        return tuple(written for _, written in self.parts)
+
+    def of(self, batch: int) -> list[Written]:
+        """The files of one batch."""
+        return [written for piece, written in self.parts if piece.batch == batch]
+
+    def rows(self, batch: int) -> int:
+        """How many rows of the batch were written."""
+        return sum(one.rows for one in self.of(batch))
+
+    def column_bytes(self, batch: int, columns: Iterable[str]) -> dict[str, int]:
+        """Compressed bytes of the batch's columns as written."""
+        files = self.of(batch)
+        return {name: sum(one.column_bytes.get(name, 0) for one in files) for name in columns}
+
+    def file_bytes(self, batch: int) -> int:
+        """Bytes of the batch's files, whole."""
+        return sum(one.size for one in self.of(batch))
+
+
+Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]
+"""Rows of a piece, table after table; the columns may be in any order, one that is missing is null.
+
+What it counts on the way goes into the second argument, and comes back with the draft.
+"""
+
+
+def drafted(
+    engine: Engine, pieces: Sequence[Piece], make: Make, table: str, folder: str, schema: pa.Schema
+) -> Draft:
+    """One file a piece, written by the engine's tasks; a piece without rows leaves none.
+
+    Where one task is refused, what the others wrote is thrown away.
+    """
+    work = partial(_write_piece, folder=folder, schema=schema, make=make)
+    found: list[tuple[Piece, Written]] = []
+    counts: dict[int, dict[str, int]] = {}
+    problem: SpillwayError | None = None
+    for piece, made in zip(pieces, engine.map(work, pieces), strict=True):
+        if isinstance(made.outcome, SpillwayError):
+            problem = problem or made.outcome
+        elif made.outcome is not None:
+            found.append((piece, made.outcome))
+        into = counts.setdefault(piece.batch, {})
+        for name, count in made.counts.items():
+            into[name] = into.get(name, 0) + count
+    draft = Draft(table, tuple(found), counts)
+    if problem is not None:
+        discard(folder, draft.written)
+        raise problem
+    return draft
+
+
+def discard(folder: str, written: Iterable[Written]) -> None:
+    """Remove files that stand in no table."""
+    for one in written:
+        blobs.remove(f"{folder}/{one.path}")
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What came of a piece: its file, none where it has no rows, or why it was refused."""
+
+    outcome: Written | SpillwayError | None
+    counts: Mapping[str, int]
+
+
+def _write_piece(piece: Piece, folder: str, schema: pa.Schema, make: Make) -> _Made:
+    counts: dict[str, int] = {}
+    try:
+        return _Made(write_file(folder, piece.partition, schema, make(piece.of, counts)), counts)
+    except SpillwayError as problem:
+        return _Made(problem, counts)

@@ -1,0 +1,171 @@
+"""What the lever tells: why an attribute travels as it does, and the report's pictures, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.show.report.small_lake import DAYS, ERROR_PCT, rows_of, small_lake, write
+
+from spillway.contracts import StreamContract, load_contracts
+from spillway.levers.attributes.told import pictures, told
+from spillway.levers.protocol import Picture, Told
+from spillway.pipeline.facts import newest_facts
+from spillway.settings import Settings
+from spillway.store.tables import Tables
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return small_lake(tmp_path_factory.mktemp("home"))
+
+
+def fields_of(settings: Settings) -> StreamContract:
+    return load_contracts(settings.schemas).streams["fields"]
+
+
+def told_of(settings: Settings, attribute: str) -> Told:
+    tables = Tables(settings)
+    facts = newest_facts(tables, "fields", "attributes")
+    return told(fields_of(settings), attribute, facts, tables)
+
+
+def shown_of(settings: Settings) -> dict[str, Picture]:
+    tables = Tables(settings)
+    facts = newest_facts(tables, "fields", "attributes")
+    return {picture.title: picture for picture in pictures(fields_of(settings), facts, tables)}
+
+
+def line(picture: Picture, name: str) -> list[tuple[float, float]]:
+    found: Mapping[str, Any] = next(one for one in picture.data["lines"] if one["name"] == name)
+    return list(found["points"])
+
+
+def test_what_is_shed_is_told_with_its_rank_rate_bound_and_the_way_back(lake: Settings) -> None:
+    temp = told_of(lake, "temp")
+
+    assert temp.way == "shed"
+    assert temp.because.startswith("it ranks 1 of 2 by stddev, first to go first")
+    assert temp.because.endswith("The plan says: lowest rank")
+    assert temp.numbers["rank"] == "1 of 2 (score 0.4, stddev)"
+    assert temp.numbers["bound"] == {"% (from category)": ERROR_PCT}
+    assert temp.numbers["rate"]["too much"] == 0.2
+    assert temp.numbers["so far"] == {"tuples shed": 240}
+    assert temp.remedies[-1] == "get it back: spillway recover fields --attributes temp"
+
+
+def test_every_way_that_an_attribute_travelled_is_counted(lake: Settings) -> None:
+    rain = told_of(lake, "rain")
+
+    assert rain.numbers["so far"] == {"tuples kept": 120, "tuples shed": 120}
+    assert rain.numbers["stage"] == "2: its channel's"
+
+
+def test_a_role_needs_no_further_reason_and_no_way_back(lake: Settings) -> None:
+    site = told_of(lake, "site")
+
+    assert (site.way, site.because) == (
+        "kept",
+        "role key is never rounded or shed: it says who sent the tuple",
+    )
+    assert site.remedies == ()
+
+
+def test_without_a_scheme_it_waits(lake: Settings) -> None:
+    contract = load_contracts(lake.schemas).streams["meadows"]
+    waits = told(contract, "temp", None, Tables(lake))
+
+    assert (waits.way, waits.numbers) == ("not planned yet", {})
+    assert waits.because == "no scheme yet: the stream waits to be taken in, trained and shed"
+
+
+def test_original_and_recovered_stand_side_by_side_for_one_key_with_their_band(lake: Settings) -> None:
+    picture = shown_of(lake)["temp: original and recovered"]
+
+    assert (picture.data["x"], picture.data["y"]) == ("tuples of a", "temp degF")
+    original, recovered = line(picture, "original"), line(picture, "recovered")
+    assert len(original) == len(recovered) == len(picture.data["band"]) == 120  # of both dates
+    assert all(abs(was[1] - given[1]) <= 1.5 for was, given in zip(original, recovered, strict=True))
+    assert all(
+        low < given[1] < high for (_, low, high), given in zip(picture.data["band"], recovered, strict=True)
+    )
+
+
+def test_a_batch_that_was_not_validated_yet_is_not_looked_for_in_recovered(tmp_path: Path) -> None:
+    settings = small_lake(tmp_path)
+    Tables(settings).at("certificates").delete(stream="fields", batch=[2])
+    Tables(settings).at("recovered", "fields").delete(batch_date=DAYS[1])
+
+    assert len(line(shown_of(settings)["temp: original and recovered"], "original")) == 60
+
+
+def test_what_raw_no_longer_holds_is_not_plotted(tmp_path: Path) -> None:
+    settings = small_lake(tmp_path)
+    Tables(settings).at("raw", "fields").delete(batch_date=list(DAYS))
+
+    assert "temp: original and recovered" not in shown_of(settings)
+
+
+def test_where_the_last_date_is_retired_the_one_before_is_plotted(tmp_path: Path) -> None:
+    settings = small_lake(tmp_path)
+    Tables(settings).at("raw", "fields").delete(batch_date=DAYS[1])
+
+    assert len(line(shown_of(settings)["temp: original and recovered"], "original")) == 60
+
+
+def test_the_threshold_is_marked_on_the_curve_it_was_found_on(lake: Settings) -> None:
+    picture = shown_of(lake)["Stored share against threshold"]
+    points = line(picture, "temp (E = 5 %)")
+
+    assert picture.data["mark"] == (ERROR_PCT, "E = 5 %")
+    assert max(error for error, _ in points) == 30.0
+    assert points[0][1] > points[-1][1]
+
+
+def test_rates_are_steps_from_run_to_run_and_the_note_says_what_is_too_much(lake: Settings) -> None:
+    picture = shown_of(lake)["Rate against capacity"]
+
+    assert line(picture, "offered")[:3] == [(0.0, 3.2), (59.0, 3.2), (60.0, 3.6)]
+    assert "Falls short by up to 0.2 kbps." in picture.note
+
+
+def test_neighbouring_runs_of_one_way_are_one_bar(lake: Settings) -> None:
+    rows = dict(shown_of(lake)["Kept, rounded and shed over time"].data["rows"])
+
+    assert [(low, high, way) for low, high, way, _ in rows["temp"]] == [(0.0, 239.0, "shed")]
+    assert [way for _, _, way, _ in rows["rain"]] == ["keep", "shed", "keep", "shed"]
+
+
+def test_hits_misses_and_evaluations_are_added_up(lake: Settings) -> None:
+    note = shown_of(lake)["Kept, rounded and shed over time"].note
+
+    assert note == "16 windows, 6 of them evaluated; 14 hits, 2 misses."
+
+
+def test_hits_that_were_not_measured_are_not_made_up(tmp_path: Path) -> None:
+    settings = small_lake(tmp_path)
+    row = rows_of(settings, "schemes")[0]
+    write(settings, "schemes", [{**row, "batch": 3, "run": 9, "hits": -1, "from_seq": 300, "to_seq": 360}])
+
+    assert "not measured" in shown_of(settings)["Kept, rounded and shed over time"].note
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"mode": "observe"}, "mode observe plans and accounts, and drops nothing"),
+        ({"error_pct": 0.0}, "error_pct 0 allows no error"),
+    ],
+)
+def test_what_the_owner_overruled_is_named(lake: Settings, change: dict[str, Any], said: str) -> None:
+    contract = fields_of(lake)
+    if "mode" in change:
+        contract = replace(contract, **change)
+    else:
+        (entry,) = contract.levers
+        contract = replace(contract, levers=(replace(entry, settings=replace(entry.settings, **change)),))
+
+    assert said in told(contract, "temp", None, Tables(lake)).because

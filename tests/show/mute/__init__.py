@@ -1,0 +1,1 @@
+"""A lever that tells nothing of itself. Not a test."""

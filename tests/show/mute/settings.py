@@ -1,0 +1,10 @@
+"""It has no settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Nothing to say."""
