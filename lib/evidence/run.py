@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evidence.attributes import evidence as attributes
+from evidence.attributes import figures as attributes
 from evidence.book import Book
-from evidence.sketches import evidence as sketches
+from evidence.sketches import figures as sketches
 from spillway.settings import Settings
 from spillway.show.summary import machine
 

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
+from spillway.batch import DONE, PENDING, RECORDED, RETIRED, UNTRAINED
+from spillway.contracts import load_contracts
+from spillway.intake.landing import changed_files, new_files
 from spillway.pipeline.pending import channels_of_dates, pending_channels
 from spillway.settings import Settings
-from spillway.store.batches import DONE, PENDING, RECORDED, RETIRED, UNTRAINED
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
 
 
 @pytest.fixture
@@ -41,16 +45,43 @@ def test_a_file_that_a_batch_knows_is_no_work(settings: Settings) -> None:
     assert pending_channels(settings) == ["uplink"]
 
 
-def test_a_known_name_with_another_size_is_work_for_the_job_to_refuse(settings: Settings) -> None:
+def test_a_known_name_with_another_size_is_no_work_and_told_as_changed(settings: Settings) -> None:
     name, size = deliver(settings, "river/part-1.json")
     write_table(settings, "batches", [batch_row("river", 1, DONE, [(name, size - 1)])])
+    assert pending_channels(settings) == []
+    contract = load_contracts(settings.schemas).streams["river"]
+    batches = load_batches(Tables(settings), "river")
+    assert [(one.name, one.size) for one in changed_files(contract, settings, batches)] == [(name, size)]
+
+
+def test_a_file_that_was_empty_and_is_filled_is_work_and_one_that_stays_empty_is_not(
+    settings: Settings,
+) -> None:
+    known = deliver(settings, "river/part-1.json", "")
+    row = batch_row("river", 1, DONE, [known])
+    row["files"][0]["status"] = "empty"
+    write_table(settings, "batches", [row])
+    assert pending_channels(settings) == []
+    deliver(settings, "river/part-1.json")
     assert pending_channels(settings) == ["uplink"]
+    contract = load_contracts(settings.schemas).streams["river"]
+    batches = load_batches(Tables(settings), "river")
+    assert changed_files(contract, settings, batches) == []
+    assert [one.name for one in new_files(contract, settings, batches)] == ["river/part-1.json"]
 
 
-@pytest.mark.parametrize("name", ["river/_SUCCESS", "river/.part-1.json.crc", "river/_tmp/part-1.json"])
-def test_files_that_spark_passes_over_are_no_work(settings: Settings, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["river/_SUCCESS", "river/.part-1.json.crc", "river/_tmp/part-1.json", "river/part-1.json._COPYING_"],
+)
+def test_hidden_files_are_no_work(settings: Settings, name: str) -> None:
     deliver(settings, name)
     assert pending_channels(settings) == []
+
+
+def test_a_partition_folder_that_begins_with_an_underscore_is_not_hidden(settings: Settings) -> None:
+    deliver(settings, "river/_day=1/part-1.json")
+    assert pending_channels(settings) == ["uplink"]
 
 
 @pytest.mark.parametrize("status", sorted(set(PENDING) - {UNTRAINED}))
@@ -67,9 +98,10 @@ def test_a_batch_that_is_over_is_no_work(settings: Settings, status: str) -> Non
 
 def test_an_untrained_batch_is_work_once_its_stream_is_trained(settings: Settings) -> None:
     write_table(settings, "batches", [batch_row("harbour", 1, UNTRAINED)])
-    write_table(settings, "models", [{"stream": "river", "fact": "cycle", "version": 1}])
+    fact = {"lever": "attributes", "fact": "cycle", "version": 1}
+    write_table(settings, "models", [{"stream": "river", **fact}])
     assert pending_channels(settings) == []
-    write_table(settings, "models", [{"stream": "harbour", "fact": "cycle", "version": 1}])
+    write_table(settings, "models", [{"stream": "harbour", **fact}])
     assert pending_channels(settings) == ["market"]
 
 

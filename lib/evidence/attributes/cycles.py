@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
-from evidence.attributes.streams import MemoryStream
+from evidence.attributes.lab import Lab
 from evidence.book import Book
 from evidence.cycles import hit_rate
-from spillway.levers.attributes.cycle.find import Cycle
-from spillway.pipeline import train as step
+from spillway.levers.attributes.training.lesson import plain_values
 
 NOISY_TUPLES = 12_500
 """Enough that the youngest member of the demo's stocks has joined."""
 
 
-def cycles(
-    book: Book, streams: dict[str, MemoryStream], found: dict[str, Cycle], schemas: Path, seeds: int
-) -> dict[str, float]:
+def cycles(book: Book, labs: Mapping[str, Lab], schemas: Path, seeds: int) -> dict[str, float]:
     """CID, members and when they join; and the share of noisy streams on which the same is found."""
     book.section(
         "Cycle identifiers",
@@ -29,15 +27,15 @@ def cycles(
     )
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
-    for name, stream in streams.items():
-        cycle = found[name]
+    for name, lab in labs.items():
+        cycle, contract = lab.cycle, lab.contract
         facts = yaml.safe_load((schemas / "streams" / f"{name}.expected.yaml").read_text(encoding="utf-8"))
         stated = _stated(facts)
-        ours = _joins(stream, cycle)
+        ours = _joins(lab)
         noisy = hit_rate(
-            _columns(stream),
-            {a.name: a.declared_bits for a in stream.contract.attributes},
-            order=stream.contract.order,
+            columns_of(lab),
+            {a.name: a.declared_bits for a in contract.attributes},
+            order=contract.order,
             attributes=tuple(facts["cycle"]["attributes"]),
             seeds=range(seeds),
             tuples=NOISY_TUPLES,
@@ -62,8 +60,9 @@ def cycles(
     return figures
 
 
-def _columns(stream: MemoryStream) -> dict[str, Any]:
-    return {name: step.plain_values(stream.rows[name]) for name in stream.contract.names}
+def columns_of(lab: Lab) -> dict[str, Any]:
+    """All raw tuples, as the cycle is found in them."""
+    return {name: plain_values(lab.rows[name]) for name in lab.contract.names}
 
 
 def _stated(facts: dict[str, Any]) -> dict[str, str]:
@@ -75,13 +74,13 @@ def _stated(facts: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _joins(stream: MemoryStream, cycle: Cycle) -> dict[str, str]:
+def _joins(lab: Lab) -> dict[str, str]:
     """Since when each member is there, as found: the day of the first tuple under its membership."""
-    seq = np.asarray(stream.rows["seq"])
-    order = stream.rows[stream.contract.order]
+    seq = np.asarray(lab.rows["seq"])
+    order = lab.rows[lab.contract.order]
     return {
         str(member.values[0]): str(
             order[int(np.searchsorted(seq, max(member.from_seq, int(seq[0]))))].as_py()
         )[:10]
-        for member in cycle.members
+        for member in lab.cycle.members
     }

@@ -78,7 +78,6 @@ def generated(source: Source, cycles: int | None = None, seed: int = 0) -> Gener
     columns = _DOMAINS[source.domain](rng, rounds, source.cycle)
     key, *measures = source.attributes
     names = [f"{key.split()[0].lower()}-{k:04d}" for k in rng.permutation(source.cycle)]
-    rows = rounds * source.cycle
     at = np.repeat(np.arange(rounds), source.cycle) * 60_000_000 + START * 1_000_000
     table = {
         key: pa.array(names * rounds),

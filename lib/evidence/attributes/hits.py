@@ -8,46 +8,19 @@ prefix of the ranking that fits, is the hard case, and both are shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from evidence.attributes.shedding import Shed, plan
-from evidence.attributes.streams import MemoryStream
-from evidence.attributes.trained import Facts, load_of
+from evidence.attributes.even_intervals import evenly, fixed_interval_evaluations
+from evidence.attributes.lab import Lab
+from evidence.attributes.rival.lever import Scores
 from evidence.bars import percent_bars
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.capacity.fit import fit
-from spillway.levers.attributes.planner import Policy
-from spillway.levers.attributes.policy import Part, policy_of
-from spillway.levers.attributes.ranking.reevaluation import (
-    Chooser,
-    Replay,
-    Reevaluation,
-    State,
-    evenly,
-    fixed_interval_evaluations,
-    follow,
-)
+from spillway.levers.attributes.ranking.reevaluation import Chooser, Reevaluation, Replay, follow
 
-Scores = list[Mapping[str, float]]
 REACHES = (None, 0.2, 0.5, 1.0, 2.0)
-
-
-@dataclass(frozen=True)
-class Watching(Reevaluation):
-    """Looks at every window and keeps the scores it saw, so that controllers can be compared on the same ones."""
-
-    seen: list[Mapping[str, float]] = field(default_factory=list)
-
-    def fresh(self, state: State, scores: Mapping[str, float], choose: Chooser) -> State:
-        self.seen.append(dict(scores))
-        return super().fresh(state, scores, choose)
-
-    def evaluate(self, state: State, window: int, scores: Mapping[str, float], choose: Chooser) -> State:
-        found = super().evaluate(state, window, scores, choose)
-        self.seen.pop()
-        return found
 
 
 @dataclass(frozen=True)
@@ -60,20 +33,6 @@ class Followed:
     evaluations_for_95: int
 
 
-def window_scores(stream: MemoryStream, facts: Facts, capacity_kbps: float) -> tuple[Scores, Policy]:
-    """The scores of every window of the stream, cut and ranked by the planner, and the first delivery's policy."""
-    watching = Watching()
-    first: Policy | None = None
-    before: dict[str, Any] | None = None
-    for delivery in stream.deliveries:
-        load = load_of(stream, delivery)
-        policy = policy_of(stream.contract, facts.trained, load, Part(capacity_kbps))
-        first = first or policy
-        _, before = plan(stream, delivery, replace(policy, reevaluation=watching), before)
-    assert first is not None, "a stream has deliveries"
-    return list(watching.seen), first
-
-
 def followed(rule: str, controller: Reevaluation, scores: Scores, choose: Chooser) -> Followed:
     """Run a controller, and its own rule at even intervals: as many evaluations, and as many as 95 % need."""
     record = follow(controller, scores, choose)
@@ -83,49 +42,38 @@ def followed(rule: str, controller: Reevaluation, scores: Scores, choose: Choose
     return Followed(rule, record, fixed.hits_pct, fixed_interval_evaluations(always, 95.0))
 
 
-def by_ranking(
-    stream: MemoryStream, capacity_kbps: float, how: str
-) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
-    """The paper's choice at the first delivery's load: the prefix of the ranking that fits."""
-    load = load_of(stream, stream.deliveries[0])
+def by_ranking(lab: Lab, how: str) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
+    """The paper's choice at the first batch's load: the prefix of the ranking that fits."""
+    load = lab.loads[0]
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def choose(ranking: tuple[str, ...]) -> tuple[str, ...]:
         if ranking not in known:
             known[ranking] = fit(
-                list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, how
+                list(ranking), load.widths_bits, load.tuples_per_second, lab.capacity_kbps, how
             ).shed
         return known[ranking]
 
     return choose
 
 
-def compare(stream: MemoryStream, facts: Facts, capacity_kbps: float) -> list[Followed]:
+def compare(lab: Lab, scores: Scores, controller: Reevaluation) -> list[Followed]:
     """Ours and the text's, on the paper's choice by count and by measured bits."""
-    scores, policy = window_scores(stream, facts, capacity_kbps)
     found = []
     for how in ("bits", "count"):
-        choose = by_ranking(stream, capacity_kbps, how)
-        found.append(followed(f"ours, fit by {how}", policy.reevaluation, scores, choose))
+        choose = by_ranking(lab, how)
+        found.append(followed(f"ours, fit by {how}", controller, scores, choose))
         found.append(followed(f"Algorithm 2, fit by {how}", Reevaluation.text(), scores, choose))
     return found
 
 
-def by_reach(stream: MemoryStream, facts: Facts, capacity_kbps: float) -> list[Replay]:
+def by_reach(lab: Lab, scores: Scores, controller: Reevaluation) -> list[Replay]:
     """The contract's rule with other reaches, on the same scores."""
-    scores, policy = window_scores(stream, facts, capacity_kbps)
-    choose = by_ranking(stream, capacity_kbps, "bits")
-    return [follow(replace(policy.reevaluation, reach=reach), scores, choose) for reach in REACHES]
+    choose = by_ranking(lab, "bits")
+    return [follow(replace(controller, reach=reach), scores, choose) for reach in REACHES]
 
 
-def hits(
-    book: Book,
-    streams: Mapping[str, MemoryStream],
-    facts: Mapping[str, Facts],
-    capacities: Mapping[str, float],
-    done: Mapping[str, Shed],
-    directory: Any,
-) -> dict[str, float]:
+def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float]:
     """The table, the bars of Figure 4.3 and the figures."""
     book.section(
         "Hits and evaluations",
@@ -134,15 +82,16 @@ def hits(
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
     reaches: dict[str, list[Replay]] = {}
-    for name, stream in streams.items():
-        runs = done[name].runs
+    for name, lab in labs.items():
+        runs = lab.plan.runs
         windows, evaluations = sum(r.windows for r in runs), sum(r.evaluations for r in runs)
         planned = 100.0 * sum(max(r.hits, 0) for r in runs) / windows
         rows.append((name, "as planned (by measured bytes)", windows, evaluations, planned, None, None))
         figures[f"attributes.plan_hits_pct.{name}"] = planned
         figures[f"attributes.plan_evaluations_over_windows_pct.{name}"] = 100.0 * evaluations / windows
-        every = compare(stream, facts[name], capacities[name])
-        reaches[name] = by_reach(stream, facts[name], capacities[name])
+        watched = lab.watched()
+        every = compare(lab, watched.seen, watched.policies[0].reevaluation)
+        reaches[name] = by_reach(lab, watched.seen, watched.policies[0].reevaluation)
         for one in every:
             record = one.record
             rows.append(

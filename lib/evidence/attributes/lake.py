@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -100,7 +101,7 @@ class Lake:
 
     def rows(self, table: str, stream: str, batch: Batch | None = None) -> pa.Table:
         """The rows of a stream's table (of one batch) in `seq` order."""
-        where = {} if batch is None else {"batch_date": batch.batch_date, "batch": batch.batch}
+        where: dict[str, Any] = {} if batch is None else {"batch_date": batch.batch_date, "batch": batch.batch}
         return self.tables.at(table, stream).rows(**where).sort_by("seq")
 
     def sweep(self) -> None:

@@ -16,15 +16,14 @@ by a Lagrange multiplier, which is exact on the points' convex hull.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evidence.attributes.lab import Lab
-from evidence.attributes.shedding import Shed
-from evidence.attributes.trained import paper_models
+from evidence.attributes.outcome import Outcome
 from evidence.book import Book
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
 
@@ -40,25 +39,26 @@ class Point:
     accuracy_pct: float
 
 
-def precision(book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed]) -> dict[str, float]:
+def precision(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     """Every shed attribute's points, and the best that all together can do."""
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
     offers: dict[Hashable, list[Point]] = {}
     weights: dict[Hashable, float] = {}
     for name, lab in labs.items():
-        paper = paper_models(lab.facts)
-        shed = list(done[name].synopsis_bytes)
-        kept = {n for n in lab.measures if n not in shed}
+        shed = list(lab.plan.shed)
+        everywhere = dict.fromkeys(shed, "shed")
+        paper = lab.given(everywhere, lab.paper_models())
+        tried = [lab.given(everywhere), paper, *(lab.given(everywhere, one) for one in finer(lab))]
         for attribute in shed:
-            last = lab.shed(paper[attribute])
-            points = points_of(lab, lab.facts.models[attribute].for_scheme(kept), last.packed_bytes)
+            last_bytes, last = paper.synopsis_bytes[attribute], paper.shed[attribute]
+            points = points_of(tried, attribute, last_bytes)
             offers[name, attribute], weights[name, attribute] = points, 1.0 / len(shed) / len(labs)
             least = min(points, key=lambda p: p.ratio)
             best = max((p for p in points if p.ratio <= 1.0), key=lambda p: p.accuracy_pct)
             fine = min((p.ratio for p in points if p.accuracy_pct >= ACCURACY_PCT), default=None)
             rows.append(
-                (name, attribute, lab.facts.error_pct[attribute], last.packed_bytes, 100 - last.errors.mean_error_pct,
+                (name, attribute, lab.error_pct[attribute], last_bytes, last.accuracy_pct,
                  least.ratio, least.accuracy_pct, best.accuracy_pct, fine)
             )  # fmt: skip
         mine = {place: points for place, points in offers.items() if place[0] == name}  # type: ignore[index]
@@ -96,25 +96,29 @@ def precision(book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed]) -> 
     return figures
 
 
-def points_of(lab: Lab, model: AttributeModel, last_bytes: int) -> list[Point]:
-    """The model and the paper's form at several precisions of corrections."""
-    paper = AttributeModel(model.attribute, model.kind, model.error_pct, cycle_length=model.cycle_length)
-    tried = {model, paper}
-    if model.kind != "text" and model.error_pct:
-        predictors = (Predictor("previous"),) if model.paper_form else model.predictors
-        for share in PRECISIONS:
-            aim = model.error_pct * share
-            for width in (1.0, 2.0):
-                tried.add(replace(model, predictors=predictors, aim_pct=aim, step_pct=aim * width, unit=0.0))
-    found = [lab.shed(one) for one in tried]
-    return sorted(
-        (
-            Point(one.packed_bytes / last_bytes, 100.0 - one.errors.mean_error_pct)
-            for one in found
-            if not one.errors.violations
-        ),
-        key=lambda point: (point.ratio, point.accuracy_pct),
-    )
+def finer(lab: Lab) -> Iterator[dict[str, AttributeModel]]:
+    """The trained models with corrections of several precisions; text and what is exact anyhow stay as they are."""
+    for share in PRECISIONS:
+        for width in (1.0, 2.0):
+            yield {name: _at_precision(model, share, width) for name, model in lab.models.items()}
+
+
+def _at_precision(model: AttributeModel, share: float, width: float) -> AttributeModel:
+    if model.kind == "text" or not model.error_pct:
+        return model
+    predictors = (Predictor("previous"),) if model.paper_form else model.predictors
+    aim = model.error_pct * share
+    return replace(model, predictors=predictors, aim_pct=aim, step_pct=aim * width, unit=0.0)
+
+
+def points_of(tried: Sequence[Outcome], attribute: str, last_bytes: int) -> list[Point]:
+    """What an attribute took, and how accurate it was, in every run that kept its promise."""
+    found = {
+        Point(one.synopsis_bytes[attribute] / last_bytes, one.shed[attribute].accuracy_pct)
+        for one in tried
+        if not one.shed[attribute].violations
+    }
+    return sorted(found, key=lambda point: (point.ratio, point.accuracy_pct))
 
 
 def best_accuracy(

@@ -16,8 +16,6 @@ import numpy as np
 from evidence.attributes.baselines import BASELINES, baseline
 from evidence.attributes.lab import Lab
 from evidence.attributes.neighbours import recover_nearest
-from evidence.attributes.shedding import Shed
-from evidence.attributes.trained import paper_models
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
@@ -30,7 +28,7 @@ PIECEWISE = tuple(name for name in BASELINES if name != "last")
 def rivals(lab: Lab, attribute: str, error_pct: float) -> dict[str, tuple[int, float, int]]:
     """Packed bytes, mean error and violations of every piecewise baseline over all frames."""
     found = {}
-    numeric = lab.facts.models[attribute].kind != "text"
+    numeric = lab.models[attribute].kind != "text"
     for name in PIECEWISE if numeric else ():
         every = [baseline(name, frame, attribute, error_pct) for frame in lab.frames]
         rows = sum(len(frame) for frame in lab.frames)
@@ -45,7 +43,7 @@ def rivals(lab: Lab, attribute: str, error_pct: float) -> dict[str, tuple[int, f
 
 def nearest(lab: Lab, attribute: str) -> tuple[float, float] | None:
     """Median relative error of the Euclidean neighbour, and the share of values beyond E, on later tuples."""
-    numeric = [n for n in lab.measures if lab.facts.models[n].kind != "text"]
+    numeric = [n for n in lab.measures if lab.models[n].kind != "text"]
     if attribute not in numeric or len(numeric) < 2:
         return None
     train, later = lab.frames[0], lab.frames[-1]
@@ -60,11 +58,11 @@ def nearest(lab: Lab, attribute: str) -> tuple[float, float] | None:
     )
     known = column.valid
     errors = relative_errors_pct(Column.real(_floats(column)[known]), Column.real(given[known]))
-    beyond = 100.0 * float((errors > lab.facts.error_pct[attribute]).mean()) if known.any() else 0.0
+    beyond = 100.0 * float((errors > lab.error_pct[attribute]).mean()) if known.any() else 0.0
     return (float(np.median(errors)) if known.any() else 0.0), beyond
 
 
-def predictors(book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed]) -> dict[str, float]:
+def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     """The table of packed bytes, errors beside, and the ratios of the issue."""
     book.section(
         "Predictors at the same bound",
@@ -75,28 +73,26 @@ def predictors(book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed]) ->
     figures: dict[str, float] = {}
     ratios: dict[str, dict[str, float]] = {}
     for name, lab in labs.items():
-        plan = done[name]
-        paper = paper_models(lab.facts)
-        shed = list(plan.synopsis_bytes)
+        shed = list(lab.plan.shed)
+        # what is shed in some windows only is compared over the whole column, under the same models
+        everywhere = dict.fromkeys(shed, "shed")
+        plan, paper = lab.given(everywhere), lab.given(everywhere, lab.paper_models())
         kept = {n for n in lab.measures if n not in shed}
+        every_rounded = lab.given(dict.fromkeys(lab.measures, "round"))
         for attribute in shed:
-            error_pct = lab.facts.error_pct[attribute]
-            last = lab.shed(paper[attribute])
-            last_bytes, ours = last.packed_bytes, plan.synopsis_bytes[attribute]
-            if plan.certificates[attribute].shed_values < lab.stream.rows.num_rows:
-                # shed in some windows only: compared over the whole column, by the same model
-                ours = lab.shed(lab.facts.models[attribute].for_scheme(kept)).packed_bytes
+            error_pct = lab.error_pct[attribute]
+            last_bytes, ours = paper.synopsis_bytes[attribute], plan.synopsis_bytes[attribute]
             others = rivals(lab, attribute, error_pct)
             euclid = nearest(lab, attribute)
             column = lab.column_bytes[attribute]
-            rounded = lab.sent(attribute, "round")[0]
-            model = lab.facts.models[attribute]
+            rounded = every_rounded.sent_bytes[attribute]
+            model = lab.models[attribute]
             sizes.append(
                 (name, attribute, error_pct, describe(model.for_scheme(kept).predictors[0])[:48], column, rounded,
                  ours, last_bytes, *(others[n][0] if n in others else None for n in PIECEWISE), ours / last_bytes)
             )  # fmt: skip
             errors.append(
-                (name, attribute, error_pct, plan.certificates[attribute].mean_error_pct, last.errors.mean_error_pct,
+                (name, attribute, error_pct, plan.shed[attribute].mean_error_pct, paper.shed[attribute].mean_error_pct,
                  *(others[n][1] if n in others else None for n in PIECEWISE), *(euclid or (None, None)))
             )  # fmt: skip
             ratios.setdefault(name, {})[attribute] = ours / last_bytes

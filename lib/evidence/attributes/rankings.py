@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evidence.attributes.lab import Lab, Scheme, mean_scheme
+from evidence.attributes.lab import Lab, Weighed, mean_weighed
+from evidence.attributes.orders import fixed_list, largest_first, random_order
 from evidence.book import Book
 from spillway.levers.attributes.planner import rankable
-from spillway.levers.attributes.policy import smoothing_of
-from spillway.levers.attributes.ranking.rank import fixed_list, largest_first, random_order, rank
+from spillway.levers.attributes.policy import settings_of, smoothing_of
+from spillway.levers.attributes.ranking.rank import rank
 from spillway.show.report.svg import Line, line_chart
 
 TARGETS_PCT = (85, 70, 55, 40, 25)
@@ -24,10 +25,10 @@ RANKINGS = ("stddev", "relative", "recoverability", "fixed list", "largest first
 
 def orders(lab: Lab) -> dict[str, list[list[str]]]:
     """Every ranking's order on the training rows; random has many."""
-    rows, names = lab.facts.rows, lab.measures
+    rows, names = lab.training_rows, lab.measures
     window = {name: rankable(rows[name]) for name in names}
-    smoothing = smoothing_of(lab.stream.contract)
-    recoverability = dict(lab.facts.trained.recoverability)
+    smoothing = smoothing_of(settings_of(lab.contract))
+    recoverability = dict(lab.learned.recoverability)
     ranked = {
         by: [rank(window, names, by, smoothing, recoverability)]
         for by in ("stddev", "relative", "recoverability")
@@ -38,7 +39,7 @@ def orders(lab: Lab) -> dict[str, list[list[str]]]:
     return {by: [[one.attribute for one in order] for order in every] for by, every in ranked.items()}
 
 
-def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> Scheme:
+def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> Weighed:
     """The scheme that sends exactly `target_bytes` by shedding in this order, two neighbours blended."""
     before = lab.weigh({})
     for count in range(1, len(order) + 1):
@@ -51,16 +52,16 @@ def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> Scheme:
     return before
 
 
-def _blend(one: Scheme, other: Scheme, share: float) -> Scheme:
+def _blend(one: Weighed, other: Weighed, share: float) -> Weighed:
     """
-    >>> _blend(Scheme(10, 0, 0, 100), Scheme(0, 4, 2, 98), 0.5).mean_error_pct
+    >>> _blend(Weighed(10, 0, 0, 100), Weighed(0, 4, 2, 98), 0.5).mean_error_pct
     1.0
     """
 
     def mix(a: float, b: float) -> float:
         return a + share * (b - a)
 
-    return Scheme(
+    return Weighed(
         mix(one.wire_bytes, other.wire_bytes),
         mix(one.synopsis_bytes, other.synopsis_bytes),
         mix(one.mean_error_pct, other.mean_error_pct),
@@ -84,7 +85,7 @@ def rankings(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
         for target in TARGETS_PCT:
             sent = lab.fixed_bytes + room * target / 100.0
             for by in RANKINGS:
-                one = mean_scheme([at_bytes(lab, order, sent) for order in ranked[by]])
+                one = mean_weighed([at_bytes(lab, order, sent) for order in ranked[by]])
                 errors[by].append(one.mean_error_pct)
                 stored[by].append(one.synopsis_bytes)
         for by in RANKINGS:

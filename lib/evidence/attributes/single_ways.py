@@ -10,38 +10,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evidence.attributes.lab import Lab, Scheme, mean_scheme
-from evidence.attributes.shedding import Shed
-from evidence.attributes.trained import paper_models
+from evidence.attributes.lab import Lab, Weighed, mean_weighed
+from evidence.attributes.orders import largest_first, random_order
+from evidence.attributes.outcome import Outcome
 from evidence.book import Book
-from spillway.levers.attributes.ranking.rank import largest_first, random_order
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation
+from spillway.levers.attributes.settings import Reevaluate
 
 RANDOM_ORDERS = 10
+NO_CAP = 2**31
+"""Windows: more than there ever are."""
 
 
-def contestants(lab: Lab, capacity_kbps: float) -> dict[str, Scheme]:
+def contestants(lab: Lab) -> dict[str, Weighed]:
     """Every single way, weighed."""
-    paper = paper_models(lab.facts)
-    ranked = sorted(lab.measures, key=lambda name: lab.facts.trained.ranking[name])
+    paper = lab.paper_models()
     widest = [one.attribute for one in largest_first(lab.measures, lab.column_bytes)]
     orders = [[one.attribute for one in random_order(lab.measures, seed)] for seed in range(RANDOM_ORDERS)]
-    drawn = [lab.weigh(lab.until_it_fits(order, capacity_kbps)) for order in orders]
+    drawn = [lab.weigh(lab.until_it_fits(order)) for order in orders]
     return {
         "everything kept": lab.weigh({}),
         "everything rounded": lab.weigh(dict.fromkeys(lab.measures, "round")),
-        "the paper's: by deviation until it fits, last value": lab.weigh(
-            lab.until_it_fits(ranked, capacity_kbps), paper
-        ),
-        "everything shed, last value": lab.weigh(dict.fromkeys(lab.measures, "shed"), paper),
-        "random attributes, mean": mean_scheme(drawn),
+        "the paper's: by deviation until it fits, last value": lab.weighed(the_papers(lab)),
+        "everything shed, last value": lab.weighed(lab.given(dict.fromkeys(lab.measures, "shed"), paper)),
+        "random attributes, mean": mean_weighed(drawn),
         "random attributes, best": min(drawn, key=lambda one: one.net_bytes),
-        "largest first": lab.weigh(lab.until_it_fits(widest, capacity_kbps)),
+        "largest first": lab.weigh(lab.until_it_fits(widest)),
     }
 
 
-def single_ways(
-    book: Book, labs: Mapping[str, Lab], capacities: Mapping[str, float], done: Mapping[str, Shed]
-) -> dict[str, float]:
+def the_papers(lab: Lab) -> Outcome:
+    """The product set as the text has it: ways, models, ranking, and Algorithm 2 without memory or hysteresis."""
+    text = Reevaluation.text()
+    return lab.run(
+        models=lab.paper_models(),
+        ways=("keep", "shed"),
+        predictors=("last",),
+        rank_by="stddev",
+        reevaluate=Reevaluate(
+            interval_windows=text.interval_windows,
+            factor=text.factor,
+            cap_windows=NO_CAP,
+            hysteresis=text.hysteresis,
+            memory_evaluations=text.memory_evaluations,
+            reach=text.reach,
+        ),
+    )
+
+
+def single_ways(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     """Net bytes of the plan over the best single way, stream by stream."""
     book.section(
         "The plan against single ways",
@@ -50,18 +67,18 @@ def single_ways(
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
     for name, lab in labs.items():
-        every = contestants(lab, capacities[name])
-        plan = done[name]
+        every = contestants(lab)
+        plan = lab.plan
         rivals = {label: one for label, one in every.items() if label != "everything kept"}
         best = min(one.net_bytes for one in rivals.values())
-        accuracy = [one.accuracy_pct for one in plan.certificates.values()]
+        accuracy = [one.accuracy_pct for one in plan.shed.values()]
         synopsis = sum(plan.synopsis_bytes.values())
         rows.append(
             (name, "the plan", plan.wire_bytes, synopsis, plan.net_bytes, lab.kbps(plan.wire_bytes),
-             lab.kbps(plan.wire_bytes) <= capacities[name], _mean(accuracy))
+             lab.kbps(plan.wire_bytes) <= lab.capacity_kbps, _mean(accuracy))
         )  # fmt: skip
         for label, one in every.items():
-            fits = lab.kbps(one.wire_bytes) <= capacities[name]
+            fits = lab.kbps(one.wire_bytes) <= lab.capacity_kbps
             rows.append(
                 (name, label, one.wire_bytes, one.synopsis_bytes, one.net_bytes, lab.kbps(one.wire_bytes), fits,
                  one.accuracy_pct)

@@ -9,24 +9,17 @@ from typing import Any
 import numpy as np
 
 from evidence.attributes.lab import Lab
-from evidence.attributes.shedding import Shed, shed_delivery
-from evidence.attributes.trained import paper_models
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.frames import key_codes
 from spillway.show.report.svg import Line, line_chart
 
 PLOTTED = 150
 TARGET_ACCURACY_PCT = 99.0
 
 
-def summary(
-    book: Book,
-    labs: Mapping[str, Lab],
-    done: Mapping[str, Shed],
-    capacities: Mapping[str, float],
-    directory: Path,
-) -> dict[str, float]:
+def summary(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
     """Accuracy, stored share and violations of the plan, stream by stream, beside Table 4.10."""
     book.section(
         "Recovery at the trained thresholds",
@@ -36,20 +29,20 @@ def summary(
     figures: dict[str, float] = {}
     violations = 0
     for name, lab in labs.items():
-        plan = done[name]
-        every = list(plan.certificates.values())
+        plan = lab.plan
+        every = list(plan.shed.values())
         shed, stored = sum(c.shed_values for c in every), sum(c.stored_values for c in every)
         accuracy = sum(c.accuracy_pct for c in every) / max(1, len(every)) if every else 100.0
         share = 100.0 * stored / max(1, shed)
-        columns = sum(plan.column_bytes.values())
+        columns = sum(plan.raw_bytes[attribute] for attribute in plan.shed)
         synopsis = sum(plan.synopsis_bytes.values())
-        paper = paper_models(lab.facts, plan.certificates)
-        last = [lab.shed(model).errors for model in paper.values()]
+        paper = lab.given(dict.fromkeys(plan.shed, "shed"), lab.paper_models())
+        last = list(paper.shed.values())
         violations += plan.violations
         thresholds = [c.error_pct for c in every]
         rows.append(
             (f"{name}, ours", _mean(thresholds), accuracy, 100 - accuracy, share, len(every), plan.violations,
-             100 * synopsis / columns if columns else None, lab.kbps(plan.wire_bytes), capacities[name])
+             100 * synopsis / columns if columns else None, lab.kbps(plan.wire_bytes), lab.capacity_kbps)
         )  # fmt: skip
         rows.append(
             (f"{name}, last value", _mean(thresholds), _mean([c.accuracy_pct for c in last]),
@@ -86,21 +79,19 @@ def summary(
             "attributes shed.",
         ],
     )  # fmt: skip
-    _misses(book, labs, done, figures)
-    for name, lab in labs.items():
-        _original_and_recovered(book, name, lab, done[name])
+    _misses(book, labs, figures)
+    for lab in labs.values():
+        _original_and_recovered(book, lab)
     return figures
 
 
-def _misses(
-    book: Book, labs: Mapping[str, Lab], done: Mapping[str, Shed], figures: Mapping[str, float]
-) -> None:
+def _misses(book: Book, labs: Mapping[str, Lab], figures: Mapping[str, float]) -> None:
     """Which attributes keep a stream below the target, and by how much of their bound they err."""
-    for name in labs:
+    for name, lab in labs.items():
         accuracy = figures[f"attributes.recovery_accuracy_pct.{name}"]
         if accuracy >= TARGET_ACCURACY_PCT:
             continue
-        worst = sorted(done[name].certificates.items(), key=lambda pair: pair[1].accuracy_pct)[:4]
+        worst = sorted(lab.plan.shed.items(), key=lambda pair: pair[1].accuracy_pct)[:4]
         said = ", ".join(
             f"{attribute} {one.accuracy_pct:.2f} % (mean error {one.mean_error_pct / one.error_pct:.2f} of E = "
             f"{one.error_pct:g} %)"
@@ -110,27 +101,18 @@ def _misses(
         book.note(f"{name}: {accuracy:.2f} % is below {TARGET_ACCURACY_PCT:g} %: {said}.")
 
 
-def _original_and_recovered(book: Book, name: str, lab: Lab, plan: Shed) -> None:
-    """One key's values of the attribute that is recovered worst, and of the one stored least."""
-    numeric = [
-        n for n in plan.certificates if lab.facts.models[n].kind != "text" and plan.certificates[n].error_pct
-    ]
+def _original_and_recovered(book: Book, lab: Lab) -> None:
+    """One key's values, in the first batch, of the attribute that is recovered worst."""
+    name, plan = lab.stream, lab.plan
+    numeric = [n for n, one in plan.shed.items() if lab.models[n].kind != "text" and one.error_pct]
     if not numeric:
         return
-    attribute = min(numeric, key=lambda n: plan.certificates[n].accuracy_pct)
-    delivery = lab.stream.deliveries[0]
-    runs = [run for run in plan.runs if delivery.first_seq <= run.from_seq <= delivery.last_seq]
-    seen: dict[str, tuple[Column, Column]] = {}
-
-    def keep(which: str, truth: Column, given: Column, _: np.ndarray) -> None:
-        seen.setdefault(which, (truth, given))
-
-    shed_delivery(lab.stream, delivery, runs, lab.facts.models, lab.facts, errors=keep)
-    if attribute not in seen:
-        return
-    truth, given = seen[attribute]
-    mine = np.flatnonzero(lab.frames[0].key == lab.frames[0].key[0])[:PLOTTED]
-    error_pct = lab.facts.error_pct[attribute]
+    attribute = min(numeric, key=lambda n: plan.shed[n].accuracy_pct)
+    first = lab.lake.rows("raw", name, lab.batches[0])
+    key = key_codes(first, lab.cycle.attributes)
+    mine = np.flatnonzero(key == key[0])[:PLOTTED]
+    truth, given = (Column.from_arrow(rows[attribute]) for rows in (first, lab.recovered))
+    error_pct = lab.error_pct[attribute]
     pairs = [
         (float(i), float(truth.values[row]), float(given.values[row]))
         for i, row in enumerate(mine)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from evidence.attributes.lab import Lab, with_error
-from evidence.attributes.trained import paper_models
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.frames import key_codes
@@ -24,7 +23,7 @@ ERRORS_PCT = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6.5, 8, 10, 13, 17, 22, 30, 40
 
 def drawn(lab: Lab, attribute: str, rows: Any) -> Curve:
     """The curve of stored share against E over some rows."""
-    return curve(rankable(rows[attribute]), key_codes(rows, lab.facts.cycle.attributes))
+    return curve(rankable(rows[attribute]), key_codes(rows, lab.cycle.attributes))
 
 
 def fixed_points(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
@@ -39,17 +38,17 @@ def fixed_points(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[s
     for name, lab in labs.items():
         mine: list[float] = []
         pictures = []
+        batches = [lab.lake.rows("raw", name, batch) for batch in lab.batches[1:]]
         for i, attribute in enumerate(_numeric(lab)):
-            trained = drawn(lab, attribute, lab.facts.rows)
+            trained = drawn(lab, attribute, lab.training_rows)
             point = fixed_point(trained)
-            later = [fixed_point(drawn(lab, attribute, d.rows)) for d in lab.stream.deliveries[1:]]
+            later = [fixed_point(drawn(lab, attribute, rows)) for rows in batches]
             moved = [threshold_drift(point, other).deviation_pct for other in later]
             finite = [one for one in moved if np.isfinite(one)]
             mine += finite
-            chosen = lab.facts.thresholds[attribute]
+            chosen = lab.thresholds[attribute]
             rows.append(
-                (name, attribute, point, "/".join(f"{p:g}" for p in later), _mean(finite), chosen.error_pct,
-                 chosen.source)
+                (name, attribute, point, "/".join(f"{p:g}" for p in later), _mean(finite), *chosen)
             )  # fmt: skip
             points = [
                 (e, s) for e, s in zip(trained.error_pct, trained.stored_share_pct, strict=True) if e <= 40
@@ -85,7 +84,7 @@ def shares_by_accuracy(
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
     for name, lab in labs.items():
-        for label, models in (("last value", paper_models(lab.facts)), ("ours", dict(lab.facts.models))):
+        for label, models in (("last value", lab.paper_models()), ("ours", dict(lab.models))):
             points = [_at_error(lab, models, error) for error in ERRORS_PCT]
             found = [share_at(points, accuracy) for accuracy in ACCURACIES]
             rows.append((name, label, *found))
@@ -143,7 +142,7 @@ def _at_error(lab: Lab, models: Mapping[str, AttributeModel], error_pct: float) 
 
 
 def _numeric(lab: Lab) -> list[str]:
-    return [name for name in lab.measures if lab.facts.models[name].kind != "text"]
+    return [name for name in lab.measures if lab.models[name].kind != "text"]
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -20,9 +20,8 @@ from evidence.golden.categories import categories
 from evidence.golden.cells import Cell, numbers, read_csv, read_json
 from evidence.golden.hamming import hamming
 from spillway.contracts.capacity import shannon_kbps
-from spillway.contracts.capacity import shannon_kbps
-from spillway.levers.attributes.capacity import fit as capacity
 from spillway.levers import shares
+from spillway.levers.attributes.capacity import fit as capacity
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import find_cycle
 from spillway.levers.attributes.ranking import reevaluation as scheme

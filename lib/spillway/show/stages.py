@@ -10,13 +10,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from spillway.ledger import TOTAL
-
-Row = Mapping[str, Any]
+from spillway.ledger import TOTAL, Row
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 
 from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch
 from spillway.contracts import Contracts, Subject, load_contracts
 from spillway.intake.landing import new_files
-from spillway.ledger import difference
+from spillway.ledger import Row, difference
 from spillway.registry import lever
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
@@ -28,7 +27,6 @@ from spillway.show.summary import (
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
-Row = Mapping[str, Any]
 RUNS_SHOWN = 5
 
 

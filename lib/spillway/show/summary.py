@@ -23,16 +23,13 @@ from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
 from operator import add
 from pathlib import Path
-from typing import Any
 
 from spillway.batch import Batch
-from spillway.ledger import TOTAL, difference
+from spillway.ledger import TOTAL, Row, difference
 from spillway.levers.certificate import Certificate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
-
-Row = Mapping[str, Any]
 
 NAMED_VERSIONS = (
     "apache-airflow",

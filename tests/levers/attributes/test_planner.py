@@ -276,8 +276,6 @@ def by_hand(case: Case) -> list[dict[str, Any]]:
                     scheme = state.scheme
                 line["hit"] = set(fresh.scheme) == set(scheme)
                 lines.append(line)
-            elif looked:
-                state = replace(state, next_window=number + 1)
             number += 1
     return lines
 

@@ -15,8 +15,8 @@ from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Picture
 from spillway.settings import Settings
 from spillway.show.report import build_report
-from spillway.show.report.drawing import drawn
-from spillway.show.report.facts import gather
+from spillway.show.report.drawing import picture_card
+from spillway.show.report.facts import gather_facts
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 
@@ -178,7 +178,7 @@ def test_each_table_is_opened_once(tmp_path: Path) -> None:
 
 def test_a_picture_of_a_kind_that_nobody_draws_is_refused_by_name() -> None:
     with pytest.raises(Refused, match="`kind` must be one of lines, timeline, bars, table, got 'pie'"):
-        drawn(Picture("How", "pie", {}))
+        picture_card(Picture("How", "pie", {}))
 
 
 def test_every_kind_of_picture_is_drawn() -> None:
@@ -189,7 +189,7 @@ def test_every_kind_of_picture_is_drawn() -> None:
         Picture("c", "bars", {"rows": [("row", [(3.0, "c2", "words")])], "unit": " pairs"}),
         Picture("d", "table", {"heads": ["what", "#much"], "rows": [["this", 7]]}, "a note"),
     ]
-    cards = [drawn(picture) for picture in shown]
+    cards = [picture_card(picture) for picture in shown]
 
     assert 'class="line c0"' in cards[0]
     assert 'class="c1"' in cards[1]
@@ -201,7 +201,7 @@ def test_every_kind_of_picture_is_drawn() -> None:
 def test_levers_are_shown_in_the_order_in_which_they_work(lake: Settings) -> None:
     from spillway.contracts import load_contracts
 
-    fields, meadows = gather(Tables(lake), list(load_contracts(lake.schemas).streams.values()))
+    fields, meadows = gather_facts(Tables(lake), list(load_contracts(lake.schemas).streams.values()))
 
     assert [picture.kind for picture in fields.pictures] == ["lines", "lines", "lines", "timeline"]
     assert meadows.pictures == ()

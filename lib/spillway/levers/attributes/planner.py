@@ -164,8 +164,8 @@ def plan_batch(
         stretch: _Stretch | None = None
         length = window_tuples(policy.cycle.length_at(low), policy.tuples_at_least)
         for index in range(window_count(low, high, length)):
-            due = policy.reevaluation.due(state, window)
-            looks = due or policy.measure_hits
+            # a window in which nothing arrived leaves the state as it is: one that was due, the next is
+            looks = policy.reevaluation.due(state, window) or policy.measure_hits
             if looks and stretch is None:
                 stretch = _Stretch(policy, rows, low, high, length)
             if stretch is None or stretch.holds_any(index):
@@ -173,9 +173,6 @@ def plan_batch(
                 if stretch is not None and looks:
                     scores, after = stretch.scores(index), stretch.end(index)
                     state = _looked_at(policy, state, window, scores, choose, runs, after)
-            elif due:
-                # nothing arrived in this window: look again at the next
-                state = replace(state, next_window=window + 1)
             window += 1
     closed = [replace(run, to_seq=after.from_seq - 1) for run, after in pairwise(runs)]
     closed.append(replace(runs[-1], to_seq=last_seq))

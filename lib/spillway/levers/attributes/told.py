@@ -9,7 +9,7 @@ are thinned to what a plot can show; nothing is averaged over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import Attribute, StreamContract
+from spillway.ledger import Row
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.apply import BOUND_SUFFIX
 from spillway.levers.attributes.policy import settings_of
@@ -35,8 +36,6 @@ PLOTTED_ATTRIBUTES = 2
 PLOTTED_TUPLES = 160
 READ_TUPLES = 4000
 PLOTTED_THRESHOLDS_PCT = 30
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from spillway.batch import utc_now
 from spillway.contracts import load_contracts
-from spillway.ledger import difference
-from spillway.show.report.facts import Row, StreamFacts, gather, workload_ledgers
+from spillway.ledger import Row, difference
+from spillway.show.report.facts import StreamFacts, gather_facts, workload_ledgers
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
-from spillway.show.report.words import bytes_said, counted
+from spillway.show.report.words import bytes_said, how_many
 from spillway.show.summary import last_validation
 from spillway.store.tables import Tables
 
@@ -24,7 +24,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     Starts no Spark, fetches nothing; a stream without tables is said to have none.
     """
     contracts = load_contracts(tables.settings.schemas)
-    facts = gather(tables, list(contracts.streams.values()))
+    facts = gather_facts(tables, list(contracts.streams.values()))
     validations = tables.at("validations").rows().to_pylist()
     path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,9 +47,9 @@ def page(
     failed = sum(not row["success"] for row in last_validation(validations))
     saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
     wrong = [
-        *([f"{counted(violations, 'value')} outside the threshold"] if violations else []),
+        *([f"{how_many(violations, 'value')} outside the threshold"] if violations else []),
         *([f"the ledger is off by {off:,}"] if off else []),
-        *([f"{counted(failed, 'expectation')} failed"] if failed else []),
+        *([f"{how_many(failed, 'expectation')} failed"] if failed else []),
     ]
     if not shed:
         verdict, bad = "Nothing has been shed yet", True
@@ -63,7 +63,7 @@ def page(
     style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
-        f'<p class="lead">{counted(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
+        f'<p class="lead">{how_many(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
         f"{bytes_said(saved)} saved net of what it takes to give every shed value back.</p>",
         f'<span class="verdict{" bad" if bad else ""}">{escape(verdict)}</span>',
         f'<nav>{names}<a href="#validations">validations</a></nav>',

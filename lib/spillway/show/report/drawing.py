@@ -31,10 +31,10 @@ def card(title: str, body: str, note: str = "", wide: bool = False) -> str:
     return f'<section class="card{" wide" if wide else ""}"><h3>{escape(title)}</h3>{body}{said}</section>'
 
 
-def drawn(picture: Picture) -> str:
+def picture_card(picture: Picture) -> str:
     """The picture as a card.
 
-    >>> "<td>often</td>" in drawn(Picture("How", "table", {"heads": ["how"], "rows": [["often"]]}))
+    >>> "<td>often</td>" in picture_card(Picture("How", "table", {"heads": ["how"], "rows": [["often"]]}))
     True
     """
     if picture.kind not in KINDS:

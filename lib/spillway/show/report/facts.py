@@ -6,20 +6,18 @@ disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spillway.batch import RETIRED, Batch
 from spillway.contracts import StreamContract
+from spillway.ledger import Row
 from spillway.levers.protocol import Picture
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.summary import StreamFigures, grouped, last_stages, stream_figures
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class StreamFacts:
         return sum(row["bytes_offered"] - row["bytes_kept"] for row in beside)
 
 
-def gather(tables: Tables, streams: Sequence[StreamContract]) -> list[StreamFacts]:
+def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[StreamFacts]:
     """The facts of every stream, by name."""
     ledger = grouped(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
     certificates = grouped(tables.at("certificates").rows().to_pylist())

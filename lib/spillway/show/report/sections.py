@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from spillway.ledger import TOTAL, difference, imbalances
+from spillway.ledger import TOTAL, Row, difference, imbalances
 from spillway.show.report import svg
-from spillway.show.report.drawing import card, drawn
-from spillway.show.report.facts import Row, StreamFacts
-from spillway.show.report.words import bytes_said, cells, count_said, rate_said, share_said, table
+from spillway.show.report.drawing import card, picture_card
+from spillway.show.report.facts import StreamFacts
+from spillway.show.report.words import bytes_said, cells, rate_said, share_said, table
 from spillway.show.stages import stages_of
 from spillway.show.summary import added_up, last_validation
 
@@ -182,11 +182,11 @@ def stream_section(facts: StreamFacts) -> Iterator[str]:
         yield "<p>Nothing has been taken in yet: put files into the landing zone and run spillway_shed.</p>"
         return
     if not facts.sent:
-        yield f"<p>{count_said(figures.tuples)} tuples are taken in and wait to be trained and shed.</p>"
+        yield f"<p>{figures.tuples:,} tuples are taken in and wait to be trained and shed.</p>"
         return
     yield headline(facts)
     yield '<div class="cards">'
-    yield from (drawn(picture) for picture in facts.pictures)
+    yield from (picture_card(picture) for picture in facts.pictures)
     yield stage_table(facts.ledger)
     yield certificate_table(facts)
     yield ledger_table(facts.ledger)

@@ -36,17 +36,9 @@ def share_said(pct: float) -> str:
     return f"{pct:.5g} %" if 99 < pct < 100 else f"{pct:.3g} %"
 
 
-def count_said(count: int | None) -> str:
+def how_many(count: int, one: str) -> str:
     """
-    >>> count_said(12345), count_said(None)
-    ('12,345', 'not measured')
-    """
-    return "not measured" if count is None else f"{count:,}"
-
-
-def counted(count: int, one: str) -> str:
-    """
-    >>> counted(1, "stream"), counted(2, "stream")
+    >>> how_many(1, "stream"), how_many(2, "stream")
     ('1 stream', '2 streams')
     """
     return f"{count:,} {one}{'' if count == 1 else 's'}"

@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from evidence.golden import attributes as golden_attributes
 from spillway.errors import Refused
 from spillway.levers.attributes.ranking.rank import (
-    fixed_list,
-    largest_first,
     population_std,
-    random_order,
     rank,
     text_score,
 )
@@ -118,16 +115,6 @@ def test_smoothing_takes_an_outlier_out_of_the_score() -> None:
     window = {"spike": spike, "waves": waves}
     assert rank(window, names, smoothing=PLAIN)[0].attribute == "waves"
     assert rank(window, names, smoothing=Smoothing(multiplier=0.9))[0].score < 3.0
-
-
-def test_baselines_order_by_chance_by_width_and_by_a_list() -> None:
-    names = ["a", "b", "c"]
-    assert random_order(names, 5) == random_order(names, 5)
-    drawn = {tuple(one.attribute for one in random_order(names, seed)) for seed in range(60)}
-    # 60 draws miss one of six orders with probability below 6 x (5/6)^60 = 1e-4
-    assert len(drawn) == 6
-    assert [one.attribute for one in largest_first(names, {"a": 8, "b": 64, "c": 64})] == ["b", "c", "a"]
-    assert [one.attribute for one in fixed_list(names, ["c", "a"])] == ["c", "a", "b"]
 
 
 def test_what_cannot_be_ranked_is_refused_by_name() -> None:

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evidence.attributes.even_intervals import evenly, fixed_interval_evaluations
 from evidence.golden import attributes as golden_attributes
 from spillway.errors import Refused
 from spillway.levers.attributes.ranking.rank import score
 from spillway.levers.attributes.ranking.reevaluation import (
     Reevaluation,
     State,
-    evenly,
-    fixed_interval_evaluations,
     follow,
 )
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -126,20 +125,6 @@ def test_a_new_attribute_joins_and_a_lost_one_leaves() -> None:
     assert set(state.scores) == {"b", "c"}
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.lists(st.sampled_from("ab"), min_size=1, max_size=40), st.integers(0, 100))
-def test_the_fewest_even_evaluations_are_found(letters: list[str], hits_pct: int) -> None:
-    schemes = [frozenset(letter) for letter in letters]
-
-    def hits(evaluations: int) -> int:
-        looked = evenly(len(schemes), evaluations)
-        return sum(schemes[max(w for w in looked if w <= i)] == schemes[i] for i in range(len(schemes)))
-
-    counts = [hits(evaluations) for evaluations in range(1, len(schemes) + 1)]
-    wanted = next(n for n, count in enumerate(counts, 1) if count * 100 >= hits_pct * len(schemes))
-    assert fixed_interval_evaluations(schemes, hits_pct) == wanted
-
-
 def weather_scores() -> list[dict[str, float]]:
     """Scores of the hourly New York weather, windows of 22 cycles of three stations."""
     names = ["temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib"]
@@ -198,7 +183,3 @@ def test_windows_are_evaluated_in_order_and_with_something_to_rank() -> None:
         Reevaluation().evaluate(state, 5, A, lowest)
     with pytest.raises(Refused, match="`scores` must name at least one attribute"):
         Reevaluation().fresh(State(), {}, lowest)
-    with pytest.raises(Refused, match="`fresh_schemes` must"):
-        fixed_interval_evaluations([], 95)
-    with pytest.raises(Refused, match="`hits_pct` must"):
-        fixed_interval_evaluations([frozenset("a")], 101)

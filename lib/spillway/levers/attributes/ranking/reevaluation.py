@@ -20,8 +20,8 @@ What we add, each switched off in `Reevaluation.text()`:
 Is a hit with hysteresis and memory a hit? A fresh evaluation is the same rule, run now, from the same state:
 it asks what would be shed if one looked. A rule that changes its mind on noise costs real bytes (each change
 starts corrections for other attributes), hence stability belongs to the rule and not to the schedule. So that
-nobody has to believe this, `fixed_interval_evaluations` says what looking at even intervals needs, for the
-schemes of the text's rule and of this rule alike.
+nobody has to believe this, the evidence sets it beside looking at even intervals, for the schemes of the text's
+rule and of this rule alike.
 
 Guarantee: the state is all there is (JSON, no clock, no global); replaying windows gives the same schemes.
 
@@ -40,8 +40,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 from spillway.errors import Refused
 
@@ -232,42 +230,6 @@ def follow(
         schemes.append(frozenset(state.scheme))
         hits += schemes[-1] == wanted
     return Replay(tuple(schemes), hits, len(schemes) - hits, state.evaluations)
-
-
-def evenly(windows: int, evaluations: int) -> tuple[int, ...]:
-    """The windows that `evaluations` evaluations at even intervals look at.
-
-    >>> evenly(10, 3)
-    (0, 3, 6)
-    """
-    return tuple(i * windows // evaluations for i in range(evaluations))
-
-
-def fixed_interval_evaluations(fresh_schemes: Sequence[frozenset[str]], hits_pct: float) -> int:
-    """The fewest evaluations at even intervals that reach `hits_pct` of hits.
-
-    >>> a, b = frozenset("a"), frozenset("b")
-    >>> fixed_interval_evaluations([a, a, a, b, b, b], 95)
-    2
-    """
-    _require(len(fresh_schemes) > 0, "fresh_schemes", "hold at least one window", "none", "give it one")
-    _require(0 <= hits_pct <= 100, "hits_pct", "lie between 0 and 100", hits_pct, "95")
-    codes = _codes(fresh_schemes)
-    for evaluations in range(1, codes.size + 1):
-        if _even_hits(codes, evaluations) * 100.0 >= hits_pct * codes.size:
-            return evaluations
-    return int(codes.size)
-
-
-def _codes(schemes: Sequence[frozenset[str]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    seen: dict[frozenset[str], int] = {}
-    return np.array([seen.setdefault(scheme, len(seen)) for scheme in schemes], dtype=np.int64)
-
-
-def _even_hits(codes: np.ndarray[Any, np.dtype[np.int64]], evaluations: int) -> int:
-    looked = np.arange(evaluations, dtype=np.int64) * codes.size // evaluations
-    lengths = np.diff(np.append(looked, codes.size))
-    return int(np.count_nonzero(np.repeat(codes[looked], lengths) == codes))
 
 
 def _distance(weighed: Mapping[str, float], scheme: Sequence[str]) -> float:

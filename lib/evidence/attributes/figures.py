@@ -11,20 +11,19 @@ from evidence.attributes.cycles import cycles
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
 from evidence.attributes.lab import Lab
+from evidence.attributes.lake import Lake
 from evidence.attributes.nine import nine
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
-from evidence.attributes.shedding import capacities_kbps, shed_planned
 from evidence.attributes.single_ways import single_ways
-from evidence.attributes.streams import demo_streams
 from evidence.attributes.summary import summary
 from evidence.attributes.targets import targets
 from evidence.attributes.thresholds import fixed_points, shares_by_accuracy
-from evidence.attributes.trained import train
 from evidence.book import Book
 from spillway.contracts import load_contracts
-from spillway.errors import SpillwayError
+from spillway.demo.data import STREAMS
+from spillway.errors import Refused
 from spillway.settings import Settings
 
 NOISY_GENERATED = 10
@@ -34,27 +33,26 @@ def figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float
     """Every figure of the attribute lever, flat, names with units; tables and drawings go into the book."""
     directory = Path(settings.home, "tests", "golden")
     if not directory.is_dir():
-        raise SpillwayError(
-            f"`tests/golden` must lie under SPILLWAY_HOME, got {settings.home}; run from a checkout of the repository"
+        raise Refused(
+            "tests/golden", "lie under SPILLWAY_HOME", settings.home, "run from a checkout of the repository"
         )
     contracts = load_contracts(settings.schemas)
-    streams = demo_streams(contracts)
-    capacities = capacities_kbps(contracts, streams)
-    facts = {name: train(stream, capacities[name]) for name, stream in streams.items()}
-    done = {name: shed_planned(stream, facts[name], capacities[name]) for name, stream in streams.items()}
-    labs = {name: Lab(stream, facts[name]) for name, stream in streams.items()}
+    streams = {name: contracts.streams[name] for name in STREAMS}
+    lake = Lake.landed("demo", streams, {name: make() for name, make in STREAMS.items()}, contracts.channels)
+    lake.train()
+    lake.shed()
+    labs = {name: Lab(lake, name) for name in streams}
     found = golden(book, directory)
-    found |= cycles(
-        book, streams, {name: one.cycle for name, one in facts.items()}, Path(settings.schemas), seeds
-    )
-    found |= hits(book, streams, facts, capacities, done, directory)
-    found |= summary(book, labs, done, capacities, directory)
-    found |= predictors(book, labs, done)
-    found |= precision(book, labs, done)
-    found |= single_ways(book, labs, capacities, done)
+    found |= cycles(book, labs, Path(settings.schemas), seeds)
+    found |= hits(book, labs, directory)
+    found |= summary(book, labs, directory)
+    found |= predictors(book, labs)
+    found |= precision(book, labs)
+    found |= single_ways(book, labs)
     found |= rankings(book, labs)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
+    lake.forget()
     found |= nine(book, directory, min(seeds, NOISY_GENERATED))
     found |= targets(book, found, list(streams))
     return found

@@ -1,0 +1,151 @@
+"""Both engines do the same with the same pieces, and say the same of what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spillway.engine import Engine, InProcess
+from spillway.engine.spark import SparkEngine
+from spillway.errors import ConcurrentRun, ContractError, Problem, Refused, SpillwayError, UsageError
+from spillway.settings import Settings
+from spillway.store.tables import Piece, Tables
+
+DAY = date(2026, 1, 1)
+
+
+@pytest.fixture(params=["in process", "spark"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "in process":
+        return InProcess()
+    session = request.getfixturevalue("spark")
+    return SparkEngine(lambda: session)
+
+
+def described(item: Any, of: str) -> tuple[str, Any]:
+    return of, item
+
+
+def failing(item: int, problems: dict[int, Exception]) -> int:
+    if item in problems:
+        raise problems[item]
+    return item
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 57])
+def test_results_come_in_the_order_of_the_pieces(engine: Engine, count: int) -> None:
+    items = [{"number": number, "day": DAY, "bytes": b"\0" * number, "none": None} for number in range(count)]
+    assert engine.map(partial(described, of="a"), items) == [("a", item) for item in items]
+
+
+def test_a_piece_may_be_a_table_and_so_may_its_result(engine: Engine) -> None:
+    table = pa.table({"a": [1, 2], "b": [None, "x"]})
+    (found,) = engine.map(lambda piece: piece.append_column("c", [[3, 4]]), [table])
+    assert found.equals(table.append_column("c", [[3, 4]]))
+
+
+def test_an_engine_knows_how_much_it_does_at_a_time(engine: Engine) -> None:
+    assert engine.cores >= 1
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        SpillwayError("a sentence"),
+        Refused("cycle_length", "be positive", 0, "train the cycle again", "weather.yaml"),
+        ConcurrentRun("another run wrote it"),
+        UsageError("cannot be meant"),
+        ContractError(
+            [Problem("a.yaml", "mode", "be shed", "drop", "write shed"), Problem("", "b", "c", 1, "d")]
+        ),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_a_refusal_in_a_task_is_told_as_it_was_said_there(engine: Engine, problem: SpillwayError) -> None:
+    with pytest.raises(SpillwayError) as found:
+        engine.map(partial(failing, problems={3: problem}), range(6))
+    assert type(found.value) is type(problem)
+    assert str(found.value) == str(problem)
+    assert getattr(found.value, "problem", None) == getattr(problem, "problem", None)
+    assert getattr(found.value, "problems", None) == getattr(problem, "problems", None)
+
+
+def test_the_first_of_several_refusals_is_told(engine: Engine) -> None:
+    problems: dict[int, Exception] = {number: SpillwayError(f"piece {number}") for number in (4, 2, 5)}
+    with pytest.raises(SpillwayError, match="piece 2"):
+        engine.map(partial(failing, problems=problems), range(6))
+
+
+def test_a_fault_in_a_task_is_no_result(engine: Engine) -> None:
+    with pytest.raises(Exception, match="division by zero") as found:
+        engine.map(lambda number: 1 // number, [1, 0])
+    assert not isinstance(found.value, SpillwayError)
+
+
+def test_a_draft_is_the_same_whoever_writes_it(engine: Engine, tmp_path: Path) -> None:
+    lake = {"SPILLWAY_HOME": str(tmp_path), "SPILLWAY_LAKE": str(tmp_path / "lake")}
+    tables = Tables(Settings.from_environment(lake))
+    table = tables.at("transmitted", "s").with_attributes([("v", "double")])
+
+    def make(of: int, counts: dict[str, int]) -> list[pa.Table]:
+        counts["made"] = of
+        return [pa.table({"seq": [of * 10 + i], "batch": [of], "v": [i / 3]}) for i in range(of)]
+
+    pieces = [Piece({"batch_date": str(DAY)}, number, number) for number in (3, 0, 2)]
+    draft = table.draft(engine, pieces, make)
+    assert [(piece.batch, one.rows) for piece, one in draft.parts] == [(3, 3), (2, 2)]
+    assert draft.counts == {number: {"made": number} for number in (3, 0, 2)}
+    widths = draft.column_bytes(3, ["seq", "v"])
+    assert widths == table.draft(InProcess(), pieces, make).column_bytes(3, ["seq", "v"])
+    table.publish(draft.written, batch_date=DAY, batch=[0, 2, 3])
+    assert sorted(tables.now().at("transmitted", "s").rows(["seq"])["seq"].to_pylist()) == [
+        20,
+        21,
+        30,
+        31,
+        32,
+    ]
+
+
+def refused() -> Any:
+    raise AssertionError("there was nothing to run")
+
+
+def test_no_session_is_made_for_nothing() -> None:
+    engine = SparkEngine(refused)
+    assert engine.map(str, []) == []
+    assert not engine.started
+    engine.stop()
+    with pytest.raises(AssertionError, match="nothing to run"):
+        engine.map(str, [1])
+
+
+def test_one_session_is_made_and_ended(spark: Any) -> None:
+    made: list[Any] = []
+
+    class Session:
+        """The suite's session, which must outlive this test."""
+
+        stopped = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(spark, name)
+
+        def stop(self) -> None:
+            self.stopped = True
+
+    def session() -> Any:
+        made.append(Session())
+        return made[-1]
+
+    engine = SparkEngine(session)
+    run: Callable[[], list[str]] = lambda: engine.map(str, [1, 2])  # noqa: E731
+    assert (run(), run(), engine.started, len(made)) == (["1", "2"], ["1", "2"], True, 1)
+    engine.stop()
+    assert made[0].stopped

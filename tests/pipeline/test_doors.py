@@ -1,0 +1,77 @@
+"""What a step opens and starts: each table's log once, and Spark only where there is something to run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.house import note
+from tests.pipeline.streams import World, json_lines, sites
+
+from spillway.engine.spark import SparkEngine
+from spillway.intake.take_in import take_in
+from spillway.pipeline.question import Question
+from spillway.pipeline.recover import look_up
+from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.train import train_stream, train_streams
+from spillway.pipeline.validate import validate
+from spillway.store import logs
+
+Steps = dict[str, Callable[[World], object]]
+STEPS: Steps = {
+    "take in": lambda w: take_in(w.tables, w.engine, w.contracts.streams["sites"], "run"),
+    "shed": lambda w: shed_channel(w.tables, w.engine, w.contracts, "narrow"),
+    "train": lambda w: train_stream(w.tables, w.contracts, "sites"),
+    "validate": lambda w: validate(w.tables, w.engine, w.contracts, "run", streams=["sites"]),
+}
+
+
+def test_each_step_opens_each_tables_log_at_most_once(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = world.copy(tmp_path)
+    fresh.deliver("sites/2020-01-03/d.json", json_lines(sites(710, 150)))
+    whole = logs.open_delta
+    opened: Counter[str] = Counter()
+
+    def counted(path: str) -> Any:
+        opened[Path(path).relative_to(fresh.settings.lake).as_posix()] += 1
+        return whole(path)
+
+    monkeypatch.setattr(logs, "open_delta", counted)
+    most = {}
+    for name, step in STEPS.items():
+        opened.clear()
+        assert step(fresh) != []
+        assert {"batches", "raw/sites"} <= set(opened), name
+        most[name] = max(opened.values())
+    note("house.log_opens_per_table", most["shed"])
+    assert most == dict.fromkeys(STEPS, 1)
+
+
+def no_session() -> Any:
+    raise AssertionError("Spark was started")
+
+
+def test_streams_that_are_all_trained_are_trained_again_without_spark(world: World, tmp_path: Path) -> None:
+    trained = world.copy(tmp_path)
+    engine = SparkEngine(no_session)
+    train_streams(trained.tables, engine, trained.contracts, ["sites", "meters"], "run")
+    assert not engine.started
+    assert {row["version"] for row in trained.rows("models") if row["stream"] != "watched"} == {1, 2}
+
+
+def test_a_run_that_finds_nothing_new_starts_no_spark(world: World) -> None:
+    idle = World(world.folder, SparkEngine(no_session), world.tables, world.contracts)
+    assert idle.shed() == []
+    idle.validate()
+    assert idle.said == ["nothing was shed since the last validation"]
+
+
+def test_rows_can_be_given_back_without_an_engine(world: World) -> None:
+    contract = world.contracts.streams["sites"]
+    found = look_up(world.tables, contract, Question.parse(contract, seq=5))
+    assert found.rows["seq"].to_pylist() == [5]

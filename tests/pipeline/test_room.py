@@ -1,0 +1,223 @@
+"""Rooms are divided in milliseconds: widths, rates, parts, and what is done when more comes out than was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillway import registry
+from spillway.batch import DONE, TAKEN_IN, Batch
+from spillway.contracts import Contracts, StreamContract, read_channel, read_stream
+from spillway.engine import InProcess
+from spillway.errors import SpillwayError
+from spillway.levers.protocol import Offer, Room
+from spillway.levers.shares import Step
+from spillway.pipeline import shed
+from spillway.pipeline.room import divided, measure_load, parts
+from spillway.pipeline.train import train_stream
+from spillway.settings import Settings
+from spillway.store.batches import load_batches, save_batches
+from spillway.store.tables import Piece, Tables
+
+DAY, NOW = date(2026, 1, 1), datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def stream(name: str, **more: Any) -> StreamContract:
+    return read_stream(
+        {
+            "stream": name,
+            "channel": "up",
+            "source": {"format": "csv"},
+            "attributes": [
+                {"name": "site", "type": "string", "role": "key"},
+                {"name": "at", "type": "integer", "role": "order"},
+                {"name": "temp", "type": "double", "role": "protected", "bits": 32},
+            ],
+            "rate": {"from": "declared", "tuples_per_second": 100},
+            "mode": "observe",
+            "levers": [],
+            **more,
+        }
+    )
+
+
+def rooms(*streams: StreamContract, capacity: str = "40 kbps", into_up: Sequence[str] = ()) -> Contracts:
+    """The streams with their channels, all of this capacity; some go into the channel `up`."""
+    up = read_channel("up", {"capacity": capacity})
+    inner = {name: replace(up, name=name, into="up") for name in into_up}
+    return Contracts({one.stream: one for one in streams}, {"up": up} | inner)
+
+
+@pytest.fixture
+def tables(request: pytest.FixtureRequest) -> Iterator[Tables]:
+    tables = Tables(Settings.in_memory(f"room-{request.node.name}"))
+    yield tables
+    tables.forget()
+
+
+def taken_in(
+    tables: Tables, contract: StreamContract, rows: int = 100, seconds: float | None = 1.0, **more: Any
+) -> Batch:
+    """A batch of so many rows, as taking in leaves it."""
+
+    def make(_: Any, __: dict[str, int]) -> Iterator[pa.Table]:
+        seq = range(rows)
+        yield pa.table(
+            {"seq": seq, "batch": [1] * rows, "site": ["a"] * rows, "at": seq, "temp": [0.5 * i for i in seq]}
+        )
+
+    raw = shed.own_table(tables, contract, "raw")
+    draft = raw.draft(InProcess(), [Piece({"batch_date": str(DAY)}, 1, None)], make)
+    raw.publish(draft.written, batch_date=DAY, batch=1)
+    batch = Batch(
+        contract.stream, 1, DAY, more.pop("status", TAKEN_IN), (), 0, rows - 1, "run", NOW, NOW, rows, 0, 0,
+        seconds_covered=seconds, **more,
+    )  # fmt: skip
+    save_batches(tables, [batch])
+    return batch
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.floats(0.1, 1e4), min_size=1),
+    st.floats(1.0, 2e4),
+    st.sampled_from(["proportional", "utility"]),
+)
+def test_parts_never_come_to_more_than_the_channel_unless_nothing_can_go(
+    rates: dict[str, float], capacity: float, share: str
+) -> None:
+    channel = read_channel("up", {"capacity": f"{capacity:.6f} kbps", "share": share})
+    offers = {name: Offer(rate, None, (Step("x", rate, 1.0),)) for name, rate in rates.items()}
+    found = divided(channel, offers)
+    assert sum(found.values()) <= channel.capacity_kbps * (1 + 1e-9)
+    if share == "proportional":
+        drops = [1 - found[name] / rate for name, rate in rates.items()]
+        assert max(drops) - min(drops) <= 1e-9
+
+
+def test_where_all_fits_what_is_free_is_shared_out_too() -> None:
+    channel = read_channel("up", {"capacity": "100 kbps"})
+    assert divided(channel, {"a": Offer(30.0), "b": Offer(10.0)}) == {"a": 75.0, "b": 25.0}
+    assert divided(channel, {"a": Offer(0.0)}) == {"a": 100.0}
+
+
+def test_utility_takes_from_whom_it_costs_least() -> None:
+    channel = read_channel("up", {"capacity": "90 kbps", "share": "utility"})
+    dear, cheap = Offer(60.0, None, (Step("x", 30.0, 9.0),)), Offer(60.0, None, (Step("y", 30.0, 3.0),))
+    assert divided(channel, {"dear": dear, "cheap": cheap}) == {"dear": 60.0, "cheap": 30.0}
+
+
+def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None:
+    contract = stream("net")
+    batch = taken_in(tables, contract, rows=100, seconds=4.0)
+    load = measure_load(tables, contract, batch)
+    (file,) = tables.at("raw", "net").files()
+    from spillway.store.files import column_bytes
+
+    widths = column_bytes([file], ["seq", *contract.names])
+    assert load.tuples_per_second == 25.0
+    assert load.widths_bits == {name: size * 8 / 100 for name, size in widths.items()}
+
+
+def test_a_declared_width_is_taken_at_its_word(tables: Tables) -> None:
+    contract = stream("net", width="declared")
+    load = measure_load(tables, contract, taken_in(tables, contract))
+    assert load.widths_bits == {"site": 128.0, "at": 64.0, "temp": 32.0, "seq": 64.0}
+
+
+def test_a_batch_without_a_span_of_time_is_told_how_to_declare_its_rate(tables: Tables) -> None:
+    contract = stream("net")
+    batch = taken_in(tables, contract, seconds=None)
+    with pytest.raises(SpillwayError, match=r"the rate of batch 1 must be known.*declare it: `rate:"):
+        measure_load(tables, contract, batch)
+
+
+def test_a_quiet_stream_keeps_the_place_of_its_last_batch(tables: Tables) -> None:
+    busy, quiet = stream("busy"), stream("quiet")
+    contracts = rooms(busy, quiet)
+    loud = taken_in(tables, busy)
+    alone = parts(tables.now(), Room("up", contracts, tables.now()), {"busy": [loud]})
+    taken_in(tables, quiet, status=DONE)
+    now = tables.now()
+    beside = parts(now, Room("up", contracts, now), {"busy": [loud]})
+    assert alone["quiet"].own_kbps == 0.0
+    assert beside["quiet"].own_kbps == pytest.approx(beside["busy"].own_kbps)
+
+
+def test_a_channel_that_goes_into_another_is_held_to_both(tables: Tables) -> None:
+    east, west = stream("east", channel="one"), stream("west", channel="two")
+    contracts = rooms(east, west, capacity="30 kbps", into_up=("one", "two"))
+    waiting = {one.stream: [taken_in(tables, one)] for one in (east, west)}
+    now = tables.now()
+    found = parts(now, Room("up", contracts, now), waiting)
+    for part in found.values():
+        assert part.trunk_kbps is not None
+        assert part.narrower_kbps == min(part.own_kbps, part.trunk_kbps)
+    assert sum(part.trunk_kbps or 0.0 for part in found.values()) <= 30.0 + 1e-9
+
+
+class TestWhenMoreComesOutThanWasPlanned:
+    """The seam of the loop: drafts that are too large are thrown away and planned again, and never silently kept."""
+
+    @pytest.fixture(autouse=True)
+    def lever(self) -> Iterator[None]:
+        with registry.registered(thin="tests.levers.thin"):
+            yield
+
+    @pytest.fixture
+    def narrow(self, tables: Tables) -> Contracts:
+        contract = stream("net", levers=[{"lever": "thin"}], mode="shed")
+        taken_in(tables, contract)
+        contracts = rooms(contract, capacity="1 kbps")
+        train_stream(tables, contracts, "net")
+        return contracts
+
+    def test_who_can_do_no_more_is_not_asked_again(self, tables: Tables, narrow: Contracts) -> None:
+        said: list[str] = []
+        (batch,) = shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
+        assert batch.status == DONE
+        assert not [line for line in said if "came out above" in line]
+
+    def test_who_could_do_more_is_asked_so_often_and_then_put_on_record(
+        self, tables: Tables, narrow: Contracts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tests.levers.thin.lever import ThinPlan
+
+        said: list[str] = []
+        short: dict[int, float] = {}
+        monkeypatch.setattr(ThinPlan, "can_do_more", lambda self, batch: True)
+        monkeypatch.setattr(ThinPlan, "fell_short", lambda self, batch, kbps: short.update({batch: kbps}))
+        shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
+        above = [
+            line
+            for line in said
+            if line == "net: 1 batches came out above the channel's part; shedding a little more"
+        ]
+        assert len(above) == shed.MOST_ATTEMPTS - 1
+        assert "net: 1 batches stay above the channel's part; the shortfall is on record" in said
+        assert short[1] > 0
+
+    def test_it_aims_lower_each_time_and_leaves_no_draft_behind(
+        self, tables: Tables, narrow: Contracts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tests.levers.thin.lever import ThinPlan
+
+        from spillway.store import blobs
+
+        aims: list[float] = []
+        monkeypatch.setattr(
+            ThinPlan, "can_do_more", lambda self, batch: aims.append(self.work.aims[batch]) or True
+        )
+        shed.shed_channel(tables, InProcess(), narrow, "up")
+        assert aims == sorted(aims, reverse=True)
+        assert aims[0] == 1.0 > aims[-1]
+        root = tables.path("transmitted", "net")
+        assert len(blobs.list_files(root)) == len(tables.now().at("transmitted", "net").files())
+        (batch,) = load_batches(tables.now(), "net")
+        assert batch.status == DONE
