@@ -30,12 +30,12 @@ def main() -> None:
 
     load_in_background()
     settings = Settings.from_environment()
-    contracts = load_contracts(settings.schemas)
+    contracts, tables = load_contracts(settings.schemas), Tables(settings)
     try:
         with spark_engine("spillway validate") as engine:
-            validate(Tables(settings), engine, contracts, asked.run_id, say, asked.stream, asked.all)
+            validate(tables, engine, contracts, asked.run_id, say, asked.stream, asked.all)
     finally:
-        report = build_report(settings, Path(settings.build, "report.html"))
+        report = build_report(tables.now(), Path(settings.build, "report.html"))
         say(f"report: {report}")
 
 

@@ -1,4 +1,4 @@
-"""The layers hold: import-linter for the package, the syntax tree for DAGs and jobs."""
+"""The rules hold: import-linter for the packages, the syntax tree for DAGs and jobs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+
+from spillway import registry
 
 HOME = Path(__file__).resolve().parent.parent
 LINT = Path(sys.executable).parent / "lint-imports"
@@ -46,32 +49,99 @@ def copy_of_the_package(folder: Path) -> Path:
     return folder / "lib" / "spillway"
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_of_the_package(tmp_path_factory.mktemp("copy"))
+
+
 def test_every_layer_knows_only_what_is_below_it() -> None:
     done = lint(HOME)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+KERNELS = "Kernels import no clock, no log, no chance and no engine"
+LAYERS = "Each layer knows only what is below it"
+LEVERS = "A lever is reached through the registry, and by its own"
+DOORS = "Only store and engine import an engine or a table format"
+
+
 @pytest.mark.parametrize(
     ("module", "statement", "contract"),
     [
-        ("attributes/ranking.py", "import pyspark", "Kernels import no engine"),
-        ("attributes/ranking.py", "import time", "Kernels import no engine"),
-        ("sketches/hashing.py", "import spillway.store.files", "Kernels import no engine"),
-        ("contracts/model.py", "import spillway.store.batches", "Each layer knows only what is below it"),
-        ("scheduling.py", "import pyspark", "starts no Spark"),
-        ("lake/tables.py", "import airflow", "Only the demo's driver imports Airflow"),
+        ("levers/attributes/ranking/rank.py", "import pyspark", KERNELS),
+        ("levers/attributes/planner.py", "import time", KERNELS),
+        ("levers/attributes/synopsis/entries.py", "def f():\n    import random", KERNELS),
+        ("levers/attributes/frames.py", "import spillway.store.files", KERNELS),
+        ("sketches/hashing.py", "import logging", KERNELS),
+        ("sketches/hashing.py", "import spillway.engine.local", KERNELS),
+        ("levers/attributes/lever.py", "import spillway.store.files", LAYERS),
+        ("levers/attributes/policy.py", "import spillway.pipeline.shed", LAYERS),
+        ("contracts/model.py", "def f():\n    import spillway.store.batches", LAYERS),
+        ("errors.py", "import spillway.batch", LAYERS),
+        ("intake/landing.py", "import spillway.checks", LAYERS),
+        ("engine/local.py", "import spillway.store.files", LAYERS),
+        ("new_package.py", "import spillway.errors", LAYERS),
+        ("batch.py", "import evidence", "The product knows nothing of its evidence"),
+        (
+            "levers/attributes/ranking/rank.py",
+            "import spillway.levers.attributes.lever",
+            "No package goes round",
+        ),
+        ("pipeline/shed.py", "import spillway.levers.attributes.frames", LEVERS),
+        ("contracts/model.py", "import spillway.levers.attributes.settings", LEVERS),
+        ("levers/protocol.py", "import spillway.levers.attributes.lever", LEVERS),
+        ("levers/second.py", "import spillway.levers.attributes.frames", LEVERS),
+        ("scheduling.py", "import pyspark", DOORS),
+        ("show/summary.py", "def f():\n    import deltalake", DOORS),
+        ("store/tables.py", "import duckdb", "Only checks import who judges tables"),
+        ("store/tables.py", "import airflow", "Only the demo imports Airflow"),
     ],
 )
-def test_an_import_against_the_layers_is_caught(
-    tmp_path: Path, module: str, statement: str, contract: str
+def test_an_import_against_the_rules_is_caught(
+    package: Path, module: str, statement: str, contract: str
 ) -> None:
-    package = copy_of_the_package(tmp_path)
-    with (package / module).open("a", encoding="utf-8") as file:
-        file.write(f"\n{statement}\n")
-    done = lint(tmp_path)
-    broken = [line for line in done.stdout.splitlines() if contract in line and "BROKEN" in line]
+    path = package / module
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    path.write_text(f"{before or ''}\n{statement}\n", encoding="utf-8")
+    try:
+        done = lint(package.parents[1])
+    finally:
+        if before is None:
+            path.unlink()
+        else:
+            path.write_text(before, encoding="utf-8")
+    said = [line for line in done.stdout.splitlines() if line.startswith(contract)]
     assert done.returncode != 0
-    assert broken, done.stdout
+    assert [line.rpartition(" ")[2] for line in said[:1]] == ["BROKEN"], done.stdout
+
+
+def test_no_rule_has_an_exception() -> None:
+    rules = (HOME / ".importlinter").read_text(encoding="utf-8")
+    assert "ignore_imports =" not in rules
+    assert "exclude_type_checking_imports" not in rules
+    assert rules.count("[importlinter:contract:") == rules.count("unmatched_ignore_imports_alerting = error")
+
+
+def test_every_package_stands_in_every_rule_about_the_world() -> None:
+    """What a new package may import is decided when it is made, not forgotten."""
+    rules = ConfigParser()
+    rules.read(HOME / ".importlinter", encoding="utf-8")
+    children = {path.stem for path in (HOME / "lib" / "spillway").iterdir() if path.suffix in ("", ".py")}
+    packages = {f"spillway.{name}" for name in children - {"__init__", "__pycache__"}}
+    for rule, free in (
+        ("two-doors", {"spillway.store", "spillway.engine"}),
+        ("judges", {"spillway.checks"}),
+        ("airflow", {"spillway.demo"}),
+    ):
+        named = set(rules[f"importlinter:contract:{rule}"]["source_modules"].split())
+        assert named - {"evidence"} == packages - free, rule
+
+
+def test_every_lever_is_protected() -> None:
+    rules = ConfigParser()
+    rules.read(HOME / ".importlinter", encoding="utf-8")
+    protected = set(rules["importlinter:contract:levers"]["protected_modules"].split())
+    assert protected == set(registry.LEVERS.values())
 
 
 @pytest.mark.parametrize("file", DAG_FILES, ids=lambda file: file.stem)

@@ -1,7 +1,9 @@
-"""Whoever cannot start Spark reads the same: every curated table by delta-rs, Polars and DuckDB."""
+"""Whoever cannot start Spark reads the same: every curated table by Spark, delta-rs, Polars and DuckDB."""
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -9,88 +11,196 @@ import polars
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.pipeline.streams import World, brought_through
 
-from spillway.store.table_contracts import table_contracts
+from spillway.settings import Settings
+from spillway.store.table_contracts import SPARK_TYPES, TableContract, spark_type, table_contracts
+from spillway.store.tables import Table, Tables
 
-CURATED = ("batches", "models", "schemes", "synopsis", "certificates", "ledger", "validations")
-OF_A_STREAM = ("transmitted", "recovered")
-STREAMS = ("sites", "meters", "watched")
-TABLES = [(table, None) for table in CURATED] + [
-    (table, stream) for table in OF_A_STREAM for stream in STREAMS
-]
+CONTRACTS = table_contracts()
+ATTRIBUTES = [(f"{name}_value", name) for name in sorted(SPARK_TYPES)]
+ADDED = [("scheme", "bigint", "the row's scheme")]
+ODD = "a b/ß%"
+"""What a partition may be called; a stream's own folder has a plainer name."""
+ROWS = 9
+SAMPLES: dict[str, list[Any]] = {
+    "string": ["a", "", "ß\0%", "x" * 40],
+    "boolean": [True, False],
+    "bigint": [1, -(2**63), 2**63 - 1, 0],
+    "double": [1.5, -0.0, 1e300, float("-inf"), float("nan")],
+    "timestamp": [datetime(2026, 1, 1, 0, 0, 0, 1234, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)],
+    "date": [date(2026, 1, 1), date(9999, 12, 31)],
+    "binary": [b"\0\xff", b""],
+}
+
+
+def sample(kind: pa.DataType, number: int) -> Any:
+    """A value of the type; another one for another number."""
+    if pa.types.is_struct(kind):
+        fields = (kind.field(i) for i in range(kind.num_fields))
+        return {one.name: sample(one.type, number + i) for i, one in enumerate(fields)}
+    if pa.types.is_list(kind):
+        return [sample(kind.value_type, number + i) for i in range(number % 3)]
+    if pa.types.is_map(kind):
+        return {f"{key}": sample(kind.item_type, number + key) for key in range(number % 3)}
+    values = SAMPLES[spark_type(kind)]
+    return values[number % len(values)]
+
+
+def rows_of(contract: TableContract) -> list[dict[str, Any]]:
+    """Rows with everything in them that the contract allows, nulls among them."""
+    rows = []
+    for number in range(ROWS):
+        row = {}
+        for at, field in enumerate(contract.arrow_schema):
+            if field.name in contract.partitioned_by:
+                day = date(2026, 1, 1) + timedelta(days=number % 2)
+                row[field.name] = day if pa.types.is_date(field.type) else f"{ODD}{number % 2}"
+            elif field.name == "seq":
+                row[field.name] = number
+            elif field.nullable and (number + at) % 4 == 0:
+                row[field.name] = None
+            else:
+                row[field.name] = sample(field.type, number + at)
+        rows.append(row)
+    return rows
+
+
+def at(tables: Tables, name: str) -> Table:
+    if CONTRACTS[name].scope == "shared":
+        return tables.at(name)
+    return tables.at(name, "s").with_attributes(ATTRIBUTES, ADDED)
 
 
 @pytest.fixture(scope="module")
-def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return brought_through(spark, lambda: tmp_path_factory.mktemp("world"))
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Every table there is, written in two commits, the second of which replaces a part of the first."""
+    folder = tmp_path_factory.mktemp("readers")
+    found = Tables(
+        Settings.from_environment({"SPILLWAY_HOME": str(folder), "SPILLWAY_LAKE": str(folder / "lake")})
+    )
+    for name in CONTRACTS:
+        table = at(found, name)
+        rows = rows_of(table.contract)
+        table.append(rows)
+        key = table.contract.partitioned_by[0]
+        mine = [row for row in rows if row[key] == rows[0][key]]
+        table.replace(mine, **{key: rows[0][key]})
+    return found
 
 
-def numbers(schema: pa.Schema) -> list[str]:
-    """The columns whose sums are the checksum: whole numbers and reals."""
-    return [
-        field.name for field in schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-    ]
+def plain(value: Any) -> Any:
+    """A value as all readers have it: times in UTC, maps and structs as pairs, numbers by their bits."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, dict):
+        return sorted((key, plain(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        items = [plain(item) for item in value]
+        pairs = all(isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) for item in items)
+        return sorted(items) if items and pairs else items
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value
 
 
-def rounded(values: Any) -> list[Any]:
-    """Sums to nine digits: readers add in orders of their own."""
-    return [None if value is None else float(f"{float(value):.9g}") for value in values]
-
-
-def spark_says(
-    world: World, table: str, stream: str | None, columns: list[str]
-) -> tuple[int, list[Any], int]:
-    sums = ", ".join(["count(*)", *(f"sum(`{name}`)" for name in columns)])
-    frame = world.lake.read(table, stream)
-    frame.createOrReplaceTempView("__read")
-    nulls = " + ".join(f"count_if(`{name}` IS NULL)" for name in frame.columns)
-    count, *found, holes = world.lake.spark.sql(f"SELECT {sums}, {nulls} FROM __read").first()
-    return int(count), rounded(found), int(holes)
-
-
-@pytest.mark.parametrize(("table", "stream"), TABLES)
-def test_every_reader_counts_and_sums_what_spark_does(world: World, table: str, stream: str | None) -> None:
-    path = world.lake.path(table, stream)
-    arrow = DeltaTable(path).to_pyarrow_table()
-    columns = numbers(arrow.schema)
-    expected = spark_says(world, table, stream, columns)
-    assert expected[0] > 0
-
-    holes = sum(column.null_count for column in arrow.columns)
-    by_arrow = [pa.compute.sum(arrow[name]).as_py() for name in columns]
-    assert (arrow.num_rows, rounded(by_arrow), holes) == expected
-
-    frame = polars.read_delta(path)
-    by_polars = [frame[name].sum() if frame[name].count() else None for name in columns]
-    holes = sum(frame[name].null_count() for name in frame.columns)
-    assert (frame.height, rounded(by_polars), holes) == expected
-
-    everything = ", ".join(f'"{name}"' for name in arrow.column_names)
-    sums = ", ".join(["count(*)", *(f'sum("{name}")' for name in columns)])
-    nulls = " + ".join(f'count(*) FILTER ("{name}" IS NULL)' for name in arrow.column_names)
-    dataset = DeltaTable(path).to_pyarrow_dataset()
-    connection = duckdb.connect()
-    connection.register("dataset", dataset)
-    count, *by_duckdb, holes = connection.execute(
-        f"SELECT {sums}, {nulls} FROM (SELECT {everything} FROM dataset)"
-    ).fetchone()
-    assert (count, rounded(by_duckdb), holes) == expected
-
-
-def test_every_curated_table_that_a_path_writes_is_read_above(world: World) -> None:
-    contracts = table_contracts(world.settings.schemas)
-    shared = {name for name, one in contracts.items() if one.curated and one.scope == "shared"}
-    written = {name for name in shared if world.lake.exists(name)}
-    assert written == set(CURATED)
-    assert {name for name, one in contracts.items() if one.curated and one.scope == "stream"} == set(
-        OF_A_STREAM
+def as_pairs(table: pa.Table) -> list[str]:
+    """Rows, comparable whatever their order."""
+    return sorted(
+        repr([(name, plain(row[name])) for name in sorted(row)])
+        for row in table.to_pylist(maps_as_pydicts="strict")
     )
 
 
-@pytest.mark.parametrize(("table", "stream"), [*TABLES, ("raw", "sites")])
-def test_no_table_has_a_feature_that_other_readers_lack(world: World, table: str, stream: str | None) -> None:
-    opened = DeltaTable(world.lake.path(table, stream))
+NAMES = sorted(CONTRACTS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_reader_reads_what_was_written(spark: Any, tables: Tables, name: str) -> None:
+    table = at(tables, name)
+    path, contract = table.path, table.contract
+    schema = pa.schema([pa.field(f.name, f.type) for f in contract.arrow_schema])
+    wanted = as_pairs(pa.Table.from_pylist(rows_of(contract), schema=schema))
+
+    assert as_pairs(table.rows()) == wanted
+    assert as_pairs(DeltaTable(path).to_pyarrow_table()) == wanted
+    assert as_pairs(spark.read.format("delta").load(path).toArrow()) == wanted
+
+    frame = polars.read_delta(path)
+    assert (frame.height, set(frame.columns)) == (ROWS, set(contract.names))
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("given", DeltaTable(path).to_pyarrow_dataset())
+        by_duckdb = connection.sql("SELECT * FROM given").to_arrow_table()
+    for column in contract.columns:
+        holes = sum(row[column.name] is None for row in rows_of(contract))
+        assert frame[column.name].null_count() == by_duckdb[column.name].null_count == holes, column.name
+        if column.type in ("string", "bigint", "boolean", "date", "binary"):
+            values = sorted(repr(row[column.name]) for row in rows_of(contract))
+            assert sorted(repr(value) for value in frame[column.name].to_list()) == values
+            assert sorted(repr(value) for value in by_duckdb[column.name].to_pylist()) == values
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_spark_sees_types_nullability_and_comments_as_the_contract_has_them(
+    spark: Any, tables: Tables, name: str
+) -> None:
+    table = at(tables, name)
+    found = {field.name: field for field in spark.read.format("delta").load(table.path).schema}
+    assert list(found) == list(table.contract.names)
+    assert {one: found[one].dataType.simpleString() for one in found} == {
+        column.name: column.type for column in table.contract.columns
+    }
+    assert {one: found[one].metadata.get("comment") for one in found} == {
+        column.name: column.meaning for column in table.contract.columns
+    }
+    kept = {field.name: field.nullable for field in DeltaTable(table.path).schema().fields}
+    assert kept == {column.name: column.nullable for column in table.contract.columns}
+    (detail,) = spark.sql(f"DESCRIBE DETAIL delta.`{table.path}`").collect()
+    assert detail["description"] == table.contract.description
+    assert tuple(detail["partitionColumns"]) == table.contract.partitioned_by
+
+
+def test_no_filter_of_spark_misses_a_row_for_what_the_log_says_of_a_file(spark: Any, tables: Tables) -> None:
+    table = at(tables, "transmitted")
+    stored = spark.read.format("delta").load(table.path)
+    whole = spark.createDataFrame(table.rows())
+    for predicate in (
+        "double_value = double('NaN')",
+        "double_value > 1e299",
+        "double_value = double('-infinity')",
+        "double_value IS NULL",
+        "timestamp_value > timestamp'2026-01-01 00:00:00.001233Z'",
+        "timestamp_value <= timestamp'2026-01-01 00:00:00.001234Z'",
+        "date_value = date'9999-12-31'",
+        f"string_value = '{'x' * 40}'",
+        "string_value > 'b'",
+        "string_value > 'ß'",
+        "NOT boolean_value",
+        "seq = 8",
+        "seq > 7",
+        "batch_date > date'2026-01-01'",
+    ):
+        expected = whole.where(predicate).count()
+        assert stored.where(predicate).count() == expected, predicate
+        assert expected > 0, predicate
+
+
+def test_spark_may_write_to_a_table_and_compact_it(spark: Any, tables: Tables) -> None:
+    table = at(tables.now(), "models")
+    table.append(rows_of(table.contract))
+    before = as_pairs(table.rows())
+    spark.sql(f"OPTIMIZE delta.`{table.path}`").collect()
+    now = at(tables.now(), "models")
+    assert now.version == table.version + 1
+    assert as_pairs(now.rows()) == before
+    row = rows_of(now.contract)[0]
+    now.replace([row], stream=row["stream"])
+    assert spark.read.format("delta").load(table.path).where(f"stream = '{row['stream']}'").count() == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_table_has_a_feature_that_other_readers_lack(tables: Tables, name: str) -> None:
+    opened = DeltaTable(at(tables, name).path)
     protocol = opened.protocol()
     assert protocol.min_reader_version == 1
     assert not protocol.reader_features
@@ -98,3 +208,14 @@ def test_no_table_has_a_feature_that_other_readers_lack(world: World, table: str
     stated = opened.metadata().configuration
     assert stated["delta.enableDeletionVectors"] == "false"
     assert stated["delta.columnMapping.mode"] == "none"
+
+
+def test_a_table_of_nothing_is_read_as_nothing(spark: Any, tmp_path: Path) -> None:
+    empty = Tables(
+        Settings.from_environment({"SPILLWAY_HOME": str(tmp_path), "SPILLWAY_LAKE": str(tmp_path / "lake")})
+    )
+    table = at(empty, "models")
+    table.append(rows_of(table.contract))
+    table.delete(version=sorted({row["version"] for row in rows_of(table.contract)}))
+    assert spark.read.format("delta").load(table.path).count() == 0
+    assert polars.read_delta(table.path).height == table.rows().num_rows == 0

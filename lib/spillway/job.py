@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from spillway.errors import SpillwayError
 from spillway.batch import utc_now
+from spillway.errors import SpillwayError
 
 One = TypeVar("One")
 Result = TypeVar("Result")

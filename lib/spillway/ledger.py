@@ -102,7 +102,7 @@ kept 2 + shed 0 + deduplicated 0 + rejected 0; this is a fault of the stage, rep
 def imbalances(row: Row) -> Iterator[tuple[int, str]]:
     """By how much a row fails to balance, and in words; nothing where it does.
 
-    >>> list(imbalances({"offered": 1, "kept": 1, "shed": 0, "deduplicated": 0, "rejected": 0, "recoverable": 0, "lost": 0}))
+    >>> list(imbalances(dict.fromkeys(("offered", "kept", "shed", "deduplicated", "rejected", "recoverable", "lost"), 0)))
     []
     """
     accounted = row["kept"] + row["shed"] + row["deduplicated"] + row["rejected"]

@@ -83,7 +83,7 @@ def test_the_first_of_several_refusals_is_told(engine: Engine) -> None:
 
 
 def test_a_fault_in_a_task_is_no_result(engine: Engine) -> None:
-    with pytest.raises(Exception, match="division by zero") as found:
+    with pytest.raises(Exception, match="by zero") as found:
         engine.map(lambda number: 1 // number, [1, 0])
     assert not isinstance(found.value, SpillwayError)
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 
+from spillway.batch import RECORDED, TAKEN_IN, Batch
 from spillway.contracts import StreamContract, read_stream
-from spillway.errors import SpillwayError
-from spillway.intake.landing import batch_date_of
+from spillway.engine import InProcess
+from spillway.errors import ConcurrentRun, SpillwayError
+from spillway.intake import take_in as taking_in
+from spillway.intake.landing import batch_date_of, is_hidden
 from spillway.intake.take_in import take_in
+from spillway.ledger import difference
 from spillway.settings import Settings
-from spillway.store.batches import RECORDED, TAKEN_IN, load_batches, save_batches
-from spillway.store.files import read_table
-from spillway.store.tables import Lake
+from spillway.store.batches import load_batches, save_batches
+from spillway.store.blobs import list_files, read_bytes, remove, write_bytes
+from spillway.store.tables import Table, Tables
 
+HERE = InProcess()
 CONTRACT = {
     "stream": "delays",
     "channel": "uplink",
@@ -31,11 +38,20 @@ CONTRACT = {
     "rate": {"from": "declared", "tuples_per_second": 10},
     "bad_records": {"max_share_pct": 60},
 }
+VOLATILE = ("created_at", "updated_at", "run_id", "seconds", "payload")
+"""What a rerun may say otherwise; a filter's payload is compared by its digest."""
 
 
-@pytest.fixture
-def lake(spark: Any, settings: Settings) -> Lake:
-    return Lake(spark, settings)
+class Died(Exception):
+    """The process is gone as far as the lake can tell."""
+
+
+@pytest.fixture(params=["disk", "memory"])
+def tables(request: pytest.FixtureRequest, settings: Settings) -> Any:
+    """Tables and a landing zone on a disk, and the same in memory."""
+    made = Tables(settings if request.param == "disk" else Settings.in_memory(request.node.name))
+    yield made
+    made.forget()
 
 
 @pytest.fixture
@@ -48,42 +64,57 @@ def lines(first: int, count: int) -> bytes:
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
-def deliver(settings: Settings, name: str, content: bytes) -> None:
-    path = Path(settings.landing, "delays", name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+def deliver(tables: Tables, name: str, content: bytes) -> str:
+    path = f"{tables.settings.landing}/delays/{name}"
+    write_bytes(path, content)
+    return path
 
 
-def raw(lake: Lake) -> list[tuple[Any, ...]]:
-    rows = lake.read("raw", "delays").orderBy("seq").select("seq", "batch", "batch_date", "at").collect()
-    return [tuple(row) for row in rows]
+def rows(tables: Tables, table: str, stream: str | None = None) -> list[dict[str, Any]]:
+    """A table's rows as they are now, without what a rerun may say otherwise."""
+    found = tables.now().at(table, stream).rows().to_pylist()
+    told = [
+        {name: value for name, value in row.items() if name not in VOLATILE}
+        | ({"digest": hashlib.sha256(row["payload"]).hexdigest()} if "payload" in row else {})
+        for row in found
+    ]
+    return sorted(told, key=lambda row: str([row.get("seq"), row.get("line"), row]))
 
 
-def test_files_are_taken_in_in_name_order_and_numbered_once(
-    lake: Lake, contract: StreamContract, settings: Settings
-) -> None:
-    deliver(settings, "2026-01-02/b.json", lines(20, 10))
-    deliver(settings, "2026-01-02/a b.json", lines(10, 10))
-    deliver(settings, "2026-01-01/z.json", lines(0, 10))
-    batches = take_in(lake, contract, "run 1")
-    assert [(b.batch, b.batch_date, b.rows, b.status) for b in batches] == [
+def raw(tables: Tables) -> list[tuple[int, int]]:
+    """(seq, what the row says of its order) of every row."""
+    return [(row["seq"], row["at"]) for row in sorted(rows(tables, "raw", "delays"), key=lambda r: r["seq"])]
+
+
+def everything(tables: Tables) -> dict[str, list[dict[str, Any]]]:
+    """All that taking in writes."""
+    shared = {table: rows(tables, table) for table in ("batches", "rejected", "ledger", "sketches")}
+    return shared | {"raw": rows(tables, "raw", "delays")}
+
+
+def batches(tables: Tables) -> list[Batch]:
+    return load_batches(tables.now(), "delays")
+
+
+def test_files_are_taken_in_in_name_order_and_numbered_once(tables: Tables, contract: StreamContract) -> None:
+    deliver(tables, "2026-01-02/b.json", lines(20, 10))
+    deliver(tables, "2026-01-02/a b.json", lines(10, 10))
+    deliver(tables, "2026-01-01/z.json", lines(0, 10))
+    taken = take_in(tables, HERE, contract, "run 1")
+    assert [(b.batch, b.batch_date, b.rows, b.status) for b in taken] == [
         (1, date(2026, 1, 1), 10, TAKEN_IN),
         (2, date(2026, 1, 2), 20, TAKEN_IN),
     ]
-    assert [(row[0], row[3]) for row in raw(lake)] == [(i, i) for i in range(30)]
-    assert [batch.seconds_covered for batch in batches] == [1.0, 2.0]
+    assert raw(tables) == [(i, i) for i in range(30)]
+    assert [batch.seconds_covered for batch in taken] == [1.0, 2.0]
 
-    # a lost checkpoint re-reads nothing: `batches` knows every file
-    shutil.rmtree(Path(settings.lake, "_checkpoints"))
-    assert take_in(lake, contract, "run 2") == []
-    deliver(settings, "2026-01-02/c.json", lines(30, 5))
-    assert [(b.batch, b.rows) for b in take_in(lake, contract, "run 3")] == [(3, 5)]
-    assert [(row[0], row[3]) for row in raw(lake)] == [(i, i) for i in range(35)]
+    assert take_in(tables, HERE, contract, "run 2") == []
+    deliver(tables, "2026-01-02/c.json", lines(30, 5))
+    assert [(b.batch, b.rows) for b in take_in(tables, HERE, contract, "run 3")] == [(3, 5)]
+    assert raw(tables) == [(i, i) for i in range(35)]
 
 
-def test_defects_are_kept_by_name_and_the_rest_goes_on(
-    lake: Lake, contract: StreamContract, settings: Settings
-) -> None:
+def test_defects_are_kept_by_name_and_the_rest_goes_on(tables: Tables, contract: StreamContract) -> None:
     good = lines(0, 4)
     bad = [
         b'{"router": "r1", "at": 4, "delay_ms": "fast"}',
@@ -91,51 +122,261 @@ def test_defects_are_kept_by_name_and_the_rest_goes_on(
         b"\xff\xfe",
         b'{"router": "r1", "at"',
     ]
-    deliver(settings, "2026-01-01/a.json", good + b"\n".join(bad))
-    deliver(settings, "2026-01-01/again.json", good + b"\n".join(bad))
-    deliver(settings, "2026-01-01/empty.json", b"")
-    (batch,) = take_in(lake, contract, "run")
+    deliver(tables, "2026-01-01/a.json", good + b"\n".join(bad))
+    deliver(tables, "2026-01-01/again.json", good + b"\n".join(bad))
+    deliver(tables, "2026-01-01/empty.json", b"")
+    (batch,) = take_in(tables, HERE, contract, "run")
     assert (batch.rows, batch.rejected, batch.deduplicated) == (4, 4, 8)
     assert [file.status for file in batch.files] == ["taken", "duplicate", "empty"]
-    kept = lake.read("rejected").orderBy("line").collect()
-    assert [(row["file"], row["line"], bytes(row["original"])) for row in kept] == [
-        ("delays/2026-01-01/a.json", line, original) for line, original in zip([5, 6, 7, 8], bad, strict=True)
+    kept = rows(tables, "rejected")
+    assert [(row["file"], row["line"], row["seq"], row["original"]) for row in kept] == [
+        ("delays/2026-01-01/a.json", line, line - 1, original)
+        for line, original in zip([5, 6, 7, 8], bad, strict=True)
     ]
     assert all(row["rule"] and row["remedy"] and row["reason"] for row in kept)
-    ledger = read_table(lake.path("ledger")).to_pylist()
-    assert sum(row["offered"] for row in ledger) == 16
-    assert sum(row["kept"] for row in ledger) == 4
-    assert sum(row["rejected"] for row in ledger) == 4
-    assert sum(row["deduplicated"] for row in ledger) == 8
+    ledger = rows(tables, "ledger")
+    assert difference(ledger) == 0
+    (total,) = [row for row in ledger if row["dimension_kind"] == "total"]
+    assert (total["offered"], total["kept"], total["rejected"], total["deduplicated"]) == (16, 4, 4, 8)
+    assert {row["reason"]: row["offered"] for row in ledger if row["dimension_kind"] == "reason"} == {
+        "taken in": 4,
+        "file delivered before": 8,
+        "delay_ms must be a finite number": 1,
+        "router must be there": 1,
+        "the line must be UTF-8 text": 1,
+        "the line must be one JSON object": 1,
+    }
+
+
+def test_a_file_that_cannot_be_read_at_all_is_one_refused_record_without_a_number(tables: Tables) -> None:
+    source = {"kind": "files", "path": "delays", "format": "parquet"}
+    columns = read_stream({**CONTRACT, "source": source, "bad_records": {"max_share_pct": 100}})
+    deliver(tables, "2026-01-01/a.parquet", b"nonsense")
+    (batch,) = take_in(tables, HERE, columns, "run")
+    assert (batch.rows, batch.rejected) == (0, 1)
+    (kept,) = rows(tables, "rejected")
+    assert (kept["line"], kept["seq"], kept["file"]) == (0, None, "delays/2026-01-01/a.parquet")
+
+
+def test_a_file_delivered_again_under_another_name_or_date_is_taken_in_once_unless_asked_for(
+    tables: Tables, contract: StreamContract
+) -> None:
+    deliver(tables, "2026-01-01/a.json", lines(0, 10))
+    take_in(tables, HERE, contract, "run 1")
+    deliver(tables, "2026-01-02/b.json", lines(0, 10))
+    (again,) = take_in(tables, HERE, contract, "run 2")
+    assert (again.rows, again.deduplicated, [file.status for file in again.files]) == (0, 10, ["duplicate"])
+    assert raw(tables) == [(i, i) for i in range(10)]
+    wanted = read_stream({**CONTRACT, "duplicates": {"files": "take"}})
+    deliver(tables, "2026-01-03/c.json", lines(0, 10))
+    (kept,) = take_in(tables, HERE, wanted, "run 3")
+    assert (kept.rows, kept.first_seq) == (10, 10)
+
+
+def test_a_file_that_was_empty_when_first_seen_and_is_filled_later_is_taken_in(
+    tables: Tables, contract: StreamContract
+) -> None:
+    deliver(tables, "2026-01-01/a.json", b"")
+    (first,) = take_in(tables, HERE, contract, "run 1")
+    assert (first.rows, [file.status for file in first.files]) == (0, ["empty"])
+    assert take_in(tables, HERE, contract, "run 2") == []
+    deliver(tables, "2026-01-01/a.json", lines(0, 3))
+    (second,) = take_in(tables, HERE, contract, "run 3")
+    assert (second.batch, second.rows, [file.status for file in second.files]) == (2, 3, ["taken"])
+    assert raw(tables) == [(i, i) for i in range(3)]
+    assert take_in(tables, HERE, contract, "run 4") == []
+
+
+def test_a_file_that_has_changed_is_said_by_name_and_not_taken_in_again(
+    tables: Tables, contract: StreamContract
+) -> None:
+    deliver(tables, "2026-01-01/a.json", lines(0, 3))
+    take_in(tables, HERE, contract, "run 1")
+    deliver(tables, "2026-01-01/a.json", lines(0, 4))
+    said: list[str] = []
+    assert take_in(tables, HERE, contract, "run 2", said.append) == []
+    (told,) = said
+    assert told.startswith("delays: delays/2026-01-01/a.json has changed since it was taken in")
+    assert "deliver the change as a new file" in told
+    assert raw(tables) == [(i, i) for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    "hidden", ["_SUCCESS", ".a.json.crc", "_tmp/a.json", ".tmp/a.json", "a.json._COPYING_"]
+)
+def test_hidden_files_are_not_delivered(tables: Tables, contract: StreamContract, hidden: str) -> None:
+    deliver(tables, f"2026-01-01/{hidden}", lines(0, 3))
+    assert take_in(tables, HERE, contract, "run") == []
+    assert is_hidden(hidden)
+
+
+def test_a_partition_folder_that_begins_with_an_underscore_is_delivered(
+    tables: Tables, contract: StreamContract
+) -> None:
+    deliver(tables, "2026-01-01/_day=1/a.json", lines(0, 3))
+    assert [batch.rows for batch in take_in(tables, HERE, contract, "run")] == [3]
 
 
 def test_a_batch_that_was_only_recorded_is_written_again_row_for_row(
-    lake: Lake, contract: StreamContract, settings: Settings
+    tables: Tables, contract: StreamContract
 ) -> None:
-    deliver(settings, "2026-01-01/a.json", lines(0, 10))
-    (batch,) = take_in(lake, contract, "run 1")
-    before = raw(lake)
-    save_batches(lake, [batch.becomes(batch.updated_at, status=RECORDED, rows=None)])
-    (again,) = take_in(lake, contract, "run 2")
-    assert raw(lake) == before
+    deliver(tables, "2026-01-01/a.json", lines(0, 10))
+    (batch,) = take_in(tables, HERE, contract, "run 1")
+    before = everything(tables)
+    save_batches(tables.now(), [batch.becomes(batch.updated_at, status=RECORDED, rows=None)])
+    (again,) = take_in(tables, HERE, contract, "run 2")
+    assert everything(tables) == before
     assert (again.run_id, again.rows, again.created_at) == ("run 1", 10, batch.created_at)
-    assert [b.status for b in load_batches(settings, "delays")] == [TAKEN_IN]
 
 
-def test_too_many_bad_records_stop_the_batch_by_name(lake: Lake, settings: Settings) -> None:
+DEATHS = (("batches", 1), ("raw", 1), ("rejected", 1), ("sketches", 1), ("ledger", 1), ("batches", 2))
+"""Every write of taking in, in its order: the table, and which write to it."""
+
+
+@pytest.mark.parametrize(
+    ("table", "which"), DEATHS, ids=[f"before write {n} of {table}" for table, n in DEATHS]
+)
+def test_whatever_write_a_run_dies_before_the_next_one_ends_in_the_same_rows(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, which: int
+) -> None:
+    contract = read_stream({**CONTRACT, "duplicates": {"rows": "stable_bloom", "on": ["at"]}})
+    straight = Tables(Settings.in_memory(f"straight {table} {which}"))
+    broken = Tables(Settings.in_memory(f"broken {table} {which}"))
+    for lake in (straight, broken):
+        deliver(lake, "2026-01-01/a.json", lines(0, 10) + b"nonsense\n")
+        deliver(lake, "2026-01-02/b.json", lines(5, 10))
+    take_in(straight, HERE, contract, "run")
+
+    left = which
+    with monkeypatch.context() as patch:
+        for method in ("publish", "replace"):
+            whole = getattr(Table, method)
+
+            def until_then(self: Table, *args: Any, _whole: Any = whole, **more: Any) -> Any:
+                nonlocal left
+                left -= self.contract.table == table
+                if not left:
+                    raise Died(table)
+                return _whole(self, *args, **more)
+
+            patch.setattr(Table, method, until_then)
+        with pytest.raises(Died):
+            take_in(broken, HERE, contract, "run")
+    known = [batch.status for batch in batches(broken)]
+    assert known == ([] if (table, which) == DEATHS[0] else [RECORDED, RECORDED])
+    take_in(broken, HERE, contract, "run")
+    expected, found = everything(straight), everything(broken)
+    files = [[{**file, "modified_at": None} for file in row.pop("files")] for row in found["batches"]]
+    assert files == [
+        [{**file, "modified_at": None} for file in row.pop("files")] for row in expected["batches"]
+    ]
+    assert found == expected
+    assert [batch.deduplicated for batch in batches(broken)] == [0, 5]
+    for lake in (straight, broken):
+        lake.forget()
+
+
+def test_of_two_runs_at_once_one_wins_and_the_other_says_so(tables: Tables, contract: StreamContract) -> None:
+    deliver(tables, "2026-01-01/a.json", lines(0, 10) + b"nonsense\n")
+    together = Barrier(2)
+
+    def run(number: int) -> str:
+        mine = tables.now()
+        together.wait()
+        try:
+            take_in(mine, HERE, contract, f"run {number}")
+        except ConcurrentRun as problem:
+            return str(problem)
+        return "done"
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(run, range(2)))
+    assert "done" in outcomes
+    assert all(outcome == "done" or "nothing was doubled" in outcome for outcome in outcomes)
+    assert [(batch.status, batch.rows) for batch in batches(tables)] == [(TAKEN_IN, 10)]
+    assert raw(tables) == [(i, i) for i in range(10)]
+    assert len(rows(tables, "rejected")) == 1
+    assert difference(rows(tables, "ledger")) == 0
+
+
+def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
+    tables: Tables, contract: StreamContract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        deliver(tables, f"2026-01-0{1 + number // 4}/{number}.json", lines(10 * number, 10))
+    monkeypatch.setattr(taking_in, "TASK_BYTES", int(2.5 * len(lines(10, 10))))
+    read: list[str] = []
+    monkeypatch.setattr(taking_in, "read_bytes", lambda path: read.append(path) or read_bytes(path))
+    take_in(tables, HERE, contract, "run")
+    held = tables.now().at("raw", "delays").files()
+    assert sorted((str(file.value("batch_date")), file.records) for file in held) == [
+        ("2026-01-01", 20),
+        ("2026-01-01", 20),
+        ("2026-01-02", 20),
+    ]
+    assert len(read) == 2 * 6, "once to measure, once to parse"
+    assert raw(tables) == [(i, i) for i in range(60)]
+
+
+@pytest.mark.parametrize("fate", ["changed", "gone"])
+def test_a_recorded_file_that_changes_or_goes_stops_its_batch_by_name_and_leaves_no_file_behind(
+    tables: Tables, contract: StreamContract, monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    monkeypatch.setattr(taking_in, "TASK_BYTES", 1)
+    deliver(tables, "2026-01-01/a.json", lines(0, 3) + b"nonsense\n")
+    path = deliver(tables, "2026-01-01/b.json", lines(3, 3))
+    take_in(tables, HERE, contract, "run")
+    before = {one.path for one in list_files(tables.settings.lake)}
+    save_batches(
+        tables.now(), [batch.becomes(batch.updated_at, status=RECORDED) for batch in batches(tables)]
+    )
+    if fate == "gone":
+        remove(path)
+        sentence = "b.json: a landing file must stay until it is taken in, it is gone; deliver it again"
+    else:
+        write_bytes(path, lines(4, 3))
+        sentence = "b.json: a landing file must not change once it is recorded, its digest did; deliver"
+    with pytest.raises(SpillwayError, match=sentence):
+        take_in(tables, HERE, contract, "run 2")
+    assert [batch.status for batch in batches(tables)] == [RECORDED]
+    after = {one.path for one in list_files(tables.settings.lake)}
+    assert {path for path in after - before if "/batches/" not in path} == set()
+
+
+def test_too_many_bad_records_stop_the_batch_by_name(tables: Tables) -> None:
     strict = read_stream({**CONTRACT, "bad_records": {"action": "fail"}})
-    deliver(settings, "2026-01-01/a.json", lines(0, 3) + b"nonsense\n")
+    deliver(tables, "2026-01-01/a.json", lines(0, 3) + b"nonsense\n")
     with pytest.raises(
         SpillwayError, match=r"batch 1 must have at most 0 % bad records.*got 25\.00 % \(1 of 4\)"
     ):
-        take_in(lake, strict, "run")
-    assert load_batches(settings, "delays")[0].status == RECORDED
+        take_in(tables, HERE, strict, "run")
+    assert batches(tables)[0].status == RECORDED
+    assert len(rows(tables, "rejected")) == 1, "for whoever mends the source"
 
 
-def test_a_folder_that_is_not_there_yet_is_nothing_new(lake: Lake, contract: StreamContract) -> None:
+def test_a_folder_that_is_not_there_yet_is_nothing_new(tables: Tables, contract: StreamContract) -> None:
     said: list[str] = []
-    assert take_in(lake, contract, "run", said.append) == []
+    assert take_in(tables, HERE, contract, "run", said.append) == []
     assert "nothing to take in" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ([10, 20, 30, 40], 40.0),  # four moments of one step each
+        ([10, 10, 20, 20], 20.0),
+        ([40, 10, 20, 30], 40.0),
+        ([7, 7, 7, 7], None),
+    ],
+)
+def test_the_time_a_batch_covers_is_told_by_its_event_times(
+    tables: Tables, order: list[int], expected: float | None
+) -> None:
+    timed = read_stream({**CONTRACT, "rate": {"from": "event_time"}})
+    told = [{"router": "r", "at": at, "delay_ms": 1.0} for at in order]
+    deliver(tables, "2026-01-01/a.json", b"".join(json.dumps(row).encode() + b"\n" for row in told))
+    (batch,) = take_in(tables, HERE, timed, "run")
+    assert batch.seconds_covered == expected
 
 
 @pytest.mark.parametrize(

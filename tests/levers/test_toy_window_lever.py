@@ -110,7 +110,7 @@ def test_spark_and_this_process_find_the_same_pairs(engine: Any, tmp_path: Path)
 
 def test_it_shows_in_status(world: World) -> None:
     run(world)
-    now = status(world.settings)
+    now = status(world.tables.now())
     assert not now.wrong
     assert "neighbours" in str(now)
 

@@ -28,7 +28,7 @@ from spillway.pipeline import recover as recovering
 from spillway.pipeline import shed as shedding
 from spillway.pipeline.recover import WayBack, recover_batches, ways_back
 from spillway.pipeline.stages import GiveBack, LayAside, SendDown
-from spillway.pipeline.validate import certify
+from spillway.pipeline.validate import certify_ways
 from spillway.store import writing
 from spillway.store.files import RowReader
 from spillway.store.writing import shaped, write_file
@@ -187,7 +187,7 @@ def whole_way(landed: World, engine: Engine, folder: Path) -> World:
     for stream, contract in world.contracts.streams.items():
         tables = world.tables.now()
         ways = recover_batches(tables, engine, contract, world.batches(stream))
-        certify(tables, engine, contract, ways, world.said.append)
+        certify_ways(tables, engine, contract, ways, world.said.append)
     return world
 
 

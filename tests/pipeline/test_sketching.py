@@ -104,7 +104,7 @@ class World:
     def sketch(self, asked: StreamContract | None = None, *dates: date) -> int:
         said: list[str] = []
         wanted = (dates[0], dates[1]) if dates else None
-        count = sketch_stream(InProcess(), self.tables, asked or contract(), said.append, wanted)
+        count = sketch_stream(self.tables, InProcess(), asked or contract(), said.append, wanted)
         assert bool(said) == bool(count)
         return count
 

@@ -503,9 +503,8 @@ def test_numbers_that_are_none_are_told_apart_from_those_that_are_missing(lake: 
     assert [value is None for value in values] == [i % 5 == 2 for i in range(10)]
 
 
-def test_tables_that_were_forgotten_are_gone_and_no_neighbours(lake: Settings) -> None:
-    if not lake.lake.startswith("memory://"):
-        pytest.skip("what lies on a disk is not forgotten")
+def test_tables_in_memory_that_were_forgotten_are_gone_and_no_neighbours() -> None:
+    lake = Settings.in_memory("forgotten")
     neighbour = replace(lake, lake=f"{lake.lake}2", destination=f"{lake.lake}2")
     tell(Tables(lake))
     tell(Tables(neighbour), value="stays")

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from evidence.golden.cells import read_csv
 from spillway.contracts import StreamContract, read_stream
+from spillway.contracts.column_names import reserved
 
 Grid = npt.NDArray[np.float64]
 TUPLES = 20_000
@@ -113,7 +114,12 @@ def _parquet(rows: pa.Table) -> bytes:
 
 
 def _column(name: str) -> str:
-    return name.replace(" ", "_")
+    """
+    >>> _column("Net Change"), _column("Weight")
+    ('Net_Change', 'Weight_')
+    """
+    column = name.replace(" ", "_")
+    return f"{column}_" if column.lower() in reserved() else column
 
 
 def _walk(rng: np.random.Generator, rounds: int, members: int, step: float, persistence: float = 1.0) -> Grid:

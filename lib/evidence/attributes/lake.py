@@ -28,7 +28,7 @@ from spillway.pipeline.recover import recover_batches
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.train import train_stream
-from spillway.pipeline.validate import certify
+from spillway.pipeline.validate import certify_ways
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.batches import load_batches
@@ -88,7 +88,7 @@ class Lake:
         for name in names:
             contract, tables = self.contracts.streams[name], self.tables
             ways = recover_batches(tables, ENGINE, contract, self.batches(name))
-            certify(tables.now(), ENGINE, contract, ways, lambda _: None)
+            certify_ways(tables.now(), ENGINE, contract, ways, lambda _: None)
 
     def batches(self, stream: str) -> list[Batch]:
         """The stream's batches, oldest first."""
@@ -101,7 +101,9 @@ class Lake:
 
     def rows(self, table: str, stream: str, batch: Batch | None = None) -> pa.Table:
         """The rows of a stream's table (of one batch) in `seq` order."""
-        where: dict[str, Any] = {} if batch is None else {"batch_date": batch.batch_date, "batch": batch.batch}
+        where: dict[str, Any] = (
+            {} if batch is None else {"batch_date": batch.batch_date, "batch": batch.batch}
+        )
         return self.tables.at(table, stream).rows(**where).sort_by("seq")
 
     def sweep(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from spillway.engine.session import spark_session
 from spillway.settings import Settings
 
-PACKAGES = ("pyspark", "delta-spark", "numpy", "numba", "pyarrow", "deltalake", "datasketches", "rbloom")
+PACKAGES = ("pyspark", "numpy", "numba", "pyarrow", "deltalake", "datasketches", "rbloom")
 
 
 def main() -> None:

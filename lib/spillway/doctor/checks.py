@@ -36,7 +36,6 @@ CHECKED_PACKAGES = {
     "apache-airflow": "airflow",
     "apache-airflow-providers-apache-spark": "airflow",
     "pyspark": "pyspark",
-    "delta-spark": "delta",
     "deltalake": "deltalake",
     "great-expectations": "great_expectations",
     "numpy": "numpy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,7 +23,8 @@ class SparkEngine:
     """Runs pieces in the tasks of a session, which is made when the first piece comes: most runs find nothing to do."""
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
-        self._make, self._spark = session, None
+        self._make = session
+        self._spark: SparkSession | None = None
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -37,7 +38,7 @@ class SparkEngine:
         with self._one_at_a_time:
             if self._spark is None:
                 self._spark = self._make()
-            return cast("SparkSession", self._spark)
+            return self._spark
 
     @property
     def cores(self) -> int:

@@ -2,7 +2,7 @@
 
 A file is delivered when it lies below the stream's landing folder and is not hidden, as a name that begins with `.` or
 `_` says (but `_day=1` is a partition), or `._COPYING_` at its end. It is new when no batch knows its name, or knows it
-only as empty and it holds something now: an empty file is never final.
+only as empty and it is of another size now: an empty file is never final.
 
 >>> is_hidden("2013-01-01/part-1.json"), is_hidden("2013-01-01/_SUCCESS"), is_hidden(".tmp/part-1.json")
 (False, True, True)
@@ -88,7 +88,7 @@ def _known(batches: Iterable[Batch]) -> dict[str, LandingFile]:
 
 
 def _is_new(one: Delivered, file: LandingFile | None) -> bool:
-    return file is None or (file.status == EMPTY and file.size == 0 and one.size > 0)
+    return file is None or (file.status == EMPTY and file.size != one.size)
 
 
 def batch_date_of(name: str, run_date: date) -> date:

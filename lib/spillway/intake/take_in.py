@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
 from typing import Any
@@ -37,9 +37,9 @@ from spillway.ledger import LedgerRow
 from spillway.records import count_records, parse_records
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import folder_exists, read_bytes
+from spillway.store.drafts import discard
 from spillway.store.files import DataFile, read_rows, rows_of
 from spillway.store.ledgers import write_ledger
-from spillway.store.logs import data_file
 from spillway.store.logs import data_file
 from spillway.store.tables import Between, Table, Tables
 from spillway.store.writing import Written, write_file
@@ -71,8 +71,17 @@ def take_in(
     return [*written, *_write(tables, engine, contract, recorded, say)]
 
 
-def _measure(contract: StreamContract, path: str) -> tuple[str, int]:
-    content = read_bytes(path)
+def _content(name: str, path: str) -> bytes:
+    try:
+        return read_bytes(path)
+    except FileNotFoundError as problem:
+        raise SpillwayError(
+            f"{name}: a landing file must stay until it is taken in, it is gone; deliver it again under this name"
+        ) from problem
+
+
+def _measure(contract: StreamContract, one: Delivered) -> tuple[str, int]:
+    content = _content(one.name, one.path)
     return hashlib.sha256(content).hexdigest(), count_records(contract, content)
 
 
@@ -88,9 +97,7 @@ def _record(
     if not fresh:
         return []
     digests = {file.digest for batch in known for file in batch.files if file.status == "taken"}
-    measured = dict(
-        zip(fresh, engine.map(partial(_measure, contract), [one.path for one in fresh]), strict=True)
-    )
+    measured = dict(zip(fresh, engine.map(partial(_measure, contract), fresh), strict=True))
     now = utc_now()
     by_date: dict[date, list[Delivered]] = {}
     for one in fresh:
@@ -164,19 +171,20 @@ class _Parsed:
     """What a task made of its files."""
 
     batch: int
-    raw: Written | None
-    rejected: Written | None
-    reasons: Mapping[str, int]
+    raw: Written | None = None
+    rejected: Written | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    problem: SpillwayError | None = None
 
 
 def _parse(contract: StreamContract, landing: str, raw: _Target, rejected: _Target, work: _Files) -> _Parsed:
-    """Read some files, once; write what is good and what is not."""
+    """Read some files, once; write what is good and what is not, or say why neither was."""
     bad: list[pa.Table] = []
     reasons: dict[str, int] = {}
 
     def good() -> Iterator[pa.Table]:
         for file in work.files:
-            content = read_bytes(path_of(landing, file.name))
+            content = _content(file.name, path_of(landing, file.name))
             if hashlib.sha256(content).hexdigest() != file.digest:
                 raise SpillwayError(
                     f"{file.name}: a landing file must not change once it is recorded, its digest did; "
@@ -187,14 +195,17 @@ def _parse(contract: StreamContract, landing: str, raw: _Target, rejected: _Targ
                 part = _numbered(found.rejected, work.batch, file)
                 names = pa.array([file.name] * part.num_rows, pa.string())
                 bad.append(part.append_column("file", names))
-                for field, rule in zip(part["field"].to_pylist(), part["rule"].to_pylist(), strict=True):
-                    reason = f"{field or 'record'} must {rule}"
+                for broken, rule in zip(part["field"].to_pylist(), part["rule"].to_pylist(), strict=True):
+                    reason = f"{broken or 'record'} must {rule}"
                     reasons[reason] = reasons.get(reason, 0) + 1
             if found.table.num_rows:
                 yield _numbered(found.table, work.batch, file)
 
     day = {"batch_date": str(work.batch.batch_date)}
-    made = write_file(raw.folder, day, raw.schema, good())
+    try:
+        made = write_file(raw.folder, day, raw.schema, good())
+    except SpillwayError as problem:
+        return _Parsed(work.batch.batch, problem=problem)
     refused = write_file(rejected.folder, {"stream": contract.stream}, rejected.schema, iter(bad))
     return _Parsed(work.batch.batch, made, refused, reasons)
 
@@ -224,6 +235,12 @@ def _write(
     rejected = tables.at("rejected")
     parse = partial(_parse, contract, tables.settings.landing, _Target.of(raw), _Target.of(rejected))
     parsed = engine.map(parse, _tasks(batches))
+    problem = next((one.problem for one in parsed if one.problem), None)
+    if problem is not None:
+        # or every try of a batch that cannot be taken in would leave files behind
+        discard(raw.path, [one.raw for one in parsed if one.raw])
+        discard(rejected.path, [one.rejected for one in parsed if one.rejected])
+        raise problem
     files = {n: [one.raw for one in parsed if one.batch == n and one.raw] for n in numbers}
     aside = [one.rejected for one in parsed if one.rejected]
     repeated = _without_repeats(tables, engine, contract, batches, raw, files, aside)

@@ -28,5 +28,5 @@ def bring_through(
     streams = contracts.streams_of(channel)
     if dates is None:
         side_by_side(lambda contract: take_in(tables, engine, contract, run_id, say), streams)
-    side_by_side(lambda contract: sketch_stream(engine, tables, contract, say, dates), streams)
+    side_by_side(lambda contract: sketch_stream(tables, engine, contract, say, dates), streams)
     return shed_channel(tables, engine, contracts, channel, say, dates)

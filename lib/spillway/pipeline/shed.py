@@ -141,7 +141,7 @@ def _pinned(tables: Tables, contract: StreamContract, batches: Sequence[Batch], 
 
 
 @dataclass(frozen=True)
-class Way:
+class WayDown:
     """Some batches of a stream with the plans of all its levers, in order."""
 
     contract: StreamContract
@@ -159,19 +159,19 @@ def plan_all(
     room: Room,
     runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
     aims: Mapping[int, float] | None = None,
-) -> list[Way]:
+) -> list[WayDown]:
     """A way for the batches of every stream (and order of levers): all streams are planned together, place by place.
 
     A lever at the same place on the way of several streams plans for all of them at once.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
-    ways: list[Way] = []
+    ways: list[WayDown] = []
     for (stream, _), batches in runs.items():
         contract = room.contracts.streams[stream]
         loads = {batch.batch: measure_load(tables, contract, batch) for batch in batches}
         days = sorted({batch.batch_date for batch in batches})
         raw = tables.at("raw", stream).stored(batch_date=days)
-        ways.append(Way(contract, tuple(batches), loads, (), Down(raw, (), len(contract.attributes))))
+        ways.append(WayDown(contract, tuple(batches), loads, (), Down(raw, (), len(contract.attributes))))
     for ordinal in range(1, max((len(way.batches[0].levers) for way in ways), default=0) + 1):
         here = {
             i: way.batches[0].levers[ordinal - 1]
@@ -189,7 +189,7 @@ def plan_all(
     return ways
 
 
-def _work(tables: Tables, way: Way, name: str, ordinal: int, aims: Mapping[int, float]) -> Work:
+def _work(tables: Tables, way: WayDown, name: str, ordinal: int, aims: Mapping[int, float]) -> Work:
     contract, stream = way.contract, way.contract.stream
     days, levers = {batch.batch_date for batch in way.batches}, way.batches[0].levers
     mine = {batch.batch: batch for batch in way.batches}
@@ -231,7 +231,7 @@ class Drafts:
             self.tables[draft.table].discard(draft)
 
 
-def _bring_through(room: Room, engine: Engine, way: Way, say: Say) -> list[Batch]:
+def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:
     """Draft, measure and publish one stream's batches; plan again what came out above its part."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, levers = way.contract.stream, way.batches[0].levers
@@ -265,7 +265,7 @@ def _bring_through(room: Room, engine: Engine, way: Way, say: Say) -> list[Batch
     return done
 
 
-def draft(tables: Tables, engine: Engine, way: Way) -> Drafts:
+def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
     """Apply the decisions piece by piece; nothing of it is in any table yet."""
     contract, stream = way.contract, way.contract.stream
     cut = {batch.batch: pieces(batch, engine.cores) for batch in way.batches}
@@ -305,7 +305,7 @@ def added_columns(contract: StreamContract) -> tuple[tuple[str, str, str], ...]:
     return tuple(column for name in contract.lever_names for column in columns_of(name))
 
 
-def sent_kbps(way: Way, drafts: Drafts, batch: Batch) -> float:
+def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
     """The measured rate of what goes out; of a stream that counts declared bits, the planned one."""
     if way.contract.width == "declared":
         offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
@@ -314,7 +314,7 @@ def sent_kbps(way: Way, drafts: Drafts, batch: Batch) -> float:
     return sum(sent.values()) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
 
 
-def _over_capacity(way: Way, drafts: Drafts) -> dict[int, float]:
+def _over_capacity(way: WayDown, drafts: Drafts) -> dict[int, float]:
     """Batches that came out above their part though they could shed more, and by what factor to aim lower."""
     if way.contract.mode == "observe":
         return {}
@@ -326,7 +326,7 @@ def _over_capacity(way: Way, drafts: Drafts) -> dict[int, float]:
     return found
 
 
-def publish(tables: Tables, way: Way, drafts: Drafts, seconds: float) -> None:
+def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
     """What was laid aside, the levers' records, the ledger, and `transmitted` last."""
     stream, numbers = way.contract.stream, way.numbers
     days = sorted({batch.batch_date for batch in way.batches})
@@ -349,7 +349,7 @@ def _stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[
     return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
 
 
-def account(tables: Tables, way: Way, drafts: Drafts, seconds: float) -> list[LedgerRow]:
+def account(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> list[LedgerRow]:
     """Every stage's lines for every batch: each lever is offered what the one before it kept."""
     contract, rows = way.contract, []
     share = seconds / max(1, len(way.batches))

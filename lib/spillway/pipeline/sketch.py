@@ -47,8 +47,8 @@ def specs_of(contract: StreamContract) -> list[SketchSpec]:
 
 
 def sketch_stream(
-    engine: Engine,
     tables: Tables,
+    engine: Engine,
     contract: StreamContract,
     say: Callable[[str], None] = lambda _: None,
     dates: tuple[date, date] | None = None,

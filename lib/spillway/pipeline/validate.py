@@ -83,7 +83,7 @@ def validate(
             started = time.monotonic()
             ways = recover_batches(tables, engine, contracts.streams[stream], work[stream])
             say(f"{stream}: recovered {len(work[stream])} batches in {time.monotonic() - started:.1f} s")
-            certify(tables, engine, contracts.streams[stream], ways, say)
+            certify_ways(tables, engine, contracts.streams[stream], ways, say)
 
         side_by_side(recover_and_certify, list(work))
         outcomes = _judge(tables, engine, contracts, work, run_id, say)
@@ -125,7 +125,7 @@ class _Certify:
         return found
 
 
-def certify(
+def certify_ways(
     tables: Tables, engine: Engine, contract: StreamContract, ways: Sequence[WayBack], say: Say
 ) -> None:
     """Measure what every lever promised against raw, and write the certificates."""

@@ -34,7 +34,6 @@ from spillway.store.tables import Tables
 NAMED_VERSIONS = (
     "apache-airflow",
     "pyspark",
-    "delta-spark",
     "great-expectations",
     "numpy",
     "numba",

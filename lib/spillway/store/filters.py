@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from spillway.store.files import DataFile
 
-Question = Mapping[str, Any]
+Filter = Mapping[str, Any]
 _TRUNCATED = timedelta(milliseconds=1)
 
 
@@ -31,7 +31,7 @@ class Between:
     high: Any = None
 
 
-def may_hold(file: DataFile, where: Question) -> bool:
+def may_hold(file: DataFile, where: Filter) -> bool:
     """Whether a file may have a row that answers, as far as its partition and the log's statistics tell."""
     partition = dict(file.partition)
     for name, value in where.items():
@@ -51,7 +51,7 @@ def may_hold(file: DataFile, where: Question) -> bool:
     return True
 
 
-def all_match(file: DataFile, where: Question, never_null: Container[str]) -> bool:
+def all_match(file: DataFile, where: Filter, never_null: Container[str]) -> bool:
     """Whether the partition and the log's statistics alone tell that every row of the file answers."""
     partition = dict(file.partition)
     for name, value in where.items():
@@ -75,7 +75,7 @@ def all_match(file: DataFile, where: Question, never_null: Container[str]) -> bo
     return True
 
 
-def matching(rows: pa.Table, where: Question) -> pa.ChunkedArray:
+def matching(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
     """Row by row, whether it answers: true or false, never null."""
     mask = pa.chunked_array([pa.repeat(True, rows.num_rows)])
     for name, value in where.items():
@@ -93,7 +93,7 @@ def matching(rows: pa.Table, where: Question) -> pa.ChunkedArray:
     return mask
 
 
-def in_words(where: Question) -> str:
+def in_words(where: Filter) -> str:
     """A question as errors tell it.
 
     >>> in_words({"stream": "s", "batch": [2, 1]})

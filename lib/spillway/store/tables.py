@@ -35,7 +35,7 @@ from spillway.settings import Settings
 from spillway.store import blobs, logs
 from spillway.store.drafts import Draft, Make, Piece, discard, drafted
 from spillway.store.files import DataFile, row_count, rows_of
-from spillway.store.filters import Between, Question, all_match, in_words, matching, may_hold
+from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold
 from spillway.store.logs import Log, Stale, data_file, log_of
 from spillway.store.readers import StoredFiles
 from spillway.store.small_rows import arrow_rows
@@ -106,7 +106,7 @@ class _Opened:
             self.known = {file.path: file for file in self.log.files()}
         return self.known
 
-    def is_overtaken(self, where: Question) -> bool:
+    def is_overtaken(self, where: Filter) -> bool:
         """Whether others have changed rows of these since the table was opened."""
         known, live = self.found(), {file.path: file for file in self.log.files()}
         strange = [live[path] if path in live else known[path] for path in live.keys() ^ known.keys()]
@@ -219,7 +219,7 @@ class Table:
         for file in files:
             blobs.remove(file.path)
 
-    def _commit_small(self, data: pa.Table, where: Question | None) -> None:
+    def _commit_small(self, data: pa.Table, where: Filter | None) -> None:
         written = self._write(data)
         try:
             self._commit(written, where)
@@ -227,7 +227,7 @@ class Table:
             discard(self.path, written)
             raise
 
-    def _commit(self, written: list[Written], where: Question | None) -> list[DataFile]:
+    def _commit(self, written: list[Written], where: Filter | None) -> list[DataFile]:
         with self._lock:
             known = self._opened.found()
             if not self.exists:
@@ -270,7 +270,7 @@ class Table:
         live = {file.path for file in self._log.files()}
         return bool(added) and all(f"{self.path}/{one.path}" in live for one in added)
 
-    def _taken_out(self, where: Question | None) -> tuple[list[DataFile], list[Written]]:
+    def _taken_out(self, where: Filter | None) -> tuple[list[DataFile], list[Written]]:
         """The files that go, and, of those that hold other rows too, these others written anew."""
         gone: list[DataFile] = []
         left: list[Written] = []
@@ -295,7 +295,7 @@ class Table:
         names = [name for name in self.schema.names if name not in self.contract.partitioned_by]
         return self._fields(names)
 
-    def _others(self, file: DataFile, where: Question) -> Iterator[pa.Table]:
+    def _others(self, file: DataFile, where: Filter) -> Iterator[pa.Table]:
         """The rows of a file that do not match."""
         schema = self._file_schema()
         inside = {name: value for name, value in where.items() if name not in self.contract.partitioned_by}

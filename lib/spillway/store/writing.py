@@ -10,13 +10,13 @@ import io
 import itertools
 import json
 import math
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +30,6 @@ INDEXED_COLUMNS = 8
 """How many of a table's first columns have their smallest and largest value in its log."""
 NEVER_REPEATED = frozenset({"seq", "payload"})
 """Columns for which a dictionary is only a burden."""
-_ODD = re.compile(r"[^A-Za-z0-9=._-]")
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,8 @@ def write_file(
 
     `schema`: the table's columns without those it is partitioned by.
     """
-    place = [f"{column}={_ODD.sub('_', value)}" for column, value in partition.items()]
+    # spelled as Hive does, for readers that take a partition's value from the path
+    place = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
     name = "/".join([*place, f"part-{uuid.uuid4()}.parquet"])
     groups = _groups(shaped(table, schema) for table in tables)
     first = next(groups, None)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.cycle.members import Member
-from spillway.levers.attributes.planner import STRETCH, Choice, Policy, plan_batch, stretches
+from spillway.levers.attributes.planner import STRETCH, Consequence, Policy, plan_batch, stretches
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -45,13 +45,13 @@ def ring_of(*members: str) -> Cycle:
     return Cycle(("who",), len(made), len(made), {"who": len(made)}, "robust", 1.0, made)
 
 
-def shed_the_first(count: int) -> Callable[[Sequence[str]], Choice]:
+def shed_the_first(count: int) -> Callable[[Sequence[str]], Consequence]:
     """Sheds so many attributes from the front of a ranking."""
 
-    def decide(ranking: Sequence[str]) -> Choice:
+    def decide(ranking: Sequence[str]) -> Consequence:
         gone = tuple(ranking[:count])
         ways = tuple(Way(name, "shed" if name in gone else "keep") for name in MEASURES)
-        return Choice(ways, 1.0, 0.0, f"shed {', '.join(gone)}")
+        return Consequence(ways, 1.0, 0.0, f"shed {', '.join(gone)}")
 
     return decide
 
@@ -158,7 +158,7 @@ def test_a_stream_with_nothing_to_shed_is_one_run_and_reads_nothing() -> None:
     nothing = policy(
         attributes=(),
         trained_ranking=(),
-        decide=lambda ranking: Choice((), 3.0, 1.0, "nothing may be shed"),
+        decide=lambda ranking: Consequence((), 3.0, 1.0, "nothing may be shed"),
     )
     runs, state = plan_batch(rows, 0, 11, 0, 4, nothing, {"window": 7, "reevaluation": State().to_dict()})
     assert [(run.from_seq, run.to_seq, run.ways, run.reason) for run in runs] == [

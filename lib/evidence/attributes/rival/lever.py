@@ -73,7 +73,7 @@ class WatchedPlan(AttributePlan):
                 batch.last_seq,
                 batch.first_seq if batch.frame_origin is None else batch.frame_origin,
                 batch.frame_tuples,
-                replace(policy, reevaluation=_Watching(seen=self.seen)),
+                replace(policy, reevaluation=_Watching(**vars(policy.reevaluation), seen=self.seen)),
                 state,
             )
             self.states[batch.batch] = state

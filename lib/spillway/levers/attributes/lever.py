@@ -1,4 +1,4 @@
-"""The lever `attributes`: columns are rounded or shed where the channel is too narrow, and given back within a bound."""
+"""The lever `attributes`: columns are rounded or shed where a channel is too narrow, and given back in a bound."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ Read = Callable[[Sequence[str], int, int], pa.Table]
 
 
 @dataclass(frozen=True)
-class Choice:
+class Consequence:
     """What one ranking leads to: how every attribute travels, and what that puts on the channel."""
 
     ways: tuple[Way, ...]
@@ -64,7 +64,7 @@ class Policy:
     widths_bits: Mapping[str, float]
     rate_kbps: float
     capacity_kbps: float
-    decide: Callable[[Sequence[str]], Choice]
+    decide: Callable[[Sequence[str]], Consequence]
     measure_hits: bool = True
 
 
@@ -225,7 +225,7 @@ def _chooser(policy: Policy) -> Chooser:
     return choose
 
 
-def _run(policy: Policy, from_seq: int, decision: Choice, state: State) -> Run:
+def _run(policy: Policy, from_seq: int, decision: Consequence, state: State) -> Run:
     scores = dict(state.scores)
     ranking = tuple(
         (name, float(scores.get(name, 0.0)), float(policy.widths_bits[name])) for name in state.ranking

@@ -10,7 +10,7 @@ from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.capacity.optimise import choose_ways
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option, of_way, scaled
-from spillway.levers.attributes.planner import Choice, Policy
+from spillway.levers.attributes.planner import Consequence, Policy
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow
@@ -84,12 +84,12 @@ def smoothing_of(settings: Settings) -> Smoothing:
 
 def _decider(
     contract: StreamContract, learned: Learned, measures: Sequence[str], load: Load, part: Part
-) -> Callable[[Sequence[str]], Choice]:
+) -> Callable[[Sequence[str]], Consequence]:
     """What a ranking leads to; a stream that is only observed keeps everything, and says what it would do."""
     options = {name: learned.options[name] for name in measures}
     settings = settings_of(contract)
 
-    def decision(ranking: Sequence[str]) -> Choice:
+    def decision(ranking: Sequence[str]) -> Consequence:
         found = decide_stages(settings, options, load, part, ranking)
         ways = tuple(
             replace(way, predictor=learned.models[way.attribute].predictors[0].name)
@@ -106,25 +106,25 @@ def _decider(
             for way in ways
         )
         over = max(0.0, load.rate_kbps - part.narrower_kbps)
-        return Choice(kept, load.rate_kbps, over, f"observed only: {found.reason}")
+        return Consequence(kept, load.rate_kbps, over, f"observed only: {found.reason}")
 
     return decision
 
 
 def decide(
     settings: Settings, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
-) -> Choice:
+) -> Consequence:
     """A ranking's consequence: by the text (`fit`) where rounding is not allowed, else by measured bytes."""
     if not options:
         over = max(0.0, load.rate_kbps - capacity_kbps)
-        return Choice((), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over))
+        return Consequence((), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over))
     by = _by_bytes if "round" in settings.ways else _by_ranking
     return by(settings, options, load, capacity_kbps, ranking)
 
 
 def decide_stages(
     settings: Settings, options: Options, load: Load, part: Part, ranking: Sequence[str]
-) -> Choice:
+) -> Consequence:
     """Both stages planned before either is shed (3.3): what the own channel makes go, then what the trunk does.
 
     What goes at the first stage stays gone at the second, and each stage has a synopsis of its own.
@@ -142,7 +142,7 @@ def decide_stages(
     second = decide(settings, {name: options[name] for name in free}, rest, part.trunk_kbps, free)
     later = {way.attribute: replace(way, stage=2) if way.way != "keep" else way for way in second.ways}
     ways = tuple(later.get(way.attribute, way) for way in first.ways)
-    return Choice(ways, second.planned_kbps, second.shortfall_kbps, f"{first.reason}; trunk: {second.reason}")
+    return Consequence(ways, second.planned_kbps, second.shortfall_kbps, f"{first.reason}; trunk: {second.reason}")
 
 
 def _rounded_bits(options: Sequence[Option], width_bits: float) -> float:
@@ -153,18 +153,18 @@ def _rounded_bits(options: Sequence[Option], width_bits: float) -> float:
 
 def _by_ranking(
     settings: Settings, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
-) -> Choice:
+) -> Consequence:
     found = fit(list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, settings.fit)
     ways = tuple(
         Way(name, "shed" if name in found.shed else "keep", reason=found.reasons[name]) for name in options
     )
     planned, shortfall = found.planned_kbps, found.shortfall_kbps
-    return Choice(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
+    return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 
 
 def _by_bytes(
     settings: Settings, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
-) -> Choice:
+) -> Consequence:
     per_tuple = capacity_kbps * 1000.0 / 8.0 / load.tuples_per_second
     fixed = sum(bits for name, bits in load.widths_bits.items() if name not in options) / 8.0
     measured = {name: scaled(found, load.widths_bits[name] / 8.0) for name, found in options.items()}
@@ -172,7 +172,7 @@ def _by_bytes(
     to_kbps = load.tuples_per_second * 8.0 / 1000.0
     ways = tuple(Way(name, chosen.ways[name], reason=chosen.reasons[name]) for name in options)
     planned, shortfall = chosen.wire_bytes * to_kbps, chosen.shortfall_bytes * to_kbps
-    return Choice(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
+    return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 
 
 def _sentence(ways: Sequence[Way], load: Load, capacity_kbps: float, planned: float, shortfall: float) -> str:

@@ -1,0 +1,126 @@
+"""The evidence's own arithmetic, and the names of its figures, on one small stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evidence.attributes.generated import Source
+from evidence.attributes.hits import by_ranking, followed, hits
+from evidence.attributes.lab import Lab, with_error
+from evidence.attributes.nine import trained_and_shed
+from evidence.attributes.precision import Point, best_accuracy, least_bytes, precision
+from evidence.attributes.predictors import predictors
+from evidence.attributes.rankings import at_bytes
+from evidence.attributes.single_ways import contestants, single_ways, the_papers
+from evidence.attributes.summary import summary
+from evidence.attributes.targets import targets
+from evidence.attributes.thresholds import share_at
+from evidence.book import Book
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    made = trained_and_shed(Source("a.net", "internet", NAMES, 24), cycles=100, seed=2)
+    yield made
+    made.lake.forget()
+
+
+def test_the_plan_is_no_dearer_than_any_single_way_that_fits(lab: Lab) -> None:
+    fitting = [one for one in contestants(lab).values() if lab.kbps(one.wire_bytes) <= lab.capacity_kbps]
+    assert fitting
+    # options are measured on the training tuples: on later ones the order may turn by a little
+    assert lab.plan.net_bytes <= 1.02 * min(one.net_bytes for one in fitting)
+
+
+def test_the_papers_way_rounds_nothing_and_fits(lab: Lab) -> None:
+    found = the_papers(lab)
+    assert all(not one.rounded_values for one in found.certificates.values())
+    assert found.violations == 0
+    assert lab.kbps(found.wire_bytes) <= lab.capacity_kbps
+
+
+def test_rankings_are_compared_at_exactly_the_same_bytes(lab: Lab) -> None:
+    everything = sum(lab.column_bytes.values())
+    target = lab.fixed_bytes + 0.5 * everything
+    for order in (list(lab.measures), list(reversed(lab.measures))):
+        found = at_bytes(lab, order, target)
+        assert found.wire_bytes == pytest.approx(target)
+        assert found.mean_error_pct > 0
+
+
+def test_every_window_is_scored_once_and_looking_always_hits_always(lab: Lab) -> None:
+    watched = lab.watched()
+    assert set(watched.seen[0]) == set(lab.measures)
+    choose = by_ranking(lab, "bits")
+    always = followed("", Reevaluation(1, 1.0, 1, 0.0, 1, None), watched.seen, choose)
+    assert always.record.hits_pct == 100.0
+    assert always.record.evaluations == len(watched.seen) == sum(run.windows for run in lab.plan.runs)
+    assert always.evaluations_for_95 <= len(watched.seen)
+
+
+def test_a_model_held_to_another_bound_keeps_its_guarantee(lab: Lab) -> None:
+    for model in lab.models.values():
+        errors = lab.errors(with_error(model, 2.0))
+        assert errors.violations == 0
+        assert errors.max_error_pct <= 2.0
+
+
+def test_a_wider_bound_stores_no_more_of_the_last_value(lab: Lab) -> None:
+    model = lab.paper_models()["Response_Time"]
+    shares = [lab.errors(with_error(model, error)).stored_share_pct for error in (0.5, 5.0, 50.0)]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_shares_between_measured_accuracies_are_interpolated_and_never_extrapolated() -> None:
+    points = [(99.0, 40.0), (97.0, 20.0)]
+    assert share_at(points, 98.0) == 30.0
+    assert share_at(points, 90.0) == 20.0
+    assert share_at(points, 99.9) == 40.0
+
+
+def test_the_figures_have_the_names_that_others_look_for(lab: Lab) -> None:
+    book = Book(lambda _: None)
+    labs = {"net": lab}
+    found = summary(book, labs, GOLDEN)
+    found |= hits(book, labs, GOLDEN)
+    found |= predictors(book, labs)
+    found |= precision(book, labs)
+    found |= single_ways(book, labs)
+    found |= targets(book, found, ["net"])
+    for name in ("hits_pct", "evaluations_over_windows_pct", "recovery_accuracy_pct", "stored_share_pct"):
+        assert 0.0 <= found[f"attributes.{name}.net"] <= 100.0
+    assert lab.plan.shed
+    for attribute in lab.plan.shed:
+        assert 0.0 < found[f"attributes.stored_bytes_over_last_value.net.{attribute}"] <= 1.1
+        assert 0.0 < found[f"attributes.synopsis_over_column_bytes.net.{attribute}"] < 1.0
+    assert found["attributes.net_bytes_over_best_single_way.net"] <= 1.02
+    assert found["attributes.violations"] == 0
+    assert "Figure 4.4: a_net" in book.page(found)
+
+
+def test_a_missed_target_is_said_with_its_reason() -> None:
+    book = Book(lambda _: None)
+    figures = {
+        "attributes.recovery_accuracy_pct_mean": 98.0,
+        "attributes.best_accuracy_pct_at_0.7_of_last_value": 98.51,
+        "attributes.violations": 0.0,
+    }
+    assert targets(book, figures, []) == {"attributes.targets": 2, "attributes.targets_met": 1}
+    assert "98.51 % is the most" in book.page(figures)
+
+
+def test_the_best_accuracy_never_spends_more_than_allowed() -> None:
+    offers = {"a": [Point(0.2, 90.0), Point(1.0, 99.0), Point(3.0, 99.9)], "b": [Point(0.4, 99.0)]}
+    weights = {"a": 0.5, "b": 0.5}
+    # every choice by hand: a at 0.2 or 1.0 (3.0 is above the last value's bytes), b as it is
+    assert best_accuracy(offers, weights, None) == (99.0, pytest.approx(0.7))
+    assert best_accuracy(offers, weights, 0.65) == (94.5, pytest.approx(0.3))
+    assert least_bytes(offers, weights, 98.0) == pytest.approx(0.7)
+    assert least_bytes(offers, weights, 99.5) is None
