@@ -1,9 +1,13 @@
 """
 ### Give shed values back
 
-On demand: fill in the form. The destination's `transmitted` rows and the slice of `synopsis` that the
-question needs give every value back with its bound; the bytes read are counted in the log. Without an output
-path the rows go to `recovered/<stream>`.
+On demand: fill in the form. The destination's `transmitted` rows, and what was kept at the source of what was
+shed, give every value back with its bound.
+
+- **With an output path** exactly the rows and attributes that are asked for are written to that file, `.parquet`,
+  `.csv` or `.json`; the bytes read are counted in the log.
+- **Without one** every batch that the range touches is given back whole, in `recovered/<stream>`, where it
+  replaces what was there of these batches. Run again, it leaves the same rows.
 
 One key at one moment needs no Spark and no DAG: `spillway recover STREAM --key name=value` answers at once.
 """
@@ -37,21 +41,22 @@ with DAG(
             type=["null", "array"],
             items={"type": "string"},
             title="Attributes",
-            description="Attributes to give back, one a line; empty: all that were shed.",
+            description="Attributes in the output file, one a line; empty: all.",
         ),
         "keys": Param(
             None,
             type=["null", "array"],
             items={"type": "string"},
             title="Keys",
-            description="Only these keys, one name=value a line, e.g. origin=JFK; empty: all.",
+            description="Only tuples of these keys in the output file, one name=value a line, e.g. origin=JFK; "
+            "empty: all.",
         ),
         "from_time": Param(
             None,
             type=["null", "string"],
             format="date-time",
             title="From time",
-            description="First moment of the order attribute, included.",
+            description="First moment of the order attribute, included; UTC unless it says otherwise.",
         ),
         "to_time": Param(
             None,
@@ -70,7 +75,8 @@ with DAG(
             None,
             type=["null", "string"],
             title="Output",
-            description="Path of the Delta table to write; empty: recovered/<stream> of the destination.",
+            description="File to write: a path that ends in .parquet, .csv or .json; "
+            "empty: whole batches go to recovered/<stream> of the destination.",
         ),
     },
 ) as dag:
@@ -80,9 +86,10 @@ with DAG(
         """The job's arguments; what the form cannot mean is refused by name, and not retried."""
         from spillway.errors import SpillwayError
         from spillway.scheduling import recover_arguments
+        from spillway.settings import Settings
 
         try:
-            return recover_arguments(get_current_context()["params"])
+            return recover_arguments(Settings.from_environment(), get_current_context()["params"])
         except SpillwayError as problem:
             raise AirflowFailException(str(problem)) from None
 

@@ -1,23 +1,27 @@
-"""Give shed values of a range back, each with its bound; printed, or written as Parquet or CSV.
+"""Give shed values back, each with its bound: a few rows as a file, or whole batches as the table `recovered`.
 
     spark-submit jobs/recover.py --stream weather --attributes temp,dewp --key origin=JFK \\
-        --from-time 2013-02-01 --to-time 2013-02-02
-    spark-submit jobs/recover.py --stream weather --output recovered/     # all of it, into the table `recovered`
+        --from-time 2013-02-01 --to-time 2013-02-02 --output temps.csv
+    spark-submit jobs/recover.py --stream weather --from-time 2013-02-01 --to-time 2013-02-28
+
+With `--output` (a .parquet, .csv or .json file) exactly the rows and attributes that are asked for are written there,
+by this process. Without it, Spark gives every batch that the range touches back whole, into `recovered/<stream>`, where
+it replaces what was there of these batches.
 """
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-import pyarrow.csv
-import pyarrow.parquet
-
-from spillway.contracts import load_contracts
+from spillway.contracts import StreamContract, load_contracts
+from spillway.engine.session import spark_engine
 from spillway.errors import SpillwayError
 from spillway.job import run_job, say
-from spillway.pipeline.recover import look_up, parse_key, parse_range
+from spillway.pipeline.output import output_path, write_output
+from spillway.pipeline.question import Question
+from spillway.pipeline.recover import asked_batches, look_up, recover_batches
 from spillway.settings import Settings
+from spillway.store.tables import Tables
 
 
 def main() -> None:
@@ -25,37 +29,57 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--stream", required=True)
-    parser.add_argument("--attributes", help="comma separated; default: all")
+    parser.add_argument("--attributes", help="of the output: comma separated; default: all")
     parser.add_argument(
-        "--key", action="append", default=[], metavar="NAME=VALUE", help="only tuples of this key"
+        "--key",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only tuples of this key; may repeat",
     )
-    parser.add_argument("--from-seq", type=int)
-    parser.add_argument("--to-seq", type=int)
-    parser.add_argument("--from-time")
-    parser.add_argument("--to-time")
+    parser.add_argument("--from-seq", type=int, help="first seq")
+    parser.add_argument("--to-seq", type=int, help="last seq, included")
+    parser.add_argument("--from-time", help="ISO date or time, UTC unless it says otherwise")
+    parser.add_argument("--to-time", help="ISO date or time, included")
     parser.add_argument(
-        "--output", type=Path, help="a .parquet or .csv file; default: the first rows are printed"
+        "--output", help="a .parquet, .csv or .json file; default: the table recovered/<stream>"
     )
     asked = parser.parse_args()
 
     settings = Settings.from_environment()
-    contract = load_contracts(settings.schemas).stream(asked.stream)
-    attributes = asked.attributes.split(",") if asked.attributes else None
-    seq, time = parse_range(asked.from_seq, asked.to_seq), parse_range(asked.from_time, asked.to_time)
-    found = look_up(settings, contract, attributes, parse_key(asked.key), seq, time)
-    say(
-        f"{asked.stream}: {found.rows.num_rows:,} tuples from {found.frames} frames, "
-        f"{found.synopsis_bytes_read:,} bytes of synopsis read"
+    contract, tables = load_contracts(settings.schemas).stream(asked.stream), Tables(settings)
+    question = Question.parse(
+        contract,
+        asked.attributes,
+        asked.key,
+        from_seq=asked.from_seq,
+        to_seq=asked.to_seq,
+        from_time=asked.from_time,
+        to_time=asked.to_time,
     )
     if asked.output is None:
-        print(found.rows.slice(0, 20).to_pandas().to_string(index=False))
+        give_back_batches(tables, contract, question)
         return
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
-    writers = {".parquet": pyarrow.parquet.write_table, ".csv": pyarrow.csv.write_csv}
-    if asked.output.suffix not in writers:
-        raise SpillwayError(f"`output` must end in .parquet or .csv, got {asked.output.name!r}; name it so")
-    writers[asked.output.suffix](found.rows, asked.output)
-    say(f"written to {asked.output}")
+    path = output_path(asked.output)
+    found = look_up(tables, contract, question)
+    write_output(found.rows, path)
+    say(
+        f"{asked.stream}: {found.rows.num_rows:,} tuples from {found.frames} frames written to {path}, "
+        f"{found.synopsis_bytes_read:,} bytes of synopsis read"
+    )
+
+
+def give_back_batches(tables: Tables, contract: StreamContract, question: Question) -> None:
+    """Every batch that the range touches, whole, into the table `recovered`."""
+    batches = asked_batches(tables, contract, question)
+    if not batches:
+        raise SpillwayError(question.nothing(contract))
+    with spark_engine(f"spillway recover {contract.stream}") as engine:
+        recover_batches(tables, engine, contract, batches)
+    rows = sum(batch.rows or 0 for batch in batches)
+    numbers = ", ".join(str(batch.batch) for batch in batches)
+    place = tables.path("recovered", contract.stream)
+    say(f"{contract.stream}: {rows:,} tuples of batch {numbers} given back in {place}")
 
 
 if __name__ == "__main__":

@@ -10,15 +10,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 import pytest
 from tests.show.report.small_lake import TUPLES, empty_home, environment_of, rows_of, small_lake
 from tests.show.report.small_lake import write as write_table
 
 from spillway.cli import COMMANDS, main, parser
-from spillway.cli.recover import write
 from spillway.ledger import LedgerRow
 from spillway.registry import registered
 from spillway.settings import Settings
@@ -80,9 +76,9 @@ def test_help_imports_nothing_heavy() -> None:
     assert "HEAVY []" in found.stdout
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda module: module.__name__.rsplit(".", 1)[-1])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda add: add.__name__.removeprefix("add_"))
 def test_every_subcommand_has_help(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    name = command.__name__.rsplit(".", 1)[-1]
+    name = command.__name__.removeprefix("add_")
     with pytest.raises(SystemExit) as stopped:
         main([name, "--help"])
 
@@ -359,16 +355,22 @@ def test_explain_names_what_the_owner_overruled(
             "`attribute` must be one of fields's (site, at, temp, wind, rain), got 'tmp'",
         ),
         (["recover", "feilds"], "`stream` must have a contract, got 'feilds'"),
-        (["recover", "fields", "--attributes", "tmp"], "`--attributes` must be fields's"),
-        (["recover", "fields", "--key", "temp=1"], "`--key` must be NAME=VALUE with NAME one of site"),
+        (
+            ["recover", "fields", "--attributes", "tmp"],
+            "`attributes` must be of the stream fields, got tmp; use",
+        ),
+        (["recover", "fields", "--key", "temp=1"], "`key` must be NAME=VALUE with NAME one of site"),
         (
             ["recover", "fields", "--from-time", "noon"],
-            "`--from-time` must be an ISO date or time, got 'noon'",
+            "`from_time` must be an ISO date or time, as at is, got 'noon'",
         ),
-        (["recover", "fields", "--seq", "1", "--to-seq", "2"], "`--seq` must stand without --from-seq"),
+        (
+            ["recover", "fields", "--seq", "1", "--to-seq", "2"],
+            "`seq` must stand without a first and a last seq",
+        ),
         (
             ["recover", "fields", "--output", "a.xlsx"],
-            "`--output` must end in .parquet, .csv, .json, got 'a.xlsx'",
+            "`output` must end in .parquet, .csv or .json, got 'a.xlsx'",
         ),
         (["contracts", "new", "nowhere.csv"], "`sample` must be a file, got 'nowhere.csv'"),
     ],
@@ -460,71 +462,3 @@ def test_doctor_names_what_is_wrong_and_the_remedy(
     assert code == 1  # this home is no checkout
     assert wrong
     assert all(check["remedy"] in words(text) for check in wrong)
-
-
-@pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.json"])
-def test_recovered_tuples_can_be_written_in_three_formats(tmp_path: Path, name: str) -> None:
-    found = pa.table({"seq": [1, 2], "temp": [60.5, None]})
-
-    write(found, tmp_path / "deep" / name)
-
-    path = tmp_path / "deep" / name
-    if name.endswith(".json"):
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    else:
-        rows = (pq.read_table(path) if name.endswith(".parquet") else pacsv.read_csv(path)).to_pylist()
-    assert rows == [{"seq": 1, "temp": 60.5}, {"seq": 2, "temp": None}]
-
-
-@pytest.fixture
-def asked_of_look_up(at_home: Settings, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What the command asks of `look_up`, whose own answers are tested where it lives."""
-    from spillway.pipeline import recover
-
-    asked: list[tuple[Any, ...]] = []
-
-    def answer(settings: Settings, contract: Any, *rest: Any) -> recover.Found:
-        asked.append((contract.stream, *rest))
-        rows = pa.table(
-            {"seq": [1001, 1002], "site": ["a", "a"], "temp": [60.5, 61.25], "temp__bound_pct": [5.0, 5.0]}
-        )
-        return recover.Found(rows, 1234, 1)
-
-    monkeypatch.setattr(recover, "look_up", answer)
-    return asked
-
-
-def test_recover_shows_values_with_their_bounds(
-    asked_of_look_up: list[tuple[Any, ...]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, text = told(
-        capsys, "recover", "fields", "--attributes", "temp", "--key", "site=a", "--seq", "7", "--limit", "1"
-    )
-
-    assert code == 0
-    assert asked_of_look_up == [("fields", ["temp"], {"site": "a"}, (7, 7), None)]
-    assert "seq site temp temp__bound_pct 1001 a 60.5 5 1 more; raise --limit" in words(text)
-    assert "Read 1,234 bytes of synopsis in 1 frames." in text
-
-
-def test_recover_understands_times_in_any_zone(
-    asked_of_look_up: list[tuple[Any, ...]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, found = document(
-        capsys, "recover", "fields", "--from-time", "2026-01-01T01:00+01:00", "--to-time", "2026-01-02"
-    )
-
-    assert (code, found["rows"], found["tuples"][1]["temp"]) == (0, 2, 61.25)
-    assert asked_of_look_up == [("fields", None, {}, None, ("2026-01-01T00:00:00", "2026-01-02T00:00:00"))]
-
-
-def test_recover_writes_to_a_file(
-    asked_of_look_up: list[tuple[Any, ...]], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    target = tmp_path / "found.parquet"
-
-    code, found = document(capsys, "recover", "fields", "--from-seq", "5", "--output", str(target))
-
-    assert (code, found["tuples"]) == (0, [])
-    assert pq.read_table(target).num_rows == 2
-    assert asked_of_look_up == [("fields", None, {}, (5, 5), None)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from spillway.errors import Refused
 from spillway.settings import Settings
 from spillway.store.table_contracts import SPARK_TYPES, TableContract, spark_type, table_contracts
 from spillway.store.tables import Table, Tables
@@ -185,17 +186,36 @@ def test_no_filter_of_spark_misses_a_row_for_what_the_log_says_of_a_file(spark: 
         assert expected > 0, predicate
 
 
-def test_spark_may_write_to_a_table_and_compact_it(spark: Any, tables: Tables) -> None:
-    table = at(tables.now(), "models")
-    table.append(rows_of(table.contract))
-    before = as_pairs(table.rows())
+def compacted(spark: Any, folder: Path, stream: str) -> Table:
+    """The facts of a stream after Spark has compacted them."""
+    settings = Settings.from_environment(
+        {"SPILLWAY_HOME": str(folder), "SPILLWAY_LAKE": str(folder / "lake")}
+    )
+    table = at(Tables(settings), "models")
+    for version in (1, 2):
+        table.append([{**rows_of(table.contract)[1], "stream": stream, "version": version}])
     spark.sql(f"OPTIMIZE delta.`{table.path}`").collect()
-    now = at(tables.now(), "models")
-    assert now.version == table.version + 1
-    assert as_pairs(now.rows()) == before
-    row = rows_of(now.contract)[0]
-    now.replace([row], stream=row["stream"])
-    assert spark.read.format("delta").load(table.path).where(f"stream = '{row['stream']}'").count() == 1
+    found = at(Tables(settings), "models")
+    assert len(found.files()) == 1
+    return found
+
+
+def test_what_spark_has_compacted_is_found_and_replaced(spark: Any, tmp_path: Path) -> None:
+    table = compacted(spark, tmp_path, "a b/%25=c")
+    table.replace([], stream="a b/%25=c", version=2)
+    rows = spark.read.format("delta").load(table.path).select("stream", "version").collect()
+    assert [tuple(row) for row in rows] == [("a b/%25=c", 1)]
+    assert table.rows(["version"]).to_pylist() == [{"version": 1}]
+
+
+def test_a_file_that_could_not_be_taken_out_of_the_log_is_refused(spark: Any, tmp_path: Path) -> None:
+    table = compacted(spark, tmp_path, "ß")
+    before = as_pairs(table.rows())
+    with pytest.raises(
+        Refused, match=r"models: `path` must be listed as stream=%C3%9F/.* to be taken out, got 'stream=ß/"
+    ):
+        table.replace([], stream="ß", version=2)
+    assert as_pairs(table.rows()) == before
 
 
 @pytest.mark.parametrize("name", NAMES)

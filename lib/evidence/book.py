@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 Say = Callable[[str], object]
-Cell = str | float | int | bool | None
+Shown = str | float | int | bool | None
 _STYLE = """
 table { border-collapse: collapse; font: 13.5px/1.45 system-ui, sans-serif; margin: 6px 0 4px; }
 th, td { padding: 3px 12px 3px 0; text-align: right; border-bottom: 1px solid var(--rule); white-space: nowrap; }
@@ -38,7 +38,7 @@ class Table:
 
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[Shown, ...], ...]
     notes: tuple[str, ...] = ()
 
 
@@ -80,7 +80,7 @@ class Book:
         self,
         title: str,
         header: Sequence[str],
-        rows: Iterable[Sequence[Cell]],
+        rows: Iterable[Sequence[Shown]],
         notes: Iterable[str] = (),
     ) -> None:
         """Add a table: said as text, kept for the page."""
@@ -150,7 +150,7 @@ class Book:
         return self.sections[-1]
 
 
-def shown(cell: Cell) -> str:
+def shown(cell: Shown) -> str:
     """A cell in few characters.
 
     >>> shown(0.123456), shown(99.981), shown(12345.6), shown(None), shown(True), shown(float("inf"))

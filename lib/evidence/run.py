@@ -13,9 +13,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evidence.attributes import figures as attributes
+from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
-from evidence.sketches import figures as sketches
+from evidence.sketches.figures import sketch_figures
 from spillway.settings import Settings
 from spillway.show.summary import machine
 
@@ -31,12 +31,12 @@ def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]
         lines.append(str(line))
         book.say(line)
 
-    found = sketches.figures(say, scale=min(1.0, seeds / DEFAULT_SEEDS))
+    found = sketch_figures(say, scale=min(1.0, seeds / DEFAULT_SEEDS))
     book.sections[-1].parts.append("\n".join([*lines, ""]))
     return found
 
 
-MODULES: Mapping[str, Evidence] = {"attributes": attributes.figures, "sketches": _sketches}
+MODULES: Mapping[str, Evidence] = {"attributes": attribute_figures, "sketches": _sketches}
 
 
 def gather(

@@ -11,7 +11,7 @@ from spillway.batch import utc_now
 from spillway.errors import SpillwayError
 
 One = TypeVar("One")
-Result = TypeVar("Result")
+Made = TypeVar("Made")
 
 
 def say(message: str) -> None:
@@ -24,7 +24,7 @@ def run_name(step: str) -> str:
     return f"{step}-{utc_now():%Y%m%dT%H%M%S}"
 
 
-def side_by_side(work: Callable[[One], Result], items: Sequence[One]) -> list[Result]:
+def side_by_side(work: Callable[[One], Made], items: Sequence[One]) -> list[Made]:
     """`work` on every item, a few at a time: streams are independent, and most of a Delta commit is waiting.
 
     Every item is tried; the first error is raised at the end, so that one stream's fault keeps no other back.

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import date
+from itertools import pairwise
 from typing import Any
 
 from spillway.errors import SpillwayError
@@ -102,8 +103,9 @@ kept 2 + shed 0 + deduplicated 0 + rejected 0; this is a fault of the stage, rep
 def imbalances(row: Row) -> Iterator[tuple[int, str]]:
     """By how much a row fails to balance, and in words; nothing where it does.
 
-    >>> list(imbalances(dict.fromkeys(("offered", "kept", "shed", "deduplicated", "rejected", "recoverable", "lost"), 0)))
-    []
+    >>> row = LedgerRow("stream", "s", 1, date(2026, 1, 1), "thin", 1, "rows", offered=9, kept=9).to_dict()
+    >>> list(imbalances(row)), list(imbalances({**row, "kept": 8}))
+    ([], [(1, 'offered 9 is not kept 8 + shed 0 + deduplicated 0 + rejected 0')])
     """
     accounted = row["kept"] + row["shed"] + row["deduplicated"] + row["rejected"]
     if row["offered"] != accounted:
@@ -150,7 +152,7 @@ def hand_overs(totals: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
             ways.setdefault((row["scope"], row["subject"], row["batch"], row["unit"]), []).append(row)
     for way in ways.values():
         ordered = sorted(way, key=lambda row: row["ordinal"])
-        yield from zip(ordered, ordered[1:], strict=False)
+        yield from pairwise(ordered)
 
 
 def _place(row: Row) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """The levers there are: a name in contracts, and the package that is the lever.
 
-A lever's package has a module `settings` with a record `Settings` (what a contract may say of it, see
+A lever's package has a module `settings` with a record, named by `SETTINGS`, (what a contract may say of it, see
 `contracts.shapes`), a module `lever` with `LEVER` (see `levers.protocol`), and, where it has tables or expectations of
 its own, folders `tables/` and `expectations/`. Adding a lever is adding its package and its line here.
 
@@ -22,7 +22,7 @@ LEVERS: dict[str, str] = {
 
 def settings_of(name: str) -> type[Any]:
     """The record of what a contract may say of the lever."""
-    found: type[Any] = import_module(f"{LEVERS[name]}.settings").Settings
+    found: type[Any] = import_module(f"{LEVERS[name]}.settings").SETTINGS
     return found
 
 

@@ -140,26 +140,27 @@ def stream_arguments(streams: Sequence[str] | None) -> list[str]:
     return [part for stream in streams or () for part in ("--stream", stream)]
 
 
-def recover_arguments(form: Mapping[str, Any]) -> list[str]:
-    """Arguments of jobs/recover.py from the form; refuses what the job could not mean.
+def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
+    """Arguments of jobs/recover.py from the form, read as the job and the command line read them.
 
-    >>> recover_arguments({"stream": "weather", "attributes": ["temp", "wind_speed"], "keys": ["origin=JFK"]})
-    ['--stream', 'weather', '--attributes', 'temp,wind_speed', '--key', 'origin=JFK']
+    What they would refuse is refused here, in seconds and without starting Spark.
     """
-    if not form.get("stream"):
+    from spillway.contracts import load_contracts
+    from spillway.pipeline.output import output_path
+    from spillway.pipeline.question import Question
+
+    given = {name: value for name, value in form.items() if value not in (None, "", [])}
+    if "stream" not in given:
         raise SpillwayError("`stream` must name a stream, got nothing; fill in the form")
-    by_time, by_seq = ("from_time", "to_time"), ("from_seq", "to_seq")
-    if any(form.get(n) is not None for n in by_time) and any(form.get(n) is not None for n in by_seq):
-        raise SpillwayError("`from_seq` must not be given with a time range, got both; keep one of them")
-    arguments = ["--stream", str(form["stream"])]
-    if form.get("attributes"):
-        arguments += ["--attributes", ",".join(form["attributes"])]
-    for key in form.get("keys") or ():
-        name, equals, _ = str(key).partition("=")
-        if not (name and equals):
-            raise SpillwayError(f"`keys` must be written name=value, got {key!r}; e.g. origin=JFK")
-        arguments += ["--key", str(key)]
-    for name in (*by_time, *by_seq, "output"):
-        if form.get(name) is not None and form.get(name) != "":
-            arguments += [f"--{name.replace('_', '-')}", str(form[name])]
+    contract = load_contracts(settings.schemas).stream(given["stream"])
+    ranges = {name: given[name] for name in ("from_seq", "to_seq", "from_time", "to_time") if name in given}
+    Question.parse(contract, given.get("attributes"), given.get("keys", ()), **ranges)
+    if "output" in given:
+        output_path(given["output"])
+    arguments = ["--stream", contract.stream]
+    if "attributes" in given:
+        arguments += ["--attributes", ",".join(given["attributes"])]
+    arguments += [part for pair in given.get("keys", ()) for part in ("--key", pair)]
+    for name in (*ranges, *(["output"] if "output" in given else [])):
+        arguments += [f"--{name.replace('_', '-')}", str(given[name])]
     return arguments

@@ -14,7 +14,7 @@ from tests.contracts.test_loader import changed, problems_of, with_settings
 
 from spillway.contracts import json_schema, plain, read_stream
 from spillway.errors import Refused
-from spillway.levers.attributes.settings import Settings
+from spillway.levers.attributes.settings import AttributeSettings
 from spillway.registry import registered
 
 TOY = {"toy": "tests.contracts.toy"}
@@ -32,7 +32,7 @@ def test_levers_are_read_in_the_order_they_stand_in_each_with_its_own_settings()
     contract = read_stream(changed(levers=stated))
     assert contract.lever_names == ("toy", "attributes")
     assert contract.lever_settings("toy").every == 10
-    assert contract.lever_settings("attributes") == Settings(rank_by="relative")
+    assert contract.lever_settings("attributes") == AttributeSettings(rank_by="relative")
     assert plain(contract)["levers"][0] == {"lever": "toy", "every": 10, "aside": "temp"}
     assert read_stream(plain(contract)) == contract
 
@@ -43,7 +43,7 @@ def test_a_stream_without_levers_is_sent_on_as_it_is() -> None:
 
 
 def test_a_stream_that_states_none_has_attributes_unless_it_is_observed_and_has_no_measure() -> None:
-    assert read_stream(changed()).lever_settings("attributes") == Settings()
+    assert read_stream(changed()).lever_settings("attributes") == AttributeSettings()
     without = changed(attributes__2__role="protected", attributes__3__role="protected", mode="observe")
     assert read_stream(without).levers == ()
     measured = {**without, "attributes": [*without["attributes"], {"name": "dew", "type": "double"}]}
@@ -55,9 +55,9 @@ def test_settings_of_a_lever_that_does_not_work_here_are_refused_by_name() -> No
         read_stream(changed()).lever_settings("toy")
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Settings)])
+@pytest.mark.parametrize("name", [field.name for field in fields(AttributeSettings)])
 def test_a_setting_of_old_beside_the_list_is_refused_with_its_place(name: str) -> None:
-    value: Any = plain(Settings())[name]
+    value: Any = plain(AttributeSettings())[name]
     (problem,) = problems_of(changed(**{name: value}))
     assert (problem.field, problem.rule) == (name, "stand under its lever")
     assert problem.remedy == f"write levers: [{{lever: attributes, {name}: ...}}]"

@@ -17,7 +17,7 @@ from evidence.attributes.rankings import at_bytes
 from evidence.attributes.single_ways import contestants, single_ways, the_papers
 from evidence.attributes.summary import summary
 from evidence.attributes.targets import targets
-from evidence.attributes.thresholds import share_at
+from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
 from evidence.book import Book
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 
@@ -65,17 +65,31 @@ def test_every_window_is_scored_once_and_looking_always_hits_always(lab: Lab) ->
     assert always.evaluations_for_95 <= len(watched.seen)
 
 
-def test_a_model_held_to_another_bound_keeps_its_guarantee(lab: Lab) -> None:
-    for model in lab.models.values():
-        errors = lab.errors(with_error(model, 2.0))
-        assert errors.violations == 0
-        assert errors.max_error_pct <= 2.0
+def test_models_held_to_another_bound_keep_their_guarantee(lab: Lab) -> None:
+    held = {name: with_error(model, 2.0) for name, model in lab.models.items()}
+    found = lab.given(dict.fromkeys(lab.measures, "shed"), held)
+    assert found.violations == 0
+    assert max(one.max_error_pct for one in found.shed.values()) <= 2.0
 
 
 def test_a_wider_bound_stores_no_more_of_the_last_value(lab: Lab) -> None:
-    model = lab.paper_models()["Response_Time"]
-    shares = [lab.errors(with_error(model, error)).stored_share_pct for error in (0.5, 5.0, 50.0)]
+    shares = []
+    for error in (0.5, 5.0, 50.0):
+        held = {name: with_error(model, error) for name, model in lab.paper_models().items()}
+        shares.append(lab.given({"Response_Time": "shed"}, held).shed["Response_Time"].stored_share_pct)
     assert shares == sorted(shares, reverse=True)
+
+
+def test_the_errors_beside_an_accuracy_are_found_without_trying_all() -> None:
+    tried = []
+
+    def measure(error: float) -> tuple[float, float]:
+        tried.append(error)
+        return 100.0 - error, 100.0 / (1.0 + error)
+
+    wanted = [share_at([(100.0 - e, 100.0 / (1.0 + e)) for e in ERRORS_PCT], a) for a in (90, 97.2, 99)]
+    assert shares_at(measure, (90, 97.2, 99)) == wanted
+    assert len(tried) == len(set(tried)) < len(ERRORS_PCT)
 
 
 def test_shares_between_measured_accuracies_are_interpolated_and_never_extrapolated() -> None:

@@ -9,7 +9,7 @@ import pytest
 from evidence.attributes.generated import Source
 from evidence.attributes.lab import Lab
 from evidence.attributes.nine import trained_and_shed
-from evidence.attributes.outcome import read_outcome
+from evidence.attributes.results import read_result
 from spillway.batch import DONE
 from spillway.store import blobs
 
@@ -112,7 +112,7 @@ def test_what_no_table_holds_is_swept_and_nothing_else(lab: Lab) -> None:
     after = {one.path for one in blobs.list_files(lab.lake.settings.lake)}
     assert not any(path.endswith("stray.parquet") for path in after)
     assert {path for path in after if "/raw/" in path} == {path for path in before if "/raw/" in path}
-    assert read_outcome(lab.lake, "b_net") == found
+    assert read_result(lab.lake, "b_net") == found
 
 
 def test_a_lake_that_is_forgotten_leaves_nothing() -> None:

@@ -1,10 +1,10 @@
 """A shed run that kills itself, JVM and all, where it is told to. Run by test_kill.py, in a process group of its own.
 
-    python tests/jobs/killed.py never             it lives
+    python tests/jobs/killed.py here never            it lives, its engine this process (or `spark`)
 
-python tests/jobs/killed.py before TABLE N    before its n-th write to a table
-python tests/jobs/killed.py within raw        from a Python worker that parses a landing file
-python tests/jobs/killed.py within TABLE      from a Python worker that writes a file of a table
+python tests/jobs/killed.py here before TABLE N   before its n-th write to a table
+python tests/jobs/killed.py here within TABLE     within a task that has written a file of a table
+python tests/jobs/killed.py here made TABLE       just after the table was made, before anything is in it
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from spillway.contracts import load_contracts
+from spillway.engine import Engine, InProcess
 from spillway.engine.session import spark_session
-from spillway.intake import take_in as intake
+from spillway.engine.spark import SparkEngine
+from spillway.intake import take_in as taking_in
 from spillway.job import run_job, say
-from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.channel import bring_through
 from spillway.settings import Settings
-from spillway.store.tables import Lake
-from spillway.store.task_files import Make
+from spillway.store.logs import DeltaLog
+from spillway.store.tables import Table, Tables
 
 GROUP = os.getpgid(0)
 
@@ -33,50 +37,92 @@ def die(*_: Any, **__: Any) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@dataclass(frozen=True)
+class Doomed:
+    """An engine of which no task lives to say what it has made."""
+
+    engine: Engine
+
+    @property
+    def cores(self) -> int:
+        return self.engine.cores
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        def last(item: Any) -> None:
+            function(item)
+            die()
+
+        return self.engine.map(last, items)
+
+
 def before(table: str, count: int) -> None:
     """Die before the n-th write to the table."""
     seen = 0
 
-    def instead(whole: Callable[..., None], at: int) -> Callable[..., None]:
-        def write(self: Lake, *args: Any, **more: Any) -> None:
+    def instead(whole: Callable[..., Any]) -> Callable[..., Any]:
+        def write(self: Table, *args: Any, **more: Any) -> Any:
             nonlocal seen
-            seen += args[at] == table
+            seen += self.contract.table == table
             if seen == count:
                 die()
-            whole(self, *args, **more)
+            return whole(self, *args, **more)
 
         return write
 
-    for method, at in (("replace", 1), ("replace_in_tasks", 0), ("replace_rows", 0), ("delete", 0)):
-        setattr(Lake, method, instead(getattr(Lake, method), at))
+    for method in ("publish", "replace", "append", "delete"):
+        setattr(Table, method, instead(getattr(Table, method)))
 
 
 def within(table: str) -> None:
-    """Die while the table is written: from a Python worker, the rows of a file made and nothing committed."""
+    """Die while the table is drafted: a file is written and nothing committed."""
     if table == "raw":
-        intake.parse_records = die
+        write = taking_in._write
+        taking_in._write = lambda tables, engine, *rest: write(tables, Doomed(engine), *rest)
         return
-    whole = Lake.replace_in_tasks
+    whole = Table.draft
 
-    def write(self: Lake, written: str, pieces: Any, make: Make, *args: Any, **more: Any) -> None:
-        def doomed(piece: Any) -> Iterator[Any]:
-            yield from make(piece)
+    def draft(self: Table, engine: Engine, *rest: Any) -> Any:
+        return whole(self, Doomed(engine) if self.contract.table == table else engine, *rest)
+
+    Table.draft = draft  # type: ignore[method-assign]
+
+
+def made(table: str) -> None:
+    """Die when the table has just been made."""
+    whole = DeltaLog.create
+
+    def create(self: DeltaLog, contract: Any) -> None:
+        whole(self, contract)
+        if contract.table == table:
             die()
 
-        whole(self, written, pieces, doomed if written == table else make, *args, **more)
+    DeltaLog.create = create  # type: ignore[method-assign]
 
-    Lake.replace_in_tasks = write  # type: ignore[method-assign]
+
+@contextmanager
+def engine_called(name: str) -> Iterator[Engine]:
+    if name == "here":
+        yield InProcess()
+        return
+    spark = SparkEngine(lambda: spark_session("killed", "local[2]", **{"spark.driver.memory": "512m"}))
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def main() -> None:
-    match sys.argv[1:]:
+    engine, *told = sys.argv[1:]
+    match told:
         case "before", table, count:
             before(table, int(count))
         case "within", table:
             within(table)
+        case "made", table:
+            made(table)
     settings = Settings.from_environment()
-    lake = Lake(spark_session("killed", "local[2]", **{"spark.driver.memory": "512m"}), settings)
-    shed_channel(lake, load_contracts(settings.schemas), "narrow", "killed", say)
+    with engine_called(engine) as found:
+        bring_through(Tables(settings), found, load_contracts(settings.schemas), "narrow", "killed", say)
 
 
 if __name__ == "__main__":

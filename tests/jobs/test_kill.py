@@ -1,8 +1,6 @@
 """SIGKILL between every pair of steps and inside the writes of a shed run: the rerun ends in the same rows.
 
-Two lakes die at the same time, each several times over: the next life goes on from what the last one left, and dies
-one step later. Every death is of driver and JVM together. What `killed.py` cannot reach would not be between steps:
-before the first write nothing has happened.
+Each lake dies several times over: the next life goes on from what the last one left, and dies one step later.
 """
 
 from __future__ import annotations
@@ -16,32 +14,43 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.streams import ROOT, SITES, World, brought_through, json_lines, sites
+from tests.pipeline.streams import ROOT, SITES, World, json_lines, sites
 
+from spillway.batch import DONE, PLANNED, RECORDED, TAKEN_IN
+from spillway.engine import InProcess
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.intake.take_in import take_in
-from spillway.store.batches import DONE, PLANNED, RECORDED, TAKEN_IN
 
-TAKING_IN = (
-    ("before", "raw", "1", RECORDED),
-    ("within", "raw", "", RECORDED),
-    ("before", "rejected", "1", RECORDED),
-    ("before", "ledger", "1", RECORDED),
-    ("before", "batches", "1", RECORDED),
-    ("before", "batches", "2", TAKEN_IN),
+Rows = dict[str, list[dict[str, Any]]]
+Deaths = tuple[tuple[str, str | None], ...]
+TAKING_IN: Deaths = (
+    ("before batches 1", DONE),
+    ("before raw 1", RECORDED),
+    ("within raw", RECORDED),
+    ("before rejected 1", RECORDED),
+    ("before ledger 1", RECORDED),
+    ("before batches 1", RECORDED),
+    ("before batches 2", TAKEN_IN),
 )
-SHEDDING = (
-    ("within", "synopsis", "", PLANNED),
-    ("before", "schemes", "1", PLANNED),
-    ("before", "ledger", "1", PLANNED),
-    ("within", "transmitted", "", PLANNED),
-    ("before", "ledger", "2", PLANNED),
-    ("before", "batches", "1", PLANNED),
+SHEDDING: Deaths = (
+    ("within synopsis", PLANNED),
+    ("within transmitted", PLANNED),
+    ("before synopsis 1", PLANNED),
+    ("before schemes 1", PLANNED),
+    ("before ledger 1", PLANNED),
+    ("before transmitted 1", PLANNED),
+    ("before batches 1", PLANNED),
 )
-"""Manner, table, which write, and what the batch's row says afterwards: how far that life came."""
+MAKING: Deaths = (
+    ("made batches", None),
+    ("made raw", RECORDED),
+    ("made rejected", RECORDED),
+    ("made ledger", RECORDED),
+)
+"""How it dies, and what the newest batch says afterwards: how far that life came."""
 
 
-def run(world: World, *told: str) -> tuple[int, str]:
+def run(world: World, engine: str, told: str) -> tuple[int, str]:
     """One run in a process group of its own: exit code and what it said, once nothing of it is left."""
     settings = world.settings
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYSPARK_")} | {
@@ -53,7 +62,7 @@ def run(world: World, *told: str) -> tuple[int, str]:
         "SPILLWAY_SCHEMAS": settings.schemas,
         "SPILLWAY_JAVA_OPTIONS": SHORT_LIVED_JVM,
     }
-    command = [sys.executable, str(ROOT / "tests" / "jobs" / "killed.py"), *told]
+    command = [sys.executable, str(ROOT / "tests" / "jobs" / "killed.py"), engine, *told.split()]
     with subprocess.Popen(
         command,
         env=environment,
@@ -67,22 +76,26 @@ def run(world: World, *told: str) -> tuple[int, str]:
     return process.returncode, said
 
 
-def lives(world: World, deaths: tuple[tuple[str, str, str, str], ...]) -> list[str]:
-    """How far the newest batch had come after each death."""
-    statuses = []
-    for *told, _ in deaths:
-        code, said = run(world, *filter(None, told))
+def lives(world: World, deaths: Deaths, engine: str = "here") -> list[tuple[str, str | None]]:
+    """Each death, and how far the newest batch had come after it."""
+    reached: list[tuple[str, str | None]] = []
+    for told, _ in deaths:
+        code, said = run(world, engine, told)
         assert code == -signal.SIGKILL, said
-        statuses.append(world.batches("sites")[-1].status)
-    return statuses
+        known = world.batches("sites")
+        reached.append((told, known[-1].status if known else None))
+    return reached
+
+
+def assert_the_same(found: Rows, expected: Rows) -> None:
+    for table, rows in expected.items():
+        assert found[table] == rows, table
 
 
 @pytest.fixture(scope="module")
-def landed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
+def landed(through: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A lake where a file with a bad record has just landed."""
-    world = brought_through(spark, lambda: tmp_path_factory.mktemp("world")).copy(
-        tmp_path_factory.mktemp("landed")
-    )
+    world = through.copy(tmp_path_factory.mktemp("landed"))
     world.contract_becomes(SITES)
     bad = b'{"site": "site-1", "at": "2020-01-03T00:00:00Z", "temp": "warm"}\n'
     world.deliver("sites/2020-01-02/d.json", json_lines(sites(710, 150)) + bad)
@@ -90,7 +103,7 @@ def landed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.fixture(scope="module")
-def expected(landed: World, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def expected(landed: World, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """Every row of a run that nothing disturbed."""
     straight = landed.copy(tmp_path_factory.mktemp("straight"))
     straight.shed()
@@ -99,32 +112,55 @@ def expected(landed: World, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return rows
 
 
+@pytest.fixture
+def taken_in(landed: World, tmp_path: Path) -> World:
+    """The lake with the file taken in and not shed."""
+    world = landed.copy(tmp_path / "taken_in")
+    take_in(world.tables, world.engine, world.contracts.streams["sites"], "run")
+    return world
+
+
 def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(
-    landed: World, expected: dict[str, list[dict[str, Any]]], tmp_path: Path
+    landed: World, taken_in: World, expected: Rows, tmp_path: Path
 ) -> None:
-    taking_in, shedding = landed.copy(tmp_path / "taking_in"), landed.copy(tmp_path / "shedding")
-    take_in(shedding.lake, shedding.contracts.streams["sites"], "run")
+    fresh_file = landed.copy(tmp_path / "landed")
     with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(lives, taking_in, TAKING_IN), pool.submit(lives, shedding, SHEDDING)]
-        reached = [one.result() for one in both]
-    assert reached == [[death[3] for death in deaths] for deaths in (TAKING_IN, SHEDDING)]
-    for broken in (taking_in, shedding):
+        both = [pool.submit(lives, fresh_file, TAKING_IN), pool.submit(lives, taken_in, SHEDDING)]
+        assert [tuple(one.result()) for one in both] == [TAKING_IN, SHEDDING]
+    for broken in (fresh_file, taken_in):
         broken.shed()
         assert broken.batches("sites")[-1].status == DONE
-        found = broken.everything("sites")
-        for table, rows in expected.items():
-            assert found[table] == rows, table
+        assert_the_same(broken.everything("sites"), expected)
+
+
+def test_a_spark_job_that_is_killed_within_a_task_is_finished_row_for_row(
+    taken_in: World, expected: Rows
+) -> None:
+    (death,) = lives(taken_in, (("within transmitted", PLANNED),), "spark")
+    assert death == ("within transmitted", PLANNED)
+    code, said = run(taken_in, "spark", "never")
+    assert code == 0, said
+    assert_the_same(taken_in.everything("sites"), expected)
+
+
+def test_a_run_that_dies_just_after_it_made_a_table_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    begun = World.begin(InProcess(), tmp_path / "begun", SITES)
+    begun.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 50)) + b"nonsense\n")
+    Path(begun.settings.lake).mkdir()
+    straight = begun.copy(tmp_path / "straight")
+    straight.shed()
+    assert tuple(lives(begun, MAKING)) == MAKING
+    begun.shed()
+    assert_the_same(begun.everything("sites"), straight.everything("sites"))
 
 
 def test_of_two_processes_at_once_one_wins_and_the_other_says_so(
-    landed: World, expected: dict[str, list[dict[str, Any]]], tmp_path: Path
+    landed: World, expected: Rows, tmp_path: Path
 ) -> None:
     twice = landed.copy(tmp_path)
     with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(lambda _: run(twice, "never"), range(2)))
+        outcomes = list(pool.map(lambda _: run(twice, "here", "never"), range(2)))
     silent = [said for code, said in outcomes if code != 0 and "nothing was doubled" not in said]
     assert not silent, "\n\n".join(silent)
     assert 0 in [code for code, _ in outcomes]
-    found = twice.everything("sites")
-    for table, rows in expected.items():
-        assert found[table] == rows, table
+    assert_the_same(twice.everything("sites"), expected)

@@ -20,6 +20,7 @@ from spillway.errors import SpillwayError
 from spillway.levers.protocol import Offer, Room
 from spillway.levers.shares import Step
 from spillway.pipeline import shed
+from spillway.pipeline.drafting import own_table
 from spillway.pipeline.room import divided, measure_load, parts
 from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
@@ -73,7 +74,7 @@ def taken_in(
             {"seq": seq, "batch": [1] * rows, "site": ["a"] * rows, "at": seq, "temp": [0.5 * i for i in seq]}
         )
 
-    raw = shed.own_table(tables, contract, "raw")
+    raw = own_table(tables, contract, "raw")
     draft = raw.draft(InProcess(), [Piece({"batch_date": str(DAY)}, 1, None)], make)
     raw.publish(draft.written, batch_date=DAY, batch=1)
     batch = Batch(

@@ -181,7 +181,7 @@ def _piecewise(name: str, frame: Frame, column: Column, error_pct: float) -> tup
     return Entries.of_values(frame.seq[at], approximation.take(at)), approximation
 
 
-def compare(frame: Frame, attribute: str, error_pct: float) -> dict[str, int]:
+def baseline_sizes(frame: Frame, attribute: str, error_pct: float) -> dict[str, int]:
     """Packed bytes of every baseline, with the compressed column itself beside them."""
     column = frame.columns[attribute]
     names = BASELINES if column.kind != "text" else ("last",)

@@ -33,7 +33,7 @@ def cycles(book: Book, labs: Mapping[str, Lab], schemas: Path, seeds: int) -> di
         stated = _stated(facts)
         ours = _joins(lab)
         noisy = hit_rate(
-            columns_of(lab),
+            cycle_columns(lab),
             {a.name: a.declared_bits for a in contract.attributes},
             order=contract.order,
             attributes=tuple(facts["cycle"]["attributes"]),
@@ -60,7 +60,7 @@ def cycles(book: Book, labs: Mapping[str, Lab], schemas: Path, seeds: int) -> di
     return figures
 
 
-def columns_of(lab: Lab) -> dict[str, Any]:
+def cycle_columns(lab: Lab) -> dict[str, Any]:
     """All raw tuples, as the cycle is found in them."""
     return {name: plain_values(lab.rows[name]) for name in lab.contract.names}
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from spillway.errors import Refused
 
-Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
+_Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def evenly(windows: int, evaluations: int) -> tuple[int, ...]:
@@ -41,12 +41,12 @@ def fixed_interval_evaluations(fresh_schemes: Sequence[frozenset[str]], hits_pct
     return int(codes.size)
 
 
-def _codes(schemes: Sequence[frozenset[str]]) -> Codes:
+def _codes(schemes: Sequence[frozenset[str]]) -> _Codes:
     seen: dict[frozenset[str], int] = {}
     return np.array([seen.setdefault(scheme, len(seen)) for scheme in schemes], dtype=np.int64)
 
 
-def _even_hits(codes: Codes, evaluations: int) -> int:
+def _even_hits(codes: _Codes, evaluations: int) -> int:
     looked = np.arange(evaluations, dtype=np.int64) * codes.size // evaluations
     lengths = np.diff(np.append(looked, codes.size))
     return int(np.count_nonzero(np.repeat(codes[looked], lengths) == codes))

@@ -1,6 +1,6 @@
 """The attribute lever's evidence (Ahuja 2006, chapters 3 and 4): tables and figures, ours beside the text's.
 
-`figures` runs everything in a few minutes on two cores; fewer `seeds` give a quick look.
+`attribute_figures` runs everything in a few minutes on two cores; fewer `seeds` give a quick look.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spillway.settings import Settings
 NOISY_GENERATED = 10
 
 
-def figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float]:
+def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float]:
     """Every figure of the attribute lever, flat, names with units; tables and drawings go into the book."""
     directory = Path(settings.home, "tests", "golden")
     if not directory.is_dir():

@@ -57,7 +57,7 @@ def by_ranking(lab: Lab, how: str) -> Callable[[tuple[str, ...]], tuple[str, ...
     return choose
 
 
-def compare(lab: Lab, scores: Scores, controller: Reevaluation) -> list[Followed]:
+def compare_rules(lab: Lab, scores: Scores, controller: Reevaluation) -> list[Followed]:
     """Ours and the text's, on the paper's choice by count and by measured bits."""
     found = []
     for how in ("bits", "count"):
@@ -90,7 +90,7 @@ def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float
         figures[f"attributes.plan_hits_pct.{name}"] = planned
         figures[f"attributes.plan_evaluations_over_windows_pct.{name}"] = 100.0 * evaluations / windows
         watched = lab.watched()
-        every = compare(lab, watched.seen, watched.policies[0].reevaluation)
+        every = compare_rules(lab, watched.seen, watched.policies[0].reevaluation)
         reaches[name] = by_reach(lab, watched.seen, watched.policies[0].reevaluation)
         for one in every:
             record = one.record

@@ -2,7 +2,7 @@
 
 `run` sheds, recovers and certifies all of the stream again: with models in the place of the trained ones (a version of
 the facts), with other settings of the lever, or under a scheme given by somebody (`rival`). Frames and the parts of
-the channel stay as they were pinned. What a run came to is kept as an `Outcome`; the tables hold the last run only.
+the channel stay as they were pinned. What a run came to is kept as an `RunResult`; the tables hold the last run only.
 
 `weigh` asks for a scheme's bytes and errors alone. Wire bytes add up over columns, and what an attribute's synopsis
 takes depends on the way of those attributes only that its predictions rest on; so a run is made when some attribute
@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from evidence.attributes.lake import Lake
-from evidence.attributes.outcome import Outcome, read_outcome
+from evidence.attributes.results import RunResult, read_result
 from evidence.attributes.rival.lever import WatchedPlan
-from evidence.attributes.rival.settings import Settings
+from evidence.attributes.rival.settings import RivalSettings
 from spillway.batch import PLANNED, Batch, utc_now
 from spillway.contracts import StreamContract
 from spillway.contracts.levers import LeverEntry
@@ -32,27 +31,24 @@ from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.facts import MODEL, THRESHOLD, Learned
 from spillway.levers.attributes.frames import frame_of, with_regressors
-from spillway.levers.attributes.policy import settings_of
-from spillway.levers.attributes.synopsis.certificate import certify
-from spillway.levers.attributes.synopsis.entries import shed
+from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.certificate import Certificate
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Facts, Load, Room
 from spillway.pipeline.facts import load_facts, save_facts
-from spillway.pipeline.shed import plan_all
+from spillway.pipeline.planning import plan_all
 from spillway.registry import LEVERS, registered
 from spillway.store.batches import save_batches
 
 DECIDES_ELSE = {"attributes": "evidence.attributes.rival", "product": LEVERS["attributes"]}
 """The lever with a rival's decisions in its place; the lever itself stays known, for its tables are in use."""
 TRAINED = 1
-Models = Mapping[str, AttributeModel]
-Ways = Mapping[str, str]
+_Place = tuple[str, str, frozenset[tuple[str, str]]]
+"""An attribute, its way, and the ways of what its predictions rest on."""
 
 
 @dataclass(frozen=True)
-class Weighed:
+class SchemeCost:
     """What a scheme costs and how far off it is: mean error over all values of all measures, kept ones exact."""
 
     wire_bytes: float
@@ -80,19 +76,16 @@ class Lab:
 
     lake: Lake
     stream: str
-    plan: Outcome = field(init=False)
+    plan: RunResult = field(init=False)
     recovered: pa.Table = field(init=False)
     """The first batch's recovered rows under the plan."""
-    _version: int = TRAINED
-    _runs: dict[tuple[frozenset[AttributeModel], frozenset[tuple[str, str]]], Outcome] = field(
-        default_factory=dict
-    )
-    _parts: dict[tuple[str, str, frozenset[tuple[str, str]]], _Part] = field(default_factory=dict)
-    _errors: dict[AttributeModel, Certificate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._version = TRAINED
+        self._runs: dict[tuple[frozenset[AttributeModel], frozenset[tuple[str, str]]], RunResult] = {}
+        self._parts: dict[_Place, _Part] = {}
         self.batches: list[Batch] = self.lake.batches(self.stream)
-        self.plan = read_outcome(self.lake, self.stream)
+        self.plan = read_result(self.lake, self.stream)
         self.recovered = self.lake.rows("recovered", self.stream, self.batches[0])
 
     @property
@@ -109,7 +102,7 @@ class Lab:
         return Learned.from_facts(self.facts)
 
     @property
-    def models(self) -> Models:
+    def models(self) -> Mapping[str, AttributeModel]:
         return self.learned.models
 
     @property
@@ -138,7 +131,7 @@ class Lab:
     @cached_property
     def training_rows(self) -> pa.Table:
         """The tuples that were trained on."""
-        return self.rows.slice(0, settings_of(self.contract).training.tuples)
+        return self.rows.slice(0, own_settings(self.contract).training.tuples)
 
     @cached_property
     def loads(self) -> list[Load]:
@@ -183,21 +176,23 @@ class Lab:
 
     def run(
         self,
-        scheme: Ways | None = None,
-        models: Models | None = None,
+        scheme: Mapping[str, str] | None = None,
+        models: Mapping[str, AttributeModel] | None = None,
         **settings: Any,
-    ) -> Outcome:
+    ) -> RunResult:
         """All batches shed, recovered and certified again under a scheme, with other models or other settings."""
         self._replan(self._version_of(models))
         stated = {item.name: getattr(self._settings, item.name) for item in fields(self._settings)}
-        lake = self._set(Settings(**{**stated, **settings}, scheme=scheme))
+        lake = self._set(RivalSettings(**{**stated, **settings}, scheme=scheme))
         with registered(**DECIDES_ELSE):
             lake.shed([self.stream])
-        found = read_outcome(lake, self.stream)
+        found = read_result(lake, self.stream)
         lake.sweep()
         return found
 
-    def given(self, scheme: Ways, models: Models | None = None) -> Outcome:
+    def given(
+        self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
+    ) -> RunResult:
         """`run` of a scheme for all tuples, remembered."""
         place = (frozenset((self.models if models is None else models).values()), frozenset(scheme.items()))
         if place not in self._runs:
@@ -208,7 +203,7 @@ class Lab:
         """The product's plan of the trained stream with every window looked at."""
         self._replan(TRAINED)
         stated = {item.name: getattr(self._settings, item.name) for item in fields(self._settings)}
-        lake = self._set(Settings(**stated, watched=True))
+        lake = self._set(RivalSettings(**stated, watched=True))
         batches = lake.batches(self.stream)
         room = Room(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
         with registered(**DECIDES_ELSE):
@@ -217,7 +212,7 @@ class Lab:
         assert isinstance(plan, WatchedPlan), "a watched stream has a watched plan"
         return plan
 
-    def weigh(self, ways: Ways) -> Weighed:
+    def weigh(self, ways: Mapping[str, str]) -> SchemeCost:
         """A scheme's bytes and errors with the trained models."""
         places = [self._place(name, ways) for name in self.measures]
         if any(place not in self._parts for place in places):
@@ -226,19 +221,19 @@ class Lab:
         errors = [
             part.mean_error_pct for part, (_, way, _) in zip(parts, places, strict=True) if way != "keep"
         ]
-        return Weighed(
+        return SchemeCost(
             float(self.fixed_bytes + sum(part.wire_bytes for part in parts)),
             float(sum(part.synopsis_bytes for part in parts)),
             sum(errors) / len(self.measures),
             100.0 - sum(errors) / len(errors) if errors else 100.0,
         )
 
-    def weighed(self, outcome: Outcome) -> Weighed:
+    def weighed(self, result: RunResult) -> SchemeCost:
         """A run's bytes and errors."""
-        errors = [one.mean_error_pct for one in outcome.certificates.values()]
-        return Weighed(
-            outcome.wire_bytes,
-            sum(outcome.synopsis_bytes.values()),
+        errors = [one.mean_error_pct for one in result.certificates.values()]
+        return SchemeCost(
+            result.wire_bytes,
+            sum(result.synopsis_bytes.values()),
             sum(errors) / len(self.measures),
             100.0 - sum(errors) / len(errors) if errors else 100.0,
         )
@@ -256,24 +251,18 @@ class Lab:
             for name, model in self.models.items()
         }
 
-    def errors(self, model: AttributeModel) -> Certificate:
-        """What a column alone, shed whole by a model, is given back as: the kernel's answer, nothing is written."""
-        if model not in self._errors:
-            self._errors[model] = reduce(add, (_alone(model, frame) for frame in self.frames))
-        return self._errors[model]
-
     @property
     def _settings(self) -> Any:
-        return settings_of(self.contract)
+        return own_settings(self.contract)
 
-    def _set(self, settings: Settings) -> Lake:
+    def _set(self, settings: RivalSettings) -> Lake:
         levers = tuple(
             LeverEntry(one.lever, settings) if one.lever == "attributes" else one
             for one in self.contract.levers
         )
         return self.lake.with_contract(replace(self.contract, levers=levers))
 
-    def _version_of(self, models: Models | None) -> int:
+    def _version_of(self, models: Mapping[str, AttributeModel] | None) -> int:
         """The version of the facts with these models in the place of the trained ones."""
         if models is None:
             return TRAINED
@@ -294,7 +283,7 @@ class Lab:
             [batch.becomes(utc_now(), status=PLANNED, models=models) for batch in self.batches],
         )
 
-    def _place(self, name: str, ways: Ways) -> tuple[str, str, frozenset[tuple[str, str]]]:
+    def _place(self, name: str, ways: Mapping[str, str]) -> _Place:
         way = ways.get(name, "keep")
         if way != "shed":
             return name, way, frozenset()
@@ -307,26 +296,24 @@ class Lab:
         found = {(other, ways[other]) for other in rests_on if ways.get(other, "keep") != "keep"}
         return name, way, frozenset(found - {(name, way)})
 
-    def _measure(
-        self, outcome: Outcome, places: Iterable[tuple[str, str, frozenset[tuple[str, str]]]]
-    ) -> None:
+    def _measure(self, result: RunResult, places: Iterable[_Place]) -> None:
         for place in places:
             name = place[0]
-            one = outcome.certificates.get(name)
+            one = result.certificates.get(name)
             self._parts[place] = _Part(
-                outcome.sent_bytes[name],
-                outcome.synopsis_bytes.get(name, 0),
+                result.sent_bytes[name],
+                result.synopsis_bytes.get(name, 0),
                 0.0 if one is None else one.mean_error_pct,
             )
 
 
-def mean_weighed(every: Sequence[Weighed]) -> Weighed:
+def mean_cost(every: Sequence[SchemeCost]) -> SchemeCost:
     """The mean of several: random choices."""
 
-    def mean(of: Callable[[Weighed], float]) -> float:
+    def mean(of: Callable[[SchemeCost], float]) -> float:
         return sum(of(one) for one in every) / len(every)
 
-    return Weighed(
+    return SchemeCost(
         mean(lambda s: s.wire_bytes),
         mean(lambda s: s.synopsis_bytes),
         mean(lambda s: s.mean_error_pct),
@@ -340,10 +327,3 @@ def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:
     aim = None if model.aim_pct is None else min(error_pct, model.aim_pct * scale)
     step = model.step_pct * scale
     return replace(model, error_pct=error_pct, aim_pct=aim, step_pct=step, rounding_pct=None)
-
-
-def _alone(model: AttributeModel, frame: Frame) -> Certificate:
-    result = shed(model, frame, np.ones(len(frame), np.bool_))
-    return certify(
-        frame.columns[model.attribute], result.reconstructed, model.error_pct, None, len(result.entries)
-    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evidence.attributes.cycles import columns_of
+from evidence.attributes.cycles import cycle_columns
 from evidence.attributes.generated import Source, generated, sources
 from evidence.attributes.hits import by_ranking, followed
 from evidence.attributes.lab import Lab
@@ -96,7 +96,7 @@ def trained_and_shed(source: Source, cycles: int | None = None, seed: int = 0) -
 def _cycle_found(lab: Lab, cycle: int, seeds: int) -> tuple[float, float]:
     contract = lab.contract
     found = hit_rate(
-        columns_of(lab),
+        cycle_columns(lab),
         {a.name: a.declared_bits for a in contract.attributes},
         order=contract.order,
         attributes=contract.keys,

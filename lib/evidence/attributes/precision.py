@@ -1,7 +1,8 @@
 """What accuracy costs: bytes against accuracy of every shed attribute, and what both targets allow together.
 
-Corrections of any precision keep the bound E; finer ones take more bytes and leave less mean error. Every attribute
-offers the points that its plan's predictors reach at several precisions; one point each is chosen so that
+Corrections of any precision keep the bound E; finer ones take more bytes and leave less mean error. What the plan
+sheds is shed again at several precisions, all attributes alike; each attribute offers the points it reached, and one
+point each is chosen so that
 
     the mean accuracy is greatest while the mean of bytes over last-value's bytes keeps to a limit,
 
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from evidence.attributes.lab import Lab
-from evidence.attributes.outcome import Outcome
+from evidence.attributes.results import RunResult
 from evidence.book import Book
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
 
@@ -111,7 +112,7 @@ def _at_precision(model: AttributeModel, share: float, width: float) -> Attribut
     return replace(model, predictors=predictors, aim_pct=aim, step_pct=aim * width, unit=0.0)
 
 
-def points_of(tried: Sequence[Outcome], attribute: str, last_bytes: int) -> list[Point]:
+def points_of(tried: Sequence[RunResult], attribute: str, last_bytes: int) -> list[Point]:
     """What an attribute took, and how accurate it was, in every run that kept its promise."""
     found = {
         Point(one.synopsis_bytes[attribute] / last_bytes, one.shed[attribute].accuracy_pct)

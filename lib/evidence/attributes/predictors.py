@@ -77,7 +77,6 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
         # what is shed in some windows only is compared over the whole column, under the same models
         everywhere = dict.fromkeys(shed, "shed")
         plan, paper = lab.given(everywhere), lab.given(everywhere, lab.paper_models())
-        kept = {n for n in lab.measures if n not in shed}
         every_rounded = lab.given(dict.fromkeys(lab.measures, "round"))
         for attribute in shed:
             error_pct = lab.error_pct[attribute]
@@ -88,7 +87,7 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
             rounded = every_rounded.sent_bytes[attribute]
             model = lab.models[attribute]
             sizes.append(
-                (name, attribute, error_pct, describe(model.for_scheme(kept).predictors[0])[:48], column, rounded,
+                (name, attribute, error_pct, describe(model.predictors[0])[:48], column, rounded,
                  ours, last_bytes, *(others[n][0] if n in others else None for n in PIECEWISE), ours / last_bytes)
             )  # fmt: skip
             errors.append(

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evidence.attributes.lab import Lab, Weighed, mean_weighed
+from evidence.attributes.lab import Lab, SchemeCost, mean_cost
 from evidence.attributes.orders import fixed_list, largest_first, random_order
 from evidence.book import Book
 from spillway.levers.attributes.planner import rankable
-from spillway.levers.attributes.policy import settings_of, smoothing_of
+from spillway.levers.attributes.policy import own_settings, smoothing_of
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.show.report.svg import Line, line_chart
 
 TARGETS_PCT = (85, 70, 55, 40, 25)
-RANDOM_ORDERS = 20
+ORDERS_DRAWN = 20
 RANKINGS = ("stddev", "relative", "recoverability", "fixed list", "largest first", "random")
 
 
@@ -27,7 +27,7 @@ def orders(lab: Lab) -> dict[str, list[list[str]]]:
     """Every ranking's order on the training rows; random has many."""
     rows, names = lab.training_rows, lab.measures
     window = {name: rankable(rows[name]) for name in names}
-    smoothing = smoothing_of(settings_of(lab.contract))
+    smoothing = smoothing_of(own_settings(lab.contract))
     recoverability = dict(lab.learned.recoverability)
     ranked = {
         by: [rank(window, names, by, smoothing, recoverability)]
@@ -35,11 +35,11 @@ def orders(lab: Lab) -> dict[str, list[list[str]]]:
     }
     ranked["fixed list"] = [fixed_list(names, names)]
     ranked["largest first"] = [largest_first(names, lab.column_bytes)]
-    ranked["random"] = [random_order(names, seed) for seed in range(RANDOM_ORDERS)]
+    ranked["random"] = [random_order(names, seed) for seed in range(ORDERS_DRAWN)]
     return {by: [[one.attribute for one in order] for order in every] for by, every in ranked.items()}
 
 
-def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> Weighed:
+def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> SchemeCost:
     """The scheme that sends exactly `target_bytes` by shedding in this order, two neighbours blended."""
     before = lab.weigh({})
     for count in range(1, len(order) + 1):
@@ -52,16 +52,16 @@ def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> Weighed:
     return before
 
 
-def _blend(one: Weighed, other: Weighed, share: float) -> Weighed:
+def _blend(one: SchemeCost, other: SchemeCost, share: float) -> SchemeCost:
     """
-    >>> _blend(Weighed(10, 0, 0, 100), Weighed(0, 4, 2, 98), 0.5).mean_error_pct
+    >>> _blend(SchemeCost(10, 0, 0, 100), SchemeCost(0, 4, 2, 98), 0.5).mean_error_pct
     1.0
     """
 
     def mix(a: float, b: float) -> float:
         return a + share * (b - a)
 
-    return Weighed(
+    return SchemeCost(
         mix(one.wire_bytes, other.wire_bytes),
         mix(one.synopsis_bytes, other.synopsis_bytes),
         mix(one.mean_error_pct, other.mean_error_pct),
@@ -85,7 +85,7 @@ def rankings(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
         for target in TARGETS_PCT:
             sent = lab.fixed_bytes + room * target / 100.0
             for by in RANKINGS:
-                one = mean_weighed([at_bytes(lab, order, sent) for order in ranked[by]])
+                one = mean_cost([at_bytes(lab, order, sent) for order in ranked[by]])
                 errors[by].append(one.mean_error_pct)
                 stored[by].append(one.synopsis_bytes)
         for by in RANKINGS:
@@ -112,7 +112,7 @@ def rankings(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
         ("stream", "ranking", *(f"{target} %" for target in TARGETS_PCT), "mean", "synopsis bytes, mean"),
         rows,
         [
-            f"Random is the mean of {RANDOM_ORDERS} orders; the fixed list is the contract's order. Shed with our "
+            f"Random is the mean of {ORDERS_DRAWN} orders; the fixed list is the contract's order. Shed with our "
             "synopsis at the trained thresholds; predictors read only what is still sent.",
         ],
     )

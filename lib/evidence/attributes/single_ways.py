@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evidence.attributes.lab import Lab, Weighed, mean_weighed
+from evidence.attributes.lab import Lab, SchemeCost, mean_cost
 from evidence.attributes.orders import largest_first, random_order
-from evidence.attributes.outcome import Outcome
+from evidence.attributes.results import RunResult
 from evidence.book import Book
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.settings import Reevaluate
@@ -22,7 +22,7 @@ NO_CAP = 2**31
 """Windows: more than there ever are."""
 
 
-def contestants(lab: Lab) -> dict[str, Weighed]:
+def contestants(lab: Lab) -> dict[str, SchemeCost]:
     """Every single way, weighed."""
     paper = lab.paper_models()
     widest = [one.attribute for one in largest_first(lab.measures, lab.column_bytes)]
@@ -33,13 +33,13 @@ def contestants(lab: Lab) -> dict[str, Weighed]:
         "everything rounded": lab.weigh(dict.fromkeys(lab.measures, "round")),
         "the paper's: by deviation until it fits, last value": lab.weighed(the_papers(lab)),
         "everything shed, last value": lab.weighed(lab.given(dict.fromkeys(lab.measures, "shed"), paper)),
-        "random attributes, mean": mean_weighed(drawn),
+        "random attributes, mean": mean_cost(drawn),
         "random attributes, best": min(drawn, key=lambda one: one.net_bytes),
         "largest first": lab.weigh(lab.until_it_fits(widest)),
     }
 
 
-def the_papers(lab: Lab) -> Outcome:
+def the_papers(lab: Lab) -> RunResult:
     """The product set as the text has it: ways, models, ranking, and Algorithm 2 without memory or hysteresis."""
     text = Reevaluation.text()
     return lab.run(

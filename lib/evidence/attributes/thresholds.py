@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,7 @@ def shares_by_accuracy(
     figures: dict[str, float] = {}
     for name, lab in labs.items():
         for label, models in (("last value", lab.paper_models()), ("ours", dict(lab.models))):
-            points = [_at_error(lab, models, error) for error in ERRORS_PCT]
-            found = [share_at(points, accuracy) for accuracy in ACCURACIES]
+            found = shares_at(partial(_at_error, lab, models), ACCURACIES)
             rows.append((name, label, *found))
             slug = "last" if label == "last value" else "ours"
             for accuracy, share in zip(ACCURACIES, found, strict=True):
@@ -116,6 +116,30 @@ def shares_by_accuracy(
     return figures
 
 
+def shares_at(measure: Callable[[float], tuple[float, float]], accuracies: Sequence[float]) -> list[float]:
+    """The stored share at each accuracy, where `measure` says (accuracy, stored share) at an E of `ERRORS_PCT`.
+
+    The errors on either side of an accuracy are found by halving, for accuracy falls as E grows.
+
+    >>> shares_at(lambda error: (100.0 - error, 50.0 / (1.0 + error)), [99, 95.5])
+    [25.0, 9.166666666666668]
+    """
+    tried: dict[int, tuple[float, float]] = {}
+
+    def at(index: int) -> tuple[float, float]:
+        if index not in tried:
+            tried[index] = measure(ERRORS_PCT[index])
+        return tried[index]
+
+    for accuracy in accuracies:
+        low, high = 0, len(ERRORS_PCT) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if at(middle)[0] >= accuracy else (low, middle)
+        at(low), at(high)
+    return [share_at(list(tried.values()), accuracy) for accuracy in accuracies]
+
+
 def share_at(points: Sequence[tuple[float, float]], accuracy: float) -> float:
     """The stored share at an accuracy, between measured points; the nearest one outside of them.
 
@@ -128,17 +152,22 @@ def share_at(points: Sequence[tuple[float, float]], accuracy: float) -> float:
 
 def _at_error(lab: Lab, models: Mapping[str, AttributeModel], error_pct: float) -> tuple[float, float]:
     """Mean accuracy and stored share of all numeric measures shed at one E."""
-    accuracy, stored, shed = 0.0, 0, 0
     names = _numeric(lab)
-    for name in names:
-        model = models[name]
-        held = with_error(model, error_pct) if model.error_pct or model.paper_form else model
-        errors = lab.errors(held)
-        # a zero given back as a tiny number has no finite relative error under a bound that allows any
-        accuracy += errors.accuracy_pct
-        stored += errors.stored_values
-        shed += errors.shed_values
-    return accuracy / len(names), 100.0 * stored / shed
+    held = {
+        name: with_error(model, error_pct) if name in names and _bends(model) else model
+        for name, model in models.items()
+    }
+    found = lab.given(dict.fromkeys(names, "shed"), held).shed
+    stored, shed = (
+        sum(one.stored_values for one in found.values()),
+        sum(one.shed_values for one in found.values()),
+    )
+    return sum(one.accuracy_pct for one in found.values()) / len(names), 100.0 * stored / shed
+
+
+def _bends(model: AttributeModel) -> bool:
+    """Whether the model has a meaning under another E: one that was trained to be exact predicts nothing else."""
+    return bool(model.error_pct) or model.paper_form
 
 
 def _numeric(lab: Lab) -> list[str]:

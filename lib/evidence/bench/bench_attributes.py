@@ -32,7 +32,8 @@ from spillway.engine.session import spark_engine
 from spillway.engine.spark import SparkEngine
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up, recover_batches
-from spillway.pipeline.shed import own_table, shed_channel
+from spillway.pipeline.drafting import own_table
+from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings

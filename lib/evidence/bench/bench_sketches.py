@@ -135,8 +135,6 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
 
 def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[str, float]:
     """Builds over a column of `rows` keys against Spark's own sketches and exact queries."""
-    from pyspark.sql import functions as sf
-
     from spillway.engine.spark import SparkEngine
     from spillway.intake.repeats import pass_through
     from spillway.pipeline.sketch import build
@@ -144,10 +142,8 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
     engine, day = SparkEngine(lambda: spark), datetime.date(2013, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
         domain = rows // 20
-        made = spark.range(rows).select(
-            sf.col("id").alias("seq"),
-            sf.lit(1).cast("bigint").alias("batch"),
-            sf.floor(domain ** sf.rand(1)).cast("bigint").alias("k"),
+        made = spark.range(rows).selectExpr(
+            "id AS seq", "1L AS batch", f"CAST(floor(pow({domain}, rand(1))) AS bigint) AS k"
         )
         made.write.parquet(f"{folder}/keys")
         frame = spark.read.parquet(f"{folder}/keys")
@@ -164,11 +160,11 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
             {
                 "cmm_build": lambda: build(engine, files, {1: day}, "keys", [spec]),
                 "heavy_build": lambda: build(engine, files, {1: day}, "keys", [heavy]),
-                "spark_cms": lambda: frame.agg(
-                    sf.count_min_sketch("k", sf.lit(spark_table[0]), sf.lit(spark_table[1]), sf.lit(1))
+                "spark_cms": lambda: frame.selectExpr(
+                    f"count_min_sketch(k, {spark_table[0]!r}D, {spark_table[1]!r}D, 1)"
                 ).collect(),
-                "spark_hll": lambda: frame.agg(sf.hll_sketch_agg("k")).collect(),
-                "group_by": lambda: frame.groupBy("k").count().agg(sf.max("count")).collect(),
+                "spark_hll": lambda: frame.selectExpr("hll_sketch_agg(k)").collect(),
+                "group_by": lambda: frame.groupBy("k").count().selectExpr("max(count)").collect(),
                 "sbf_pass": lambda: pass_through(engine, filter_, files, (0, rows - 1)).suspects,
                 "drop_duplicates": lambda: frame.dropDuplicates(["k"]).count(),
                 "query": lambda: empty.frequency(7),

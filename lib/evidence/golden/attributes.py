@@ -225,7 +225,7 @@ def error_thresholds(directory: Path) -> Iterable[Cell]:
     yield Cell("table 4.10", "mean threshold", f"{means['printed_mean_threshold']:.2f}", f"{threshold:.2f}")
 
 
-def cycles(directory: Path) -> Iterable[Cell]:
+def cycle_cells(directory: Path) -> Iterable[Cell]:
     """Table 3.1 and the constructed cases of the cycle identifier (A1 to A7)."""
     for name, case in read_json(directory, "000_cid_cases.json")["cases"].items():
         columns = {
@@ -286,7 +286,7 @@ GROUPS: dict[str, Group] = {
     "several streams": inter_stream,
     "thresholds": error_thresholds,
     "categories": categories,
-    "cycles": cycles,
+    "cycles": cycle_cells,
     "protected training": hamming,
     "counts": counts,
 }

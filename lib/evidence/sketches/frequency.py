@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from evidence.book import Say
 from evidence.sketches.data_models import shuffled, zipf_frequencies
 from spillway.sketches.answers import Answer
 from spillway.sketches.choosing import effective_keys, estimator_by_skew, parameters_for_memory
@@ -14,7 +13,6 @@ from spillway.sketches.dyadic import Dyadic, DyadicParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.types import Estimates, Floats, Integers
 
-Say = Callable[[str], object]
 SKEWS = (0.0, 0.4, 0.8, 1.0, 1.2, 1.6, 2.0)
 METHODS = ("cm", "cmm_mean", "cmm_median", "cmm_order", "by_skew", "fast_agms", "mi")
 DOMAIN = 1_000_000
@@ -146,7 +144,7 @@ def _share_inside(found: Estimates, truth: Integers) -> float:
     return float(np.mean((found.low <= truth) & (truth <= found.high)))
 
 
-def coverage(say: Say, seeds: int = 1000) -> dict[str, float]:
+def interval_coverage(say: Say, seeds: int = 1000) -> dict[str, float]:
     """How often 95 % intervals hold the truth, over `seeds` hash functions, per estimator."""
     domain, ordered_seeds = 1000, max(seeds // 5, 1)
     counts = [zipf_frequencies(20_000, domain, skew, seed=5) for skew in (0.4, 0.9, 1.4)]

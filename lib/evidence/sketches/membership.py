@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
+from evidence.book import Say
 from evidence.sketches.bloom import Bloom, BloomParameters, optimal_hashes
 from evidence.sketches.data_models import (
     b_model_stream,
@@ -20,7 +21,6 @@ from spillway.sketches import stable_bloom_theory as theory
 from spillway.sketches.stable_bloom import StableBloom, choose
 from spillway.sketches.types import Booleans, Keys
 
-Say = Callable[[str], object]
 SPACES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 ELEMENT_BITS = 32
 

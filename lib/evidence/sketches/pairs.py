@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
+from evidence.book import Say
 from evidence.sketches.data_models import titles
 from evidence.sketches.min_hash import min_hash
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.types import Keys
 
-Say = Callable[[str], object]
 NEAR_COPIES, SERIES = 0.1, 0.05
 
 
@@ -127,7 +126,7 @@ def online(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, float]:
     }
 
 
-def coverage(say: Say, size: int = 10_000, seeds: int = 200) -> dict[str, float]:
+def pair_coverage(say: Say, size: int = 10_000, seeds: int = 200) -> dict[str, float]:
     """How often the truth is within two standard deviations: the theorems' and the one computed from Y_k."""
     records = vectors(size)
     truth = sum(truths(records, 4).values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from string import Formatter
@@ -10,8 +10,7 @@ from typing import Any
 
 from spillway.checks.suites import Expectation, Suite
 from spillway.errors import SpillwayError
-
-Row = Mapping[str, Any]
+from spillway.ledger import Row
 
 
 class ExpectationsFailed(SpillwayError):

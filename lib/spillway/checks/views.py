@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from spillway.checks.suites import Suite
 from spillway.contracts import StreamContract
+from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.errors import Refused, SpillwayError
-from spillway.store.table_contracts import BOUND_SUFFIX, TableContract, spark_type
+from spillway.store.table_contracts import TableContract, spark_type
 
 _CONFIG = {
     "threads": 1,

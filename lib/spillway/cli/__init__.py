@@ -11,12 +11,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from spillway.cli import ask, contracts, doctor, explain, recover, report, status
+from spillway.cli.ask import add_ask
+from spillway.cli.contracts import add_contracts
+from spillway.cli.doctor import add_doctor
+from spillway.cli.explain import add_explain
 from spillway.cli.output import say_error
+from spillway.cli.recover import add_recover
+from spillway.cli.report import add_report
+from spillway.cli.status import add_status
 from spillway.errors import SpillwayError, UsageError
 
 OK, WRONG, USAGE = 0, 1, 2
-COMMANDS = (doctor, contracts, status, explain, recover, ask, report)
+COMMANDS = (add_doctor, add_contracts, add_status, add_explain, add_recover, add_ask, add_report)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,8 +34,8 @@ def parser() -> argparse.ArgumentParser:
         "SPILLWAY_SCHEMAS. Exit codes: 0 all is well, 1 something is wrong, 2 the command was not understood.",
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add(commands)
+    for add in COMMANDS:
+        add(commands)
     return top
 
 

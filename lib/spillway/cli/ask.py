@@ -15,7 +15,7 @@ QUESTIONS = {question.name: (kind.name, question) for kind in every_kind() for q
 """Every question by its name, and the kind that answers it."""
 
 
-def add(commands: Any) -> None:
+def add_ask(commands: Any) -> None:
     made = command(
         commands,
         "ask",
@@ -34,10 +34,10 @@ def add(commands: Any) -> None:
     made.add_argument("--from-date", type=date.fromisoformat, help="first batch date")
     made.add_argument("--to-date", type=date.fromisoformat, help="last batch date")
     made.add_argument("--confidence", type=float, default=0.95, help="of the interval (default: 0.95)")
-    made.set_defaults(run=run)
+    made.set_defaults(run=_run)
 
 
-def run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace) -> int:
     from spillway.pipeline.sketch import load_sketch
     from spillway.store.tables import Tables
 

@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from spillway.cli.output import command, say, say_json, say_table
+from spillway.cli.output import command, say_json, say_line, say_table
 from spillway.errors import UsageError
 from spillway.settings import Settings
 
 
-def add(commands: Any) -> None:
+def add_contracts(commands: Any) -> None:
     made = commands.add_parser(
         "contracts", help="Check contracts, print their JSON Schema, or draft a new one."
     )
@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         ["spillway contracts check", "spillway contracts check --schemas elsewhere/schemas --json"],
     )
     checking.add_argument("--schemas", help="folder of the contracts (default: SPILLWAY_SCHEMAS)")
-    checking.set_defaults(run=check)
+    checking.set_defaults(run=_check)
     schema = command(
         actions,
         "schema",
@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
     draft.set_defaults(run=new)
 
 
-def check(asked: argparse.Namespace) -> int:
+def _check(asked: argparse.Namespace) -> int:
     from spillway.contracts import check as problems_of
 
     schemas = asked.schemas or Settings.from_environment().schemas
@@ -61,7 +61,7 @@ def check(asked: argparse.Namespace) -> int:
             f"{len(problems)} problems in {schemas}", ["file", "field", "rule", "value", "remedy"], rows
         )
     else:
-        say(f"The contracts in {schemas} are in order.", "green")
+        say_line(f"The contracts in {schemas} are in order.", "green")
     return 1 if problems else 0
 
 
@@ -89,7 +89,7 @@ def new(asked: argparse.Namespace) -> int:
     if asked.json:
         say_json({"contract": text, "written": str(target) if target else None})
     elif target is not None:
-        say(f"Wrote {target}. Read every line, then: spillway contracts check")
+        say_line(f"Wrote {target}. Read every line, then: spillway contracts check")
     else:
         print(text, end="")
     return 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from spillway.cli.output import command, say, say_json, say_table
+from spillway.cli.output import command, say_json, say_line, say_table
 
 
-def add(commands: Any) -> None:
+def add_doctor(commands: Any) -> None:
     made = command(
         commands,
         "doctor",
@@ -18,10 +18,10 @@ def add(commands: Any) -> None:
     made.add_argument(
         "--deep", action="store_true", help="start Spark for real and write and read a Delta table"
     )
-    made.set_defaults(run=run)
+    made.set_defaults(run=_run)
 
 
-def run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace) -> int:
     from spillway.doctor.checks import run_checks
 
     checks = run_checks(deep=asked.deep)
@@ -31,7 +31,7 @@ def run(asked: argparse.Namespace) -> int:
     else:
         say_table("", ["", "what", "found"], [("ok" if c.ok else "WRONG", c.name, c.found) for c in checks])
         for check in wrong:
-            say(f"{check.name}: {check.remedy}", "bold red")
+            say_line(f"{check.name}: {check.remedy}", "bold red")
         if not wrong:
-            say("All is well.", "green")
+            say_line("All is well.", "green")
     return 1 if wrong else 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, said, say, say_json, say_stages, say_table
+from spillway.cli.output import command, said, say_json, say_line, say_stages, say_table
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
     from spillway.show.explain import Explanation, LeverTells
 
 
-def add(commands: Any) -> None:
+def add_explain(commands: Any) -> None:
     made = command(
         commands,
         "explain",
@@ -21,10 +21,10 @@ def add(commands: Any) -> None:
     )
     made.add_argument("stream", help="a stream with a contract")
     made.add_argument("attribute", help="one of its attributes")
-    made.set_defaults(run=run)
+    made.set_defaults(run=_run)
 
 
-def run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace) -> int:
     from spillway.show.explain import explain
     from spillway.store.tables import Tables
 
@@ -35,7 +35,7 @@ def run(asked: argparse.Namespace) -> int:
     for part in found.levers:
         _say_part(found, part)
     if not found.levers:
-        say(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
+        say_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
     if found.stages:
         say_stages("\nWhat every stage did", found.stages)
     return 0
@@ -45,10 +45,10 @@ def _say_part(found: Explanation, part: LeverTells) -> None:
     what = f"{found.stream}.{found.attribute}"
     by = f" by {part.lever}" if len(found.levers) > 1 else ""
     if part.told is None:
-        say(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
+        say_line(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
         return
-    say(f"{what} is {part.told.way}{by}", "bold")
-    say(f"because {part.told.because}.")
+    say_line(f"{what} is {part.told.way}{by}", "bold")
+    say_line(f"because {part.told.because}.")
     say_table("", ["", ""], [(name, said(value)) for name, value in part.told.numbers.items()])
     for remedy in part.told.remedies:
-        say(f"To {remedy}")
+        say_line(f"To {remedy}")

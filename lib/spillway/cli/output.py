@@ -42,20 +42,20 @@ def console() -> Console:
 
 def say_json(value: Any) -> None:
     """One JSON document; dataclasses become objects, dates ISO text, NaN and infinities null."""
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    print(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
 
 
-def plain(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """
-    >>> plain({"at": date(2026, 1, 2), "share": float("nan"), "names": ("a",), "bytes": b"x"})
+    >>> jsonable({"at": date(2026, 1, 2), "share": float("nan"), "names": ("a",), "bytes": b"x"})
     {'at': '2026-01-02', 'share': None, 'names': ['a'], 'bytes': '78'}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {item.name: jsonable(getattr(value, item.name)) for item in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
+        return [jsonable(item) for item in value]
     if isinstance(value, date | datetime):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -110,7 +110,7 @@ def said(value: object) -> str:
     return str(value)
 
 
-def say(text: str, style: str = "") -> None:
+def say_line(text: str, style: str = "") -> None:
     """A line; words in brackets stay as they are."""
     from rich.text import Text
 
@@ -120,7 +120,7 @@ def say(text: str, style: str = "") -> None:
 def say_error(asked: argparse.Namespace, problem: SpillwayError) -> None:
     """An error: to standard error for people, as a document for programs."""
     if getattr(asked, "json", False):
-        problems = [plain(item) for item in getattr(problem, "problems", ())]
+        problems = [jsonable(item) for item in getattr(problem, "problems", ())]
         say_json({"error": str(problem)} | ({"problems": problems} if problems else {}))
     else:
         print(f"spillway {asked.command}: {problem}", file=sys.stderr)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from spillway.cli.output import command, say, say_json
+from spillway.cli.output import command, say_json, say_line
 from spillway.settings import Settings
 
 
-def add(commands: Any) -> None:
+def add_report(commands: Any) -> None:
     made = command(
         commands,
         "report",
@@ -17,10 +17,10 @@ def add(commands: Any) -> None:
         ["spillway report", "spillway report --output /var/www/spillway.html"],
     )
     made.add_argument("--output", help="where to write it (default: build/report.html)")
-    made.set_defaults(run=run)
+    made.set_defaults(run=_run)
 
 
-def run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace) -> int:
     from spillway.show.report import build_report
     from spillway.store.tables import Tables
 
@@ -28,5 +28,5 @@ def run(asked: argparse.Namespace) -> int:
     if asked.json:
         say_json({"report": path})
     else:
-        say(f"Wrote {path}")
+        say_line(f"Wrote {path}")
     return 0

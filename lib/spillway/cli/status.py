@@ -6,27 +6,27 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from spillway.cli.output import command, plain, said, say, say_json, say_stages, say_table
+from spillway.cli.output import command, jsonable, said, say_json, say_line, say_stages, say_table
 from spillway.settings import Settings
 
 
-def add(commands: Any) -> None:
+def add_status(commands: Any) -> None:
     made = command(
         commands,
         "status",
         "Last runs, batches by status, the ledger's balance, and what is falling short.",
         ["spillway status", "spillway status --json | jq '.shortages[] | select(.wrong)'"],
     )
-    made.set_defaults(run=run)
+    made.set_defaults(run=_run)
 
 
-def run(asked: argparse.Namespace) -> int:
+def _run(asked: argparse.Namespace) -> int:
     from spillway.show.status import status
     from spillway.store.tables import Tables
 
     found = status(Tables(Settings.from_environment()))
     if asked.json:
-        say_json({"ok": not found.wrong, **plain(found)})
+        say_json({"ok": not found.wrong, **jsonable(found)})
         return 1 if found.wrong else 0
     say_table(
         "Last runs",
@@ -52,13 +52,13 @@ def run(asked: argparse.Namespace) -> int:
             f"\n{one.name}, from {', '.join(one.inputs)}: windows {said(one.windows)}; {_levers(one.facts)}",
             one.stages,
         )
-    say(f"\nLast validated: {said(found.validated_at)}")
+    say_line(f"\nLast validated: {said(found.validated_at)}")
     for shortage in found.shortages:
         label = f"{'WRONG' if shortage.wrong else 'short'} {shortage.stream}: {shortage.sentence}"
-        say(label, "bold red" if shortage.wrong else "yellow")
-        say(f"      {shortage.remedy}", "dim")
+        say_line(label, "bold red" if shortage.wrong else "yellow")
+        say_line(f"      {shortage.remedy}", "dim")
     if not found.shortages:
-        say("Nothing falls short.", "green")
+        say_line("Nothing falls short.", "green")
     return 1 if found.wrong else 0
 
 

@@ -23,8 +23,11 @@ OWN = ("seq", "batch", "batch_date", "file", "line", "stage", "frame")
 TO_COME = ("weight", "sic")
 """Columns that levers to come will add to rows: kept, so that contracts of today stay valid."""
 
+BOUND_SUFFIX = "__bound_pct"
+"""A recovered value's bound stands in the column named after the attribute with this suffix."""
+
 _NAME = Text(
-    pattern=r"^(?!.*__bound_pct$)[A-Za-z][A-Za-z0-9_]{0,126}$",
+    pattern=rf"^(?!.*{BOUND_SUFFIX}$)[A-Za-z][A-Za-z0-9_]{{0,126}}$",
     means="a name of letters, digits and _ that starts with a letter",
     remedy="write e.g. adj_close, and the name in the source as field: Adj Close",
 )

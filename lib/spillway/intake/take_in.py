@@ -9,7 +9,7 @@ into one of `rejected`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import partial
@@ -34,6 +34,7 @@ from spillway.intake.landing import (
 )
 from spillway.intake.repeats import Repeated, filter_before, find_repeated, kept_aside
 from spillway.ledger import LedgerRow
+from spillway.levers.protocol import Say
 from spillway.records import count_records, parse_records
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import folder_exists, read_bytes
@@ -47,7 +48,6 @@ from spillway.store.writing import Written, write_file
 INTAKE = "intake"
 TASK_BYTES = 32 * 1024 * 1024
 _ROWS_AT_A_TIME = 131_072
-Say = Callable[[str], None]
 
 
 def take_in(

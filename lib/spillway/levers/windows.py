@@ -21,7 +21,7 @@ from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Facts, Room
 
 PLANNED, DONE = "planned", "done"
-Read = Callable[[Sequence[str]], pa.Table]
+ReadColumns = Callable[[Sequence[str]], pa.Table]
 """Columns of the rows that an input stream transmitted in the window, in the order of `seq`."""
 
 
@@ -84,7 +84,7 @@ class WindowDecision(ABC):
 
     @abstractmethod
     def results(
-        self, window: Window, inputs: Mapping[str, Read], counts: dict[str, int]
+        self, window: Window, inputs: Mapping[str, ReadColumns], counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """The window's results; what is counted on the way goes into `counts` and comes back to `account`."""
 

@@ -1,7 +1,7 @@
 """What somebody wants given back: a stream's attributes, a key, a range; parsed here for command line, job and form.
 
 A time without a zone is UTC, one with a zone is brought there. A range includes both its ends; one end alone is a
-single value.
+single value. A key attribute that is named several times may have any of the values.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Question:
     >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
     ...     {"name": "router", "type": "string", "role": "key"}, {"name": "at", "type": "timestamp", "role": "order"},
     ...     {"name": "delay", "type": "double"}]})
-    >>> asked = Question.parse(net, key=["router=r1"], from_time="2026-01-01T05:00:00+05:00")
+    >>> asked = Question.parse(net, key=["router=r1", "router=r2"], from_time="2026-01-01T05:00:00+05:00")
     >>> asked.key, asked.times[0].isoformat()
-    ({'router': 'r1'}, '2026-01-01T00:00:00+00:00')
+    ({'router': ('r1', 'r2')}, '2026-01-01T00:00:00+00:00')
     >>> Question.parse(net, key=["delay=3"])
     Traceback (most recent call last):
         ...
@@ -38,7 +38,7 @@ class Question:
     """
 
     attributes: tuple[str, ...] | None = None
-    key: Mapping[str, Any] = field(default_factory=dict)
+    key: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     seq: tuple[int, int] | None = None
     times: tuple[Any, Any] | None = None
 
@@ -59,7 +59,7 @@ class Question:
         names = attributes.split(",") if isinstance(attributes, str) else attributes
         return Question(
             _attributes(contract, names),
-            dict(_pair(contract, pair) for pair in key),
+            _keys(contract, key),
             _range(from_seq if seq is None else seq, to_seq if seq is None else seq, "seq"),
             _range(_time(contract, "from_time", from_time), _time(contract, "to_time", to_time), "time"),
         )
@@ -73,8 +73,9 @@ class Question:
         """The rows of the key and the times."""
         if not rows.num_rows:  # whose columns have no types to compare with
             return rows
-        for name, value in self.key.items():
-            rows = rows.filter(pc.equal(rows[name], pa.scalar(value).cast(rows.schema.field(name).type)))
+        for name, values in self.key.items():
+            column = rows[name]
+            rows = rows.filter(pc.is_in(column, value_set=pa.array(values).cast(column.type)))
         if self.times is not None:
             column = rows[contract.order]
             low, high = (pa.scalar(edge).cast(column.type) for edge in self.times)
@@ -83,7 +84,7 @@ class Question:
 
     def nothing(self, contract: StreamContract) -> str:
         """What to say when no tuple matches."""
-        asked = [f"{name} = {value}" for name, value in self.key.items()]
+        asked = [f"{name} = {' or '.join(map(str, values))}" for name, values in self.key.items()]
         if self.seq:
             asked.append(f"seq {self.seq[0]}..{self.seq[1]}")
         if self.times:
@@ -104,6 +105,13 @@ def _attributes(contract: StreamContract, names: Sequence[str] | None) -> tuple[
             f"{', '.join(contract.names)}"
         )
     return tuple(names)
+
+
+def _keys(contract: StreamContract, pairs: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, value in (_pair(contract, pair) for pair in pairs):
+        found[name] = (*found.get(name, ()), value)
+    return found
 
 
 def _pair(contract: StreamContract, pair: str) -> tuple[str, Any]:

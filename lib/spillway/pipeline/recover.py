@@ -14,18 +14,19 @@ import pyarrow.compute as pc
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import StreamContract
+from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.pieces import parts_in, pieces
 from spillway.levers.protocol import Decision, Rows
+from spillway.pipeline.drafting import added_columns
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.question import Question
-from spillway.pipeline.shed import added_columns
 from spillway.pipeline.stages import Down, GiveBack, Up
 from spillway.registry import lever
 from spillway.store.batches import load_batches
 from spillway.store.files import as_date
-from spillway.store.table_contracts import BOUND_SUFFIX, SPARK_TYPES
+from spillway.store.table_contracts import SPARK_TYPES
 from spillway.store.tables import Between, Piece, Table, Tables
 from spillway.store.writing import Written
 
@@ -127,7 +128,7 @@ def look_up(tables: Tables, contract: StreamContract, question: Question) -> Fou
     bounds = [name + BOUND_SUFFIX for name in shown if name in contract.sheddable]
     parts: list[pa.Table] = []
     read = frames = 0
-    for way in ways_back(tables, contract, _may_hold(tables, contract, question)):
+    for way in ways_back(tables, contract, asked_batches(tables, contract, question)):
         by_day: dict[date, Rows] = {}
         for part in parts_in(way.batches, low, high):
             day = part.batch_date
@@ -147,7 +148,7 @@ def look_up(tables: Tables, contract: StreamContract, question: Question) -> Fou
     return Found(pa.concat_tables(parts, promote_options="permissive"), read, frames)
 
 
-def _may_hold(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:
+def asked_batches(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:
     """The shed batches that can hold what is asked for, by their seq and by the edges of what was transmitted."""
     low, high = question.seq_range
     every = [b for b in load_batches(tables, contract.stream) if b.status in (DONE, RETIRED) and b.rows]

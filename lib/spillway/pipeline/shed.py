@@ -10,8 +10,7 @@ Whoever sees a transmitted row can recover it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from datetime import date
 
 from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, UNTRAINED, Batch, utc_now
@@ -19,21 +18,15 @@ from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.job import side_by_side
-from spillway.ledger import TOTAL, LedgerRow
-from spillway.levers.pieces import pieces
-from spillway.levers.protocol import Drafted, Load, Part, Plan, Room, Say, Work
-from spillway.pipeline.facts import needed_facts, newest_facts, untrained
-from spillway.pipeline.room import OVERHEAD, measure_load, parts
-from spillway.pipeline.stages import Down, LayAside, SendDown
-from spillway.registry import columns_of, lever
+from spillway.levers.protocol import Part, Room, Say
+from spillway.pipeline.drafting import Drafts, draft, publish, sent_kbps
+from spillway.pipeline.facts import newest_facts, untrained
+from spillway.pipeline.planning import WayDown, plan_all
+from spillway.pipeline.room import parts
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.files import column_bytes
-from spillway.store.ledgers import write_ledger
-from spillway.store.tables import Draft, Piece, Table, Tables
+from spillway.store.tables import Tables
 
 MOST_ATTEMPTS = 4
-INTAKE, SENT = "intake", "sent"
-"""The stages that are the pipeline's own: the first and the last on the way."""
 
 
 def shed_channel(
@@ -140,97 +133,6 @@ def _pinned(tables: Tables, contract: StreamContract, batches: Sequence[Batch], 
     return pinned
 
 
-@dataclass(frozen=True)
-class WayDown:
-    """Some batches of a stream with the plans of all its levers, in order."""
-
-    contract: StreamContract
-    batches: tuple[Batch, ...]
-    loads: Mapping[int, Load]
-    plans: tuple[Plan, ...]
-    down: Down
-
-    @property
-    def numbers(self) -> list[int]:
-        return [batch.batch for batch in self.batches]
-
-
-def plan_all(
-    room: Room,
-    runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
-    aims: Mapping[int, float] | None = None,
-) -> list[WayDown]:
-    """A way for the batches of every stream (and order of levers): all streams are planned together, place by place.
-
-    A lever at the same place on the way of several streams plans for all of them at once.
-    """
-    tables: Tables = room.tables  # type: ignore[assignment]
-    ways: list[WayDown] = []
-    for (stream, _), batches in runs.items():
-        contract = room.contracts.streams[stream]
-        loads = {batch.batch: measure_load(tables, contract, batch) for batch in batches}
-        days = sorted({batch.batch_date for batch in batches})
-        raw = tables.at("raw", stream).stored(batch_date=days)
-        ways.append(WayDown(contract, tuple(batches), loads, (), Down(raw, (), len(contract.attributes))))
-    for ordinal in range(1, max((len(way.batches[0].levers) for way in ways), default=0) + 1):
-        here = {
-            i: way.batches[0].levers[ordinal - 1]
-            for i, way in enumerate(ways)
-            if len(way.batches[0].levers) >= ordinal
-        }
-        for name in sorted(set(here.values())):
-            mine = [i for i, other in here.items() if other == name]
-            works = [_work(tables, ways[i], name, ordinal, aims or {}) for i in mine]
-            plans = lever(name).plan(room, works)
-            for i, plan in zip(mine, plans, strict=True):
-                way = ways[i]
-                down = replace(way.down, decisions=(*way.down.decisions, plan.decision))
-                ways[i] = replace(way, plans=(*way.plans, plan), down=down)
-    return ways
-
-
-def _work(tables: Tables, way: WayDown, name: str, ordinal: int, aims: Mapping[int, float]) -> Work:
-    contract, stream = way.contract, way.contract.stream
-    days, levers = {batch.batch_date for batch in way.batches}, way.batches[0].levers
-    mine = {batch.batch: batch for batch in way.batches}
-    others = [
-        batch
-        for batch in load_batches(tables, stream)
-        if batch.batch_date in days and batch.levers == levers and batch.rows and batch.batch not in mine
-    ]
-    framed = tuple(sorted([*others, *way.batches], key=lambda batch: batch.batch))
-    versions = {batch.models[name] for batch in framed if name in batch.models}
-    loads = {
-        batch.batch: way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
-        for batch in way.batches
-    }
-    return Work(
-        contract,
-        needed_facts(tables, stream, name, versions),
-        way.batches,
-        framed,
-        lambda day: way.down.before(ordinal, day),
-        loads,
-        {number: aims.get(number, 1.0) for number in way.numbers},
-        ordinal,
-    )
-
-
-@dataclass(frozen=True)
-class Drafts:
-    """What a way's batches came to: files of `transmitted` and of what the levers laid aside, in no table yet."""
-
-    sent: Draft
-    aside: Mapping[tuple[int, str], Draft]
-    """By ordinal and table."""
-    tables: Mapping[str, Table]
-
-    def discard(self) -> None:
-        """Throw all of it away."""
-        for draft in [self.sent, *self.aside.values()]:
-            self.tables[draft.table].discard(draft)
-
-
 def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:
     """Draft, measure and publish one stream's batches; plan again what came out above its part."""
     tables: Tables = room.tables  # type: ignore[assignment]
@@ -265,55 +167,6 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     return done
 
 
-def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
-    """Apply the decisions piece by piece; nothing of it is in any table yet."""
-    contract, stream = way.contract, way.contract.stream
-    cut = {batch.batch: pieces(batch, engine.cores) for batch in way.batches}
-    held: dict[str, Table] = {}
-
-    def pieces_for(table: Table) -> list[Piece]:
-        fixed = {"stream": stream} if "stream" in table.contract.partitioned_by else {}
-        return [
-            Piece({**fixed, "batch_date": str(batch.batch_date)}, batch.batch, piece)
-            for batch in way.batches
-            for piece in cut[batch.batch]
-        ]
-
-    aside: dict[tuple[int, str], Draft] = {}
-    for ordinal, name in enumerate(way.batches[0].levers, start=1):
-        for table in lever(name).aside_tables:
-            held[table] = own_table(tables, contract, table)
-            make = LayAside(way.down, ordinal, table)
-            aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
-    held["transmitted"] = own_table(tables, contract, "transmitted")
-    columns = (*(name for name, _, _ in added_columns(contract)), *contract.names)
-    sent = held["transmitted"].draft(engine, pieces_for(held["transmitted"]), SendDown(way.down, columns))
-    return Drafts(sent, aside, held)
-
-
-def own_table(tables: Tables, contract: StreamContract, table: str) -> Table:
-    """A table that the stream's rows are written to: one of its own, or its part of a shared one."""
-    if tables.contract(table).scope == "shared":
-        return tables.at(table)
-    attributes = [(a.name, a.type) for a in contract.attributes]
-    added = () if table == "raw" else added_columns(contract)
-    return tables.at(table, contract.stream).with_attributes(attributes, added)
-
-
-def added_columns(contract: StreamContract) -> tuple[tuple[str, str, str], ...]:
-    """The columns that the contract's levers add to rows."""
-    return tuple(column for name in contract.lever_names for column in columns_of(name))
-
-
-def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
-    """The measured rate of what goes out; of a stream that counts declared bits, the planned one."""
-    if way.contract.width == "declared":
-        offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
-        return offered.rate_kbps
-    sent = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
-    return sum(sent.values()) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
-
-
 def _over_capacity(way: WayDown, drafts: Drafts) -> dict[int, float]:
     """Batches that came out above their part though they could shed more, and by what factor to aim lower."""
     if way.contract.mode == "observe":
@@ -324,87 +177,3 @@ def _over_capacity(way: WayDown, drafts: Drafts) -> dict[int, float]:
         if sent > batch.allowed_kbps and any(plan.can_do_more(batch.batch) for plan in way.plans):
             found[batch.batch] = 0.98 * batch.allowed_kbps / sent
     return found
-
-
-def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
-    """What was laid aside, the levers' records, the ledger, and `transmitted` last."""
-    stream, numbers = way.contract.stream, way.numbers
-    days = sorted({batch.batch_date for batch in way.batches})
-    ledger = list(account(tables, way, drafts, seconds))
-    for (_, table), aside in drafts.aside.items():
-        shared = tables.contract(table).scope == "shared"
-        where = {"stream": stream} if shared else {}
-        drafts.tables[table].publish(aside.written, **where, batch_date=days, batch=numbers)
-    for plan in way.plans:
-        for table, rows in plan.records().items():
-            tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
-    stages = [*dict.fromkeys([*way.batches[0].levers, *_stages_of_old(tables, stream, numbers), SENT])]
-    write_ledger(tables, stream, numbers, stages, ledger)
-    drafts.tables["transmitted"].publish(drafts.sent.written, batch_date=days, batch=numbers)
-
-
-def _stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[str]:
-    """The stages after taking in that an earlier run of these batches had, and that this one may not have."""
-    rows = tables.at("ledger").rows(["stage", "ordinal"], subject=stream, batch=list(numbers)).to_pylist()
-    return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
-
-
-def account(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> list[LedgerRow]:
-    """Every stage's lines for every batch: each lever is offered what the one before it kept."""
-    contract, rows = way.contract, []
-    share = seconds / max(1, len(way.batches))
-    for batch in way.batches:
-        columns = [*OVERHEAD, *contract.names]
-        files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
-        raw_bytes = column_bytes(files, columns)
-        sent_bytes = drafts.sent.column_bytes(batch.batch, columns)
-        sent_rows = drafts.sent.rows(batch.batch)
-        offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
-        for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
-            mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
-            drafted = Drafted(
-                batch,
-                ordinal,
-                dict(offered),
-                {table: found.rows(batch.batch) for table, found in mine.items()},
-                {table: found.file_bytes(batch.batch) for table, found in mine.items()},
-                {k: v for found in mine.values() for k, v in found.counts.get(batch.batch, {}).items()},
-                sent_rows,
-                sent_bytes,
-                raw_bytes,
-                share,
-            )
-            lines = list(plan.account(drafted))
-            for line in lines:
-                if line.dimension_kind == TOTAL:
-                    offered[line.unit] = line.kept
-            assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
-                "a lever speaks for itself"
-            )
-            rows += lines
-        rows += _sent(contract, batch, drafts, raw_bytes, sent_bytes)
-    return rows
-
-
-def _sent(
-    contract: StreamContract,
-    batch: Batch,
-    drafts: Drafts,
-    raw_bytes: Mapping[str, int],
-    sent_bytes: Mapping[str, int],
-) -> list[LedgerRow]:
-    """The last stage: what was written to be sent, counted from what was written."""
-    rows, values = drafts.sent.rows(batch.batch), drafts.sent.counts.get(batch.batch, {}).get("values", 0)
-    ordinal = len(batch.levers) + 1
-    place = ("stream", contract.stream, batch.batch, batch.batch_date, SENT, ordinal)
-    return [
-        LedgerRow(
-            *place,
-            "rows",
-            offered=rows,
-            kept=rows,
-            bytes_offered=sum(raw_bytes.values()),
-            bytes_kept=sum(sent_bytes.values()),
-        ),
-        LedgerRow(*place, "values", offered=values, kept=values),
-    ]

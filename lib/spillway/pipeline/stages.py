@@ -22,7 +22,7 @@ AT_A_TIME = 131_072
 
 
 @dataclass(frozen=True)
-class StoredRows:
+class EndRows:
     """The rows of a table as the first or last stage of a way."""
 
     read: Callable[[Sequence[str], int, int], pa.Table]
@@ -46,7 +46,7 @@ class Down:
 
     def before(self, ordinal: int, day: date) -> Rows:
         """What the stage of this ordinal (from 1) is offered."""
-        rows: Rows = StoredRows(self.raw.on(day), self.attributes)
+        rows: Rows = EndRows(self.raw.on(day), self.attributes)
         for decision in self.decisions[: ordinal - 1]:
             rows = decision.kept(rows, day)
         return rows
@@ -66,7 +66,7 @@ class Up:
 
     def given_back(self, ordinal: int, day: date) -> Rows:
         """What came to the stage of this ordinal (from 1), as far as it can be given back."""
-        rows: Rows = StoredRows(self.transmitted.on(day), self.attributes)
+        rows: Rows = EndRows(self.transmitted.on(day), self.attributes)
         for decision in reversed(self.decisions[ordinal - 1 :]):
             rows = decision.given_back(rows, day)
         return rows

@@ -19,12 +19,11 @@ from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.job import side_by_side
 from spillway.levers.protocol import FramePart, Measured, Say, Stored
+from spillway.pipeline.drafting import added_columns
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.recover import WayBack, recover_batches
 from spillway.pipeline.retire import retire
-from spillway.pipeline.shed import added_columns
-from spillway.pipeline.stages import AT_A_TIME, Down, Up
-from spillway.pipeline.stages import StoredRows as Ends
+from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.pipeline.train import edge_of
 from spillway.registry import lever
 from spillway.store.batches import load_batches
@@ -119,7 +118,9 @@ class _Certify:
         for ordinal, name in enumerate(levers, start=1):
             truth = down.before(ordinal, day)
             given = (
-                Ends(self.recovered.on(day), self.attributes) if ordinal == 1 else up.given_back(ordinal, day)
+                EndRows(self.recovered.on(day), self.attributes)
+                if ordinal == 1
+                else up.given_back(ordinal, day)
             )
             found += [(name, one) for one in down.decisions[ordinal - 1].certify(part, truth, given)]
         return found

@@ -21,7 +21,15 @@ from spillway.engine.protocol import Engine
 from spillway.errors import Refused
 from spillway.levers.protocol import Room, Say
 from spillway.levers.windows import DONE as WORKED_OUT
-from spillway.levers.windows import PLANNED, Read, Window, WindowDecision, WindowLever, WindowPlan, WindowWork
+from spillway.levers.windows import (
+    PLANNED,
+    ReadColumns,
+    Window,
+    WindowDecision,
+    WindowLever,
+    WindowPlan,
+    WindowWork,
+)
 from spillway.pipeline.facts import needed_facts, newest_facts
 from spillway.registry import lever
 from spillway.store.batches import load_batches
@@ -145,7 +153,7 @@ class _Results:
     """Makes the results of one window."""
 
     decision: WindowDecision
-    inputs: Mapping[int, Mapping[str, Read]]
+    inputs: Mapping[int, Mapping[str, ReadColumns]]
 
     def __call__(self, window: Window, counts: dict[str, int]) -> Iterator[pa.Table]:
         for found in self.decision.results(window, self.inputs[window.window], counts):
@@ -219,8 +227,8 @@ def _work_out(
     return done
 
 
-def _inputs(tables: Tables, room: Room, window: Window) -> dict[str, Read]:
-    found: dict[str, Read] = {}
+def _inputs(tables: Tables, room: Room, window: Window) -> dict[str, ReadColumns]:
+    found: dict[str, ReadColumns] = {}
     for stream in dict.fromkeys(stream for stream, _ in window.inputs):
         batches = tuple(batch for name, batch in window.inputs if name == stream)
         files = tables.at("transmitted", stream).files(batch=list(batches))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, Protocol
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -29,6 +29,10 @@ PROPERTIES = {
     "delta.columnMapping.mode": "none",
     "delta.dataSkippingNumIndexedCols": str(INDEXED_COLUMNS),
 }
+
+
+_AS_IT_IS = "!$&'()+,-./:;=@_~"
+"""What delta-rs leaves as it is when it spells a path in a log; other programs leave more."""
 
 
 class Stale(Exception):
@@ -74,6 +78,7 @@ class DeltaLog:
         self.path = path
         self._table = open_delta(path)
         self._listed: tuple[int, list[DataFile]] = (-1, [])
+        self._spelled: dict[str, str] = {}
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -96,7 +101,6 @@ class DeltaLog:
 
         found = [
             DataFile(
-                # listed as the log spells it; actions are given as it is
                 path=f"{self.path}/{unquote(row['path'])}",
                 size=int(row["size_bytes"]),
                 partition=part(row, "partition."),
@@ -106,6 +110,7 @@ class DeltaLog:
             )
             for row in rows
         ]
+        self._spelled = {one.path: str(row["path"]) for one, row in zip(found, rows, strict=True)}
         self._listed = (self.version, sorted(found, key=lambda file: file.path))
         return self._listed[1]
 
@@ -145,6 +150,16 @@ class DeltaLog:
             raise Stale(str(problem)) from problem
         self.refresh()
 
+    def _inside(self, file: DataFile) -> str:
+        """A file's path in the table, which the commit will spell; another spelling would take out nothing."""
+        inside, listed = file.path.removeprefix(f"{self.path}/"), self._spelled[file.path]
+        if quote(inside, safe=_AS_IT_IS) != listed:
+            rule = f"be listed as {quote(inside, safe=_AS_IT_IS)} to be taken out"
+            raise Refused(
+                "path", rule, listed, "rewrite its partition with the program that wrote it", self.path
+            )
+        return inside
+
     def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
@@ -158,7 +173,7 @@ class DeltaLog:
         ]
         actions += [
             RemoveAction(
-                file.path.removeprefix(f"{self.path}/"),
+                self._inside(file),
                 True,
                 now,
                 file.size,

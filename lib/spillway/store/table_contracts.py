@@ -15,6 +15,7 @@ import pyarrow as pa
 import yaml
 
 from spillway import registry
+from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.errors import Refused, SpillwayError
 
 SPARK_TYPES = {
@@ -36,9 +37,6 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "binary": pa.binary(),
 }
-
-BOUND_SUFFIX = "__bound_pct"
-"""A recovered value's bound stands in the column named after the attribute with this suffix."""
 
 PRODUCT_TABLES = Path(__file__).resolve().parents[3] / "schemas" / "tables"
 

@@ -244,6 +244,9 @@ class Table:
                 added, version = [*written, *left], self._log.version
                 try:
                     self._log.commit(added, gone)
+                except SpillwayError:
+                    discard(self.path, left)
+                    raise
                 except Stale as problem:
                     self._log.refresh()
                     if not self._stand(added):

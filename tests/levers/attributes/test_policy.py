@@ -15,8 +15,8 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.policy import decide, decide_stages, policy_of, settings_of, tuples_in_window
-from spillway.levers.attributes.settings import Settings, WindowLength
+from spillway.levers.attributes.policy import decide, decide_stages, own_settings, policy_of, tuples_in_window
+from spillway.levers.attributes.settings import AttributeSettings, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import Load, Part
 
@@ -70,7 +70,7 @@ def test_the_choice_is_the_cheapest_that_fits_or_the_least_there_is(
     costs: dict[str, tuple[float, float, float]], capacity_bytes: int
 ) -> None:
     ways = options(costs)
-    found = decide(Settings(), ways, load(costs), capacity_bytes * 8.0, NAMES)
+    found = decide(AttributeSettings(), ways, load(costs), capacity_bytes * 8.0, NAMES)
     tried = []
     for combination in itertools.product(*(ways[name] for name in NAMES)):
         # a synopsis that is not smaller than its column is no way to shed it
@@ -99,11 +99,11 @@ def test_the_choice_is_the_cheapest_that_fits_or_the_least_there_is(
 
 def test_a_choice_says_what_it_did_in_a_sentence() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    fits = decide(Settings(), options(costs), load(costs), 300.0, NAMES)
+    fits = decide(AttributeSettings(), options(costs), load(costs), 300.0, NAMES)
     assert fits.reason == "216 kbps into 300: keep everything, 216 kbps planned"
-    some = decide(Settings(), options(costs), load(costs), 136.0, NAMES)
+    some = decide(AttributeSettings(), options(costs), load(costs), 136.0, NAMES)
     assert some.reason == "216 kbps into 136: round b and shed a, c, 88 kbps planned"
-    nothing_more = decide(Settings(), options(costs), load(costs), 80.0, NAMES)
+    nothing_more = decide(AttributeSettings(), options(costs), load(costs), 80.0, NAMES)
     assert nothing_more.reason == (
         "216 kbps into 80: round b and shed a, c, 88 kbps planned; 8 kbps too much remain, nothing more may be shed"
     )
@@ -112,14 +112,14 @@ def test_a_choice_says_what_it_did_in_a_sentence() -> None:
 
 def test_where_rounding_is_not_allowed_the_text_decides_by_the_ranking() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    text = Settings(ways=("keep", "shed"))
+    text = AttributeSettings(ways=("keep", "shed"))
     found = decide(text, options(costs), load(costs), 140.0, ("b", "a", "c"))
     assert found.scheme == ("b",)
     assert found.planned_kbps == pytest.approx(136.0)
 
 
 def test_a_stream_without_measures_says_what_is_too_much() -> None:
-    nothing = decide(Settings(), {}, Load({"key": 8.0}, 1000.0), 6.0, ())
+    nothing = decide(AttributeSettings(), {}, Load({"key": 8.0}, 1000.0), 6.0, ())
     assert (nothing.ways, nothing.shortfall_kbps) == ((), 2.0)
     assert nothing.reason.endswith("2 kbps too much remain, nothing more may be shed")
 
@@ -129,8 +129,8 @@ def test_what_the_own_channel_makes_go_stays_gone_on_the_trunk(
     costs: dict[str, tuple[float, float, float]], own: int, trunk: int
 ) -> None:
     part = Part(own * 8.0, trunk * 8.0)
-    first = decide(Settings(), options(costs), load(costs), part.own_kbps, NAMES)
-    both = decide_stages(Settings(), options(costs), load(costs), part, NAMES)
+    first = decide(AttributeSettings(), options(costs), load(costs), part.own_kbps, NAMES)
+    both = decide_stages(AttributeSettings(), options(costs), load(costs), part, NAMES)
     was, now = ({way.attribute: way for way in found.ways} for found in (first, both))
     assert all(now[name].way == was[name].way for name in first.scheme)
     assert all(now[name].stage == 2 for name in set(both.scheme) - set(first.scheme))
@@ -140,7 +140,7 @@ def test_what_the_own_channel_makes_go_stays_gone_on_the_trunk(
 
 def test_the_trunks_part_of_the_reason_is_named() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    found = decide_stages(Settings(), options(costs), load(costs), Part(140.0, 60.0), NAMES)
+    found = decide_stages(AttributeSettings(), options(costs), load(costs), Part(140.0, 60.0), NAMES)
     assert "; trunk: " in found.reason
 
 
@@ -174,10 +174,10 @@ def test_the_planner_aims_at_the_share_it_is_told() -> None:
 
 
 def test_a_time_window_holds_what_the_line_brings_and_never_less_than_is_ranked_by() -> None:
-    timed = Settings(window=WindowLength(seconds=2.0))
+    timed = AttributeSettings(window=WindowLength(seconds=2.0))
     assert tuples_in_window(timed, Load({"a": 8.0}, 500.0)) == 1000
     assert tuples_in_window(timed, Load({"a": 8.0}, 1.0)) == 64
-    assert tuples_in_window(Settings(), Load({"a": 8.0}, 500.0)) == 64
+    assert tuples_in_window(AttributeSettings(), Load({"a": 8.0}, 500.0)) == 64
 
 
 def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_with() -> None:
@@ -188,4 +188,4 @@ def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_w
     policy = policy_of(without, learned(), load(costs), Part(10.0))
     assert policy.attributes == ("a", "b")
     assert [name for name, _ in policy.trained_ranking] == ["b", "a"]
-    assert settings_of(without).rank_by == "stddev"
+    assert own_settings(without).rank_by == "stddev"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room
-from spillway.levers.windows import Read, Window, WindowDecision, WindowLever, WindowPlan, WindowWork
+from spillway.levers.windows import ReadColumns, Window, WindowDecision, WindowLever, WindowPlan, WindowWork
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Meet(WindowDecision):
     every: int
 
     def results(
-        self, window: Window, inputs: Mapping[str, Read], counts: dict[str, int]
+        self, window: Window, inputs: Mapping[str, ReadColumns], counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         rows = {name: read(["seq", self.on]).to_pylist() for name, read in inputs.items()}
         left, right = rows.get(self.left, []), rows.get(self.right, [])

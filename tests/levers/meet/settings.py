@@ -8,8 +8,11 @@ from spillway.contracts.shapes import Number, Text, rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class MeetSettings:
     """What meets, and how much is left undone."""
 
     on: str = rule(Text(), "the attribute that must be equal")
     every: int = rule(Number(least=2, whole=True), "one comparison in so many is left undone", 10)
+
+
+SETTINGS = MeetSettings

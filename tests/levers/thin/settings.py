@@ -8,7 +8,10 @@ from spillway.contracts.shapes import Number, rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ThinSettings:
     """Which rows go."""
 
     every: int = rule(Number(least=2, whole=True), "one row in so many goes", 10)
+
+
+SETTINGS = ThinSettings

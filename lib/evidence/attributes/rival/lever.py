@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evidence.attributes.rival.settings import Settings
+from evidence.attributes.rival.settings import RivalSettings
 from spillway.batch import Batch
 from spillway.levers.attributes.lever import Attributes
 from spillway.levers.attributes.plan import AttributePlan
@@ -103,9 +103,9 @@ class Rival(Attributes):
 
     def _plan(self, work: Work, tables: Views) -> AttributePlan:
         settings = work.contract.lever_settings("attributes")
-        if isinstance(settings, Settings) and settings.watched:
+        if isinstance(settings, RivalSettings) and settings.watched:
             return WatchedPlan(work, tables, work.framed)
-        if isinstance(settings, Settings) and settings.scheme is not None:
+        if isinstance(settings, RivalSettings) and settings.scheme is not None:
             return GivenPlan(work, tables, work.framed, settings.scheme)
         return AttributePlan(work, tables, work.framed)
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import (
     frame_of,
@@ -32,7 +33,6 @@ from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import round_rows
 from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
 
-BOUND_SUFFIX = "__bound_pct"
 FRAMES_READ_AHEAD = 64
 """Frames whose corrections are read at a time: they lie together in a file, and are read forward."""
 SYNOPSIS = "synopsis"

@@ -13,7 +13,7 @@ from spillway.levers.attributes.apply import SYNOPSIS, Shedding
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import of_way
 from spillway.levers.attributes.plan import AttributePlan, shedding
-from spillway.levers.attributes.policy import decide, settings_of
+from spillway.levers.attributes.policy import decide, own_settings
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.protocol import (
@@ -58,7 +58,7 @@ class Attributes(Lever):
         gone: set[str] = set()
         rate = offer.rate_kbps
         if own_kbps is not None:
-            decision = decide(settings_of(contract), options, offer.load, own_kbps, ranking)
+            decision = decide(own_settings(contract), options, offer.load, own_kbps, ranking)
             gone, rate = set(decision.scheme), decision.planned_kbps
         steps = []
         for name in ranking:

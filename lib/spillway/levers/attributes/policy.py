@@ -15,10 +15,10 @@ from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow
 from spillway.levers.attributes.scheme import Way
-from spillway.levers.attributes.settings import Settings
+from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.protocol import Load, Part
 
-Options = Mapping[str, Sequence[Option]]
+OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
 
 
@@ -26,7 +26,7 @@ def policy_of(
     contract: StreamContract, learned: Learned, load: Load, part: Part, aim: float = 1.0, hits: bool = True
 ) -> Policy:
     """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
-    settings = settings_of(contract)
+    settings = own_settings(contract)
     measures = tuple(name for name in contract.sheddable if name in learned.models)
     stated = settings.reevaluate
     return Policy(
@@ -53,19 +53,19 @@ def policy_of(
     )
 
 
-def settings_of(contract: StreamContract) -> Settings:
+def own_settings(contract: StreamContract) -> AttributeSettings:
     """What the contract says of this lever."""
-    found: Settings = contract.lever_settings("attributes")
+    found: AttributeSettings = contract.lever_settings("attributes")
     return found
 
 
-def tuples_in_window(settings: Settings, load: Load) -> int:
+def tuples_in_window(settings: AttributeSettings, load: Load) -> int:
     """Tuples of a window: as the contract counts them, or what its seconds bring at the rate of now (3.2.1.2).
 
     A time window follows the line: when the rate changes, it holds more or fewer tuples, never less than is ranked by.
 
     >>> from spillway.levers.attributes.settings import WindowLength
-    >>> tuples_in_window(Settings(window=WindowLength(seconds=2.0)), Load({"temp": 32.0}, 100.0))
+    >>> tuples_in_window(AttributeSettings(window=WindowLength(seconds=2.0)), Load({"temp": 32.0}, 100.0))
     200
     """
     stated = settings.window
@@ -74,7 +74,7 @@ def tuples_in_window(settings: Settings, load: Load) -> int:
     return max(stated.tuples_at_least, TimeWindow(stated.seconds, load.tuples_per_second).tuples)
 
 
-def smoothing_of(settings: Settings) -> Smoothing:
+def smoothing_of(settings: AttributeSettings) -> Smoothing:
     """The contract's smoothing as the kernel takes it."""
     stated = settings.smoothing
     return Smoothing(
@@ -87,7 +87,7 @@ def _decider(
 ) -> Callable[[Sequence[str]], Consequence]:
     """What a ranking leads to; a stream that is only observed keeps everything, and says what it would do."""
     options = {name: learned.options[name] for name in measures}
-    settings = settings_of(contract)
+    settings = own_settings(contract)
 
     def decision(ranking: Sequence[str]) -> Consequence:
         found = decide_stages(settings, options, load, part, ranking)
@@ -112,7 +112,11 @@ def _decider(
 
 
 def decide(
-    settings: Settings, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
+    settings: AttributeSettings,
+    options: OptionsByName,
+    load: Load,
+    capacity_kbps: float,
+    ranking: Sequence[str],
 ) -> Consequence:
     """A ranking's consequence: by the text (`fit`) where rounding is not allowed, else by measured bytes."""
     if not options:
@@ -123,7 +127,7 @@ def decide(
 
 
 def decide_stages(
-    settings: Settings, options: Options, load: Load, part: Part, ranking: Sequence[str]
+    settings: AttributeSettings, options: OptionsByName, load: Load, part: Part, ranking: Sequence[str]
 ) -> Consequence:
     """Both stages planned before either is shed (3.3): what the own channel makes go, then what the trunk does.
 
@@ -142,7 +146,9 @@ def decide_stages(
     second = decide(settings, {name: options[name] for name in free}, rest, part.trunk_kbps, free)
     later = {way.attribute: replace(way, stage=2) if way.way != "keep" else way for way in second.ways}
     ways = tuple(later.get(way.attribute, way) for way in first.ways)
-    return Consequence(ways, second.planned_kbps, second.shortfall_kbps, f"{first.reason}; trunk: {second.reason}")
+    return Consequence(
+        ways, second.planned_kbps, second.shortfall_kbps, f"{first.reason}; trunk: {second.reason}"
+    )
 
 
 def _rounded_bits(options: Sequence[Option], width_bits: float) -> float:
@@ -152,7 +158,11 @@ def _rounded_bits(options: Sequence[Option], width_bits: float) -> float:
 
 
 def _by_ranking(
-    settings: Settings, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
+    settings: AttributeSettings,
+    options: OptionsByName,
+    load: Load,
+    capacity_kbps: float,
+    ranking: Sequence[str],
 ) -> Consequence:
     found = fit(list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, settings.fit)
     ways = tuple(
@@ -163,7 +173,11 @@ def _by_ranking(
 
 
 def _by_bytes(
-    settings: Settings, options: Options, load: Load, capacity_kbps: float, ranking: Sequence[str]
+    settings: AttributeSettings,
+    options: OptionsByName,
+    load: Load,
+    capacity_kbps: float,
+    ranking: Sequence[str],
 ) -> Consequence:
     per_tuple = capacity_kbps * 1000.0 / 8.0 / load.tuples_per_second
     fixed = sum(bits for name, bits in load.widths_bits.items() if name not in options) / 8.0

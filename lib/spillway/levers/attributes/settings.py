@@ -1,7 +1,7 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
 """What a contract may say of the lever `attributes`: every field, its meaning, its rule and its default.
 
->>> Settings().rank_by, Settings(window=WindowLength(tuples_at_least=8)).window.tuples_at_least
+>>> AttributeSettings().rank_by, AttributeSettings(window=WindowLength(tuples_at_least=8)).window.tuples_at_least
 ('stddev', 8)
 """
 
@@ -114,7 +114,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class AttributeSettings:
     """How measures are ranked, shed, rounded and given back."""
 
     criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
@@ -159,3 +159,7 @@ class Settings:
                 "attributes",
                 "make one role: measure, or write mode: observe, or levers: []",
             )
+
+
+SETTINGS = AttributeSettings
+"""What the registry reads of a contract's entry."""

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import Attribute, StreamContract
+from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.ledger import Row
 from spillway.levers.attributes import facts as kinds
-from spillway.levers.attributes.apply import BOUND_SUFFIX
-from spillway.levers.attributes.policy import settings_of
+from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.scheme import Run, Way, run_from_row
 from spillway.levers.attributes.schemes import scheme_rows
 from spillway.levers.protocol import Facts, Picture, Told, Views
@@ -96,7 +96,7 @@ def _certificates(tables: Views, stream: str, attribute: str | None = None) -> l
 
 
 def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) -> str:
-    stated = settings_of(contract)
+    stated = own_settings(contract)
     if attribute.role != "measure":
         return f"role {attribute.role} is never rounded or shed: {UNTOUCHABLE[attribute.role]}"
     if contract.mode == "observe":
@@ -135,7 +135,7 @@ def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_Shed]) -> 
     }
     for rank, (name, score, width_bits) in enumerate(run.ranking, start=1):
         if name == attribute:
-            by = settings_of(contract).rank_by
+            by = own_settings(contract).rank_by
             found["rank"] = f"{rank} of {len(run.ranking)} (score {score:.4g}, {by})"
             found["width"] = {"bits a tuple": width_bits}
     return found

@@ -22,7 +22,7 @@ from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import Cycle, declared_cycle, find_cycle
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.planner import rankable
-from spillway.levers.attributes.policy import decide_stages, settings_of, smoothing_of
+from spillway.levers.attributes.policy import decide_stages, own_settings, smoothing_of
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.threshold.categories import Category, Matcher
 from spillway.levers.attributes.threshold.curve import Threshold, curve, fixed_point, threshold
@@ -77,7 +77,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
             kinds.RANKING,
             "",
             first_ranking(contract, rows, measures),
-            {"rank_by": settings_of(contract).rank_by},
+            {"rank_by": own_settings(contract).rank_by},
         ),
     ]
     for name in measures:
@@ -91,7 +91,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
 
 def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
     """The first tuples of a stream never trained, the last of one trained before; sound ones where parity tells."""
-    contract, training = lesson.contract, settings_of(lesson.contract).training
+    contract, training = lesson.contract, own_settings(lesson.contract).training
     count = training.tuples
     if training.parity == "none":
         return lesson.edge(contract.names, count), {"parity": "none"}
@@ -117,8 +117,8 @@ def train_models(
     """
     learn = partial(
         train_attributes,
-        ways=settings_of(contract).ways,
-        predictors=settings_of(contract).predictors,
+        ways=own_settings(contract).ways,
+        predictors=own_settings(contract).predictors,
         cycle_length=cycle.length,
     )
     first = learn(frame, error_pct, regressors=numeric)
@@ -142,7 +142,7 @@ def expected_shed(
 ) -> set[str]:
     """The attributes that the plan would shed at this load."""
     options = {name: one.options for name, one in trained.items()}
-    decision = decide_stages(settings_of(contract), options, load, part, list(trained))
+    decision = decide_stages(own_settings(contract), options, load, part, list(trained))
     return {way.attribute for way in decision.ways if way.way == "shed"}
 
 
@@ -150,7 +150,7 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> Cycle:
     arrays = {name: plain_values(rows[name]) for name in contract.names if name != contract.order}
     seq = np.asarray(rows["seq"])
     arrays[contract.order] = plain_values(rows[contract.order])
-    by_hand = settings_of(contract).cycle.attributes
+    by_hand = own_settings(contract).cycle.attributes
     if by_hand:
         return declared_cycle(arrays, seq, by_hand, order=contract.order)
     bits = {attribute.name: attribute.declared_bits for attribute in contract.attributes}
@@ -169,7 +169,7 @@ def plain_values(values: pa.ChunkedArray) -> np.ndarray:
 
 def category_of(contract: StreamContract) -> Category:
     matcher = Matcher.standard()
-    stated = settings_of(contract).criticality
+    stated = own_settings(contract).criticality
     if stated:
         return Category("stated in the contract", stated, matcher.rates_pct[stated], (), None)
     return matcher.classify(list(contract.names))
@@ -180,7 +180,7 @@ def thresholds_of(
 ) -> dict[str, Threshold]:
     """E of every measure: the lower of fixed point and category, unless the contract overrules (3.2.4.3)."""
     found = {}
-    keys, stated = key_codes(rows, cycle.attributes), settings_of(contract).error_pct
+    keys, stated = key_codes(rows, cycle.attributes), own_settings(contract).error_pct
     for name in measures:
         attribute = contract.attribute(name)
         overrule = attribute.error_pct if attribute.error_pct is not None else stated
@@ -208,7 +208,7 @@ def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str])
     """The ranking to begin with: that of the training set as one window."""
     if not measures:
         return {}
-    settings = settings_of(contract)
+    settings = own_settings(contract)
     smoothing = smoothing_of(settings)
     by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
     ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)

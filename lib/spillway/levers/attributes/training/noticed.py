@@ -18,7 +18,7 @@ from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.cycle.members import cycle_drift
 from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.planner import rankable
-from spillway.levers.attributes.policy import settings_of
+from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.threshold.curve import curve, fixed_point, threshold_drift
 from spillway.levers.attributes.training.lesson import plain_values
 from spillway.levers.protocol import Facts, Noticed
@@ -28,7 +28,7 @@ def noticed(
     contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
 ) -> list[Noticed]:
     """What the last tuples say of the facts in force."""
-    rows = edge(contract.names, settings_of(contract).training.tuples)
+    rows = edge(contract.names, own_settings(contract).training.tuples)
     if not rows.num_rows:
         return []
     cycle = Cycle.from_dict(facts.value(kinds.CYCLE))

@@ -21,7 +21,7 @@ from spillway.store.files import column_bytes
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """Bytes by column as sent and as stored, errors by attribute, and the runs of schemes."""
 
     sent_bytes: Mapping[str, int]
@@ -52,7 +52,7 @@ class Outcome:
         return sum(one.violations for one in self.certificates.values())
 
 
-def read_outcome(lake: Lake, stream: str) -> Outcome:
+def read_result(lake: Lake, stream: str) -> RunResult:
     """What the tables say of a stream that was shed and certified."""
     tables, contract = lake.tables, lake.contracts.streams[stream]
     columns = [*OVERHEAD, *contract.names]
@@ -63,7 +63,7 @@ def read_outcome(lake: Lake, stream: str) -> Outcome:
     for row in tables.at("certificates").rows(stream=stream).to_pylist():
         parts.setdefault(row["attribute"], []).append(_certificate(row))
     whole = {name: reduce(add, found) for name, found in parts.items()}
-    return Outcome(
+    return RunResult(
         column_bytes(tables.at("transmitted", stream).files(), columns),
         column_bytes(tables.at("raw", stream).files(), columns),
         payloads,

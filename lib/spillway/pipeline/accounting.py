@@ -1,0 +1,98 @@
+"""Accounting: every stage's lines of the ledger for what was drafted, each offered what the one before it kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.ledger import TOTAL, LedgerRow
+from spillway.levers.protocol import Drafted
+from spillway.pipeline.planning import WayDown
+from spillway.pipeline.room import OVERHEAD
+from spillway.store.drafts import Draft
+from spillway.store.files import column_bytes
+from spillway.store.tables import Tables
+
+SENT = "sent"
+"""The last stage on the way, which is the pipeline's own."""
+
+
+class Measurable(Protocol):
+    """Drafts that can be accounted for."""
+
+    @property
+    def sent(self) -> Draft:
+        """Of `transmitted`."""
+
+    @property
+    def aside(self) -> Mapping[tuple[int, str], Draft]:
+        """Of what the levers laid aside, by ordinal and table."""
+
+
+def stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[str]:
+    """The stages after taking in that an earlier run of these batches had, and that this one may not have."""
+    rows = tables.at("ledger").rows(["stage", "ordinal"], subject=stream, batch=list(numbers)).to_pylist()
+    return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
+
+
+def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) -> list[LedgerRow]:
+    """Every stage's lines for every batch: each lever is offered what the one before it kept."""
+    contract, rows = way.contract, []
+    share = seconds / max(1, len(way.batches))
+    for batch in way.batches:
+        columns = [*OVERHEAD, *contract.names]
+        files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
+        raw_bytes = column_bytes(files, columns)
+        sent_bytes = drafts.sent.column_bytes(batch.batch, columns)
+        sent_rows = drafts.sent.rows(batch.batch)
+        offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
+        for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
+            mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
+            drafted = Drafted(
+                batch,
+                ordinal,
+                dict(offered),
+                {table: found.rows(batch.batch) for table, found in mine.items()},
+                {table: found.file_bytes(batch.batch) for table, found in mine.items()},
+                {k: v for found in mine.values() for k, v in found.counts.get(batch.batch, {}).items()},
+                sent_rows,
+                sent_bytes,
+                raw_bytes,
+                share,
+            )
+            lines = list(plan.account(drafted))
+            for line in lines:
+                if line.dimension_kind == TOTAL:
+                    offered[line.unit] = line.kept
+            assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
+                "a lever speaks for itself"
+            )
+            rows += lines
+        rows += _sent(contract, batch, drafts, raw_bytes, sent_bytes)
+    return rows
+
+
+def _sent(
+    contract: StreamContract,
+    batch: Batch,
+    drafts: Measurable,
+    raw_bytes: Mapping[str, int],
+    sent_bytes: Mapping[str, int],
+) -> list[LedgerRow]:
+    """The last stage: what was written to be sent, counted from what was written."""
+    rows, values = drafts.sent.rows(batch.batch), drafts.sent.counts.get(batch.batch, {}).get("values", 0)
+    ordinal = len(batch.levers) + 1
+    place = ("stream", contract.stream, batch.batch, batch.batch_date, SENT, ordinal)
+    return [
+        LedgerRow(
+            *place,
+            "rows",
+            offered=rows,
+            kept=rows,
+            bytes_offered=sum(raw_bytes.values()),
+            bytes_kept=sum(sent_bytes.values()),
+        ),
+        LedgerRow(*place, "values", offered=values, kept=values),
+    ]

@@ -1,0 +1,100 @@
+"""Drafts: the plans of a way applied piece by piece, measured, and published in the one safe order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.engine.protocol import Engine
+from spillway.levers.pieces import pieces
+from spillway.pipeline.accounting import SENT, account, stages_of_old
+from spillway.pipeline.planning import WayDown
+from spillway.pipeline.room import OVERHEAD
+from spillway.pipeline.stages import LayAside, SendDown
+from spillway.registry import columns_of, lever
+from spillway.store.drafts import Draft, Piece
+from spillway.store.ledgers import write_ledger
+from spillway.store.tables import Table, Tables
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """What a way's batches came to: files of `transmitted` and of what the levers laid aside, in no table yet."""
+
+    sent: Draft
+    aside: Mapping[tuple[int, str], Draft]
+    """By ordinal and table."""
+    tables: Mapping[str, Table]
+
+    def discard(self) -> None:
+        """Throw all of it away."""
+        for draft in [self.sent, *self.aside.values()]:
+            self.tables[draft.table].discard(draft)
+
+
+def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
+    """Apply the decisions piece by piece; nothing of it is in any table yet."""
+    contract, stream = way.contract, way.contract.stream
+    cut = {batch.batch: pieces(batch, engine.cores) for batch in way.batches}
+    held: dict[str, Table] = {}
+
+    def pieces_for(table: Table) -> list[Piece]:
+        fixed = {"stream": stream} if "stream" in table.contract.partitioned_by else {}
+        return [
+            Piece({**fixed, "batch_date": str(batch.batch_date)}, batch.batch, piece)
+            for batch in way.batches
+            for piece in cut[batch.batch]
+        ]
+
+    aside: dict[tuple[int, str], Draft] = {}
+    for ordinal, name in enumerate(way.batches[0].levers, start=1):
+        for table in lever(name).aside_tables:
+            held[table] = own_table(tables, contract, table)
+            make = LayAside(way.down, ordinal, table)
+            aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
+    held["transmitted"] = own_table(tables, contract, "transmitted")
+    columns = (*(name for name, _, _ in added_columns(contract)), *contract.names)
+    sent = held["transmitted"].draft(engine, pieces_for(held["transmitted"]), SendDown(way.down, columns))
+    return Drafts(sent, aside, held)
+
+
+def own_table(tables: Tables, contract: StreamContract, table: str) -> Table:
+    """A table that the stream's rows are written to: one of its own, or its part of a shared one."""
+    if tables.contract(table).scope == "shared":
+        return tables.at(table)
+    attributes = [(a.name, a.type) for a in contract.attributes]
+    added = () if table == "raw" else added_columns(contract)
+    return tables.at(table, contract.stream).with_attributes(attributes, added)
+
+
+def added_columns(contract: StreamContract) -> tuple[tuple[str, str, str], ...]:
+    """The columns that the contract's levers add to rows."""
+    return tuple(column for name in contract.lever_names for column in columns_of(name))
+
+
+def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
+    """The measured rate of what goes out; of a stream that counts declared bits, the planned one."""
+    if way.contract.width == "declared":
+        offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
+        return offered.rate_kbps
+    sent = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
+    return sum(sent.values()) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+
+
+def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
+    """What was laid aside, the levers' records, the ledger, and `transmitted` last."""
+    stream, numbers = way.contract.stream, way.numbers
+    days = sorted({batch.batch_date for batch in way.batches})
+    ledger = list(account(tables, way, drafts, seconds))
+    for (_, table), aside in drafts.aside.items():
+        shared = tables.contract(table).scope == "shared"
+        where = {"stream": stream} if shared else {}
+        drafts.tables[table].publish(aside.written, **where, batch_date=days, batch=numbers)
+    for plan in way.plans:
+        for table, rows in plan.records().items():
+            tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
+    stages = [*dict.fromkeys([*way.batches[0].levers, *stages_of_old(tables, stream, numbers), SENT])]
+    write_ledger(tables, stream, numbers, stages, ledger)
+    drafts.tables["transmitted"].publish(drafts.sent.written, batch_date=days, batch=numbers)

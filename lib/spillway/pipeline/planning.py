@@ -1,0 +1,92 @@
+"""Planning: every stream of a room, place by place on their ways, before anything is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.levers.protocol import Load, Plan, Room, Work
+from spillway.pipeline.facts import needed_facts
+from spillway.pipeline.room import measure_load
+from spillway.pipeline.stages import Down
+from spillway.registry import lever
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
+
+
+@dataclass(frozen=True)
+class WayDown:
+    """Some batches of a stream with the plans of all its levers, in order."""
+
+    contract: StreamContract
+    batches: tuple[Batch, ...]
+    loads: Mapping[int, Load]
+    plans: tuple[Plan, ...]
+    down: Down
+
+    @property
+    def numbers(self) -> list[int]:
+        return [batch.batch for batch in self.batches]
+
+
+def plan_all(
+    room: Room,
+    runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
+    aims: Mapping[int, float] | None = None,
+) -> list[WayDown]:
+    """A way for the batches of every stream (and order of levers): all streams are planned together, place by place.
+
+    A lever at the same place on the way of several streams plans for all of them at once.
+    """
+    tables: Tables = room.tables  # type: ignore[assignment]
+    ways: list[WayDown] = []
+    for (stream, _), batches in runs.items():
+        contract = room.contracts.streams[stream]
+        loads = {batch.batch: measure_load(tables, contract, batch) for batch in batches}
+        days = sorted({batch.batch_date for batch in batches})
+        raw = tables.at("raw", stream).stored(batch_date=days)
+        ways.append(WayDown(contract, tuple(batches), loads, (), Down(raw, (), len(contract.attributes))))
+    for ordinal in range(1, max((len(way.batches[0].levers) for way in ways), default=0) + 1):
+        here = {
+            i: way.batches[0].levers[ordinal - 1]
+            for i, way in enumerate(ways)
+            if len(way.batches[0].levers) >= ordinal
+        }
+        for name in sorted(set(here.values())):
+            mine = [i for i, other in here.items() if other == name]
+            works = [_work(tables, ways[i], name, ordinal, aims or {}) for i in mine]
+            plans = lever(name).plan(room, works)
+            for i, plan in zip(mine, plans, strict=True):
+                way = ways[i]
+                down = replace(way.down, decisions=(*way.down.decisions, plan.decision))
+                ways[i] = replace(way, plans=(*way.plans, plan), down=down)
+    return ways
+
+
+def _work(tables: Tables, way: WayDown, name: str, ordinal: int, aims: Mapping[int, float]) -> Work:
+    contract, stream = way.contract, way.contract.stream
+    days, levers = {batch.batch_date for batch in way.batches}, way.batches[0].levers
+    mine = {batch.batch: batch for batch in way.batches}
+    others = [
+        batch
+        for batch in load_batches(tables, stream)
+        if batch.batch_date in days and batch.levers == levers and batch.rows and batch.batch not in mine
+    ]
+    framed = tuple(sorted([*others, *way.batches], key=lambda batch: batch.batch))
+    versions = {batch.models[name] for batch in framed if name in batch.models}
+    loads = {
+        batch.batch: way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
+        for batch in way.batches
+    }
+    return Work(
+        contract,
+        needed_facts(tables, stream, name, versions),
+        way.batches,
+        framed,
+        lambda day: way.down.before(ordinal, day),
+        loads,
+        {number: aims.get(number, 1.0) for number in way.numbers},
+        ordinal,
+    )
