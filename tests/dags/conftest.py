@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from spillway.demo import airflow_home
@@ -23,6 +26,7 @@ from spillway.settings import Settings
 HOME = Path(__file__).resolve().parents[2]
 DESCRIBE = Path(__file__).with_name("describe_dags.py")
 RUN_DAG = Path(__file__).with_name("run_dag.py")
+PATIENCE_SECONDS = 60.0
 
 
 def clean_environment() -> dict[str, str]:
@@ -85,25 +89,72 @@ def fake_spark(tmp_path: Path) -> Callable[[], list[list[str]]]:
     return calls
 
 
+@contextmanager
+def running(command: list[str], **told: Any) -> Iterator[subprocess.Popen[str]]:
+    """A program in a session of its own; when the block ends, it is asked to stop, and nothing of it is left."""
+    process = subprocess.Popen(command, text=True, start_new_session=True, **told)
+    try:
+        yield process
+    finally:
+        family = descendants(process.pid)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=PATIENCE_SECONDS)
+        # whoever outlives its parent, or was started since, is still of its session
+        family += [one for one in descendants(process.pid) if one not in family]
+        for one in family:
+            with suppress(psutil.NoSuchProcess):
+                one.terminate()
+        _, stubborn = psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
+        for one in stubborn:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        _, left = psutil.wait_procs(stubborn, timeout=PATIENCE_SECONDS)
+        process.wait(timeout=PATIENCE_SECONDS)
+        assert left == []
+        assert descendants(process.pid) == []
+
+
+def descendants(leader: int) -> list[psutil.Process]:
+    """The children of a session's leader, theirs, and whoever else is of the session, as far as they live."""
+    found: dict[int, psutil.Process] = {}
+    with suppress(psutil.NoSuchProcess):
+        found = {one.pid: one for one in psutil.Process(leader).children(recursive=True)}
+    for one in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if one.pid != leader and os.getsid(one.pid) == leader:
+                found |= {child.pid: child for child in (one, *one.children(recursive=True))}
+    return [one for one in found.values() if is_alive(one)]
+
+
+def is_alive(one: psutil.Process) -> bool:
+    try:
+        return bool(one.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.fixture(scope="session")
 def airflow_process(airflow_base: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """One Airflow process for all runs: it takes ten seconds to start."""
-    process = subprocess.Popen(
+    with running(
         [sys.executable, str(RUN_DAG)],
         env=dict(airflow_base),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdin is not None
-    yield process
-    process.stdin.close()
-    process.wait(timeout=60)
+    ) as process:
+        assert process.stdin is not None
+        yield process
+        process.stdin.close()
+        process.wait(timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture
-def run_dag(airflow_process: subprocess.Popen[str], tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run_dag(
+    airflow_base: Mapping[str, str], airflow_process: subprocess.Popen[str], tmp_path: Path
+) -> Callable[..., dict[str, Any]]:
     """Run a DAG once through dag.test() with settings of the test's own; the states of its tasks."""
 
     def run(dag_id: str, settings: Settings, conf: Mapping[str, Any], **extra: str) -> dict[str, Any]:
@@ -113,7 +164,8 @@ def run_dag(airflow_process: subprocess.Popen[str], tmp_path: Path) -> Callable[
             "SPILLWAY_LANDING": settings.landing,
             "SPILLWAY_SCHEMAS": settings.schemas,
             "SPILLWAY_BUILD": settings.build,
-            "PATH": os.pathsep.join([str(tmp_path / "fake-bin"), os.environ["PATH"]]),
+            # the real spark-submit is this environment's, unless a test put another one before it
+            "PATH": os.pathsep.join([str(tmp_path / "fake-bin"), airflow_base["PATH"]]),
         }
         assert airflow_process.stdin is not None
         assert airflow_process.stdout is not None

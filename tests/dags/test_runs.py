@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.csv as pacsv
+from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
-from spillway.store.batches import DONE
+from spillway.batch import DONE
+from spillway.engine import InProcess
 
 Calls = Callable[[], list[list[str]]]
 Run = Callable[..., dict[str, Any]]
@@ -89,5 +92,33 @@ def test_a_recover_form_that_means_nothing_fails_by_name_before_any_spark(
     settings = small_settings(tmp_path, TWO)
     done = run_dag("spillway_recover", settings, {"stream": "river", "keys": ["a"]})
     assert done["state"] == "failed"
-    assert "`keys` must be written name=value, got 'a'" in done["log"]
+    assert "`key` must be NAME=VALUE with NAME one of site, got 'a'" in done["log"]
     assert fake_spark() == []
+
+
+def test_the_recover_form_leaves_what_its_page_says_in_the_table_and_in_a_file(
+    tmp_path: Path, run_dag: Run
+) -> None:
+    world = brought_through(InProcess(), tmp_path)
+    rows = world.rows("recovered", "sites")
+    world.at("recovered", "sites").delete(batch=[1, 2, 3])
+
+    done = run_dag("spillway_recover", world.settings, {"stream": "sites", "from_seq": 325, "to_seq": 335})
+    assert (done["state"], [state for _, _, state, _ in done["tasks"]]) == ("success", ["success"] * 2), done
+    assert world.rows("recovered", "sites") == [row for row in rows if row["batch"] in (1, 2)]
+
+    output = tmp_path / "out" / "temps.csv"
+    form = {
+        "stream": "sites",
+        "attributes": ["temp"],
+        "keys": ["site=site-0"],
+        "from_time": "2026-01-01T06:10:00+05:00",
+        "output": str(output),
+    }
+    done = run_dag("spillway_recover", world.settings, form)
+    assert done["state"] == "success", done
+    (given,) = pacsv.read_csv(output).to_pylist()
+    (truth,) = [row for row in rows if row["seq"] == 420]
+    assert {name: given[name] for name in ("seq", "temp", "temp__bound_pct")} == {
+        name: truth[name] for name in ("seq", "temp", "temp__bound_pct")
+    }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.dags.conftest import clean_environment
+from tests.dags.conftest import clean_environment, running
 from tests.small_lake import small_settings
 
 from spillway.demo import airflow_home
@@ -25,7 +25,7 @@ from spillway.demo.ui import healthy, passwords
 from spillway.pipeline.pending import pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
-from spillway.store.files import read_table
+from spillway.store.tables import Tables
 
 START_SECONDS = 400.0
 RUN_SECONDS = 900.0
@@ -144,24 +144,19 @@ def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
     env["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] = "True"
     airflow_home.prepare(env)
     address, log = f"http://127.0.0.1:{port}", tmp_path / "airflow.log"
-    with log.open("w") as sink:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "airflow", "standalone"],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
-            found = Server(address, Path(env["AIRFLOW_HOME"]), log)
-            for dag_id in ("spillway_train", "spillway_shed"):
-                poll(dag_id, lambda dag_id=dag_id: found.known(dag_id), START_SECONDS, log)
-                found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
-            yield found
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
+    command = [sys.executable, "-m", "airflow", "standalone"]
+    with (
+        log.open("w") as sink,
+        running(command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT),
+    ):
+        poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
+        found = Server(address, Path(env["AIRFLOW_HOME"]), log)
+        for dag_id in ("spillway_train", "spillway_shed"):
+            poll(dag_id, lambda dag_id=dag_id: found.known(dag_id), START_SECONDS, log)
+            found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
+        yield found
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0, "nobody listens any more"
 
 
 def digests(lake: Path) -> dict[str, str]:
@@ -181,12 +176,12 @@ def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Sett
     # where a quarter of an hour has just begun, the scheduled run may have done it before the triggered one
     done = {"find_work[-1]": "success", "shed[0]": "success", "announce[-1]": "success"}
     assert done in server.every_run("spillway_shed")
-    assert [(b.status, b.rows, str(b.batch_date)) for b in load_batches(small, "river")] == [
+    tables = Tables(small)
+    assert [(b.status, b.rows, str(b.batch_date)) for b in load_batches(tables, "river")] == [
         ("done", 240, "2026-01-10"),
         ("done", 240, "2026-01-11"),
     ]
-    transmitted = read_table(f"{small.destination}/transmitted/river")
-    assert transmitted is not None
+    transmitted = tables.at("transmitted", "river").rows().sort_by("seq")
     assert transmitted.num_rows == 480
     before = digests(Path(small.lake))
 
@@ -200,4 +195,4 @@ def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Sett
     written = {name for name in set(again) | set(before) if again.get(name) != before.get(name)}
     of_dates = {name.split("batch_date=")[1][:10] for name in written if "batch_date=" in name}
     assert of_dates == {"2026-01-10"}
-    assert read_table(f"{small.destination}/transmitted/river").sort_by("seq") == transmitted.sort_by("seq")
+    assert tables.now().at("transmitted", "river").rows().sort_by("seq") == transmitted

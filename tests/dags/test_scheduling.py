@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
+from spillway.batch import DONE
 from spillway.errors import SpillwayError
 from spillway.scheduling import (
     NothingToDo,
@@ -17,7 +18,6 @@ from spillway.scheduling import (
     spark_step,
 )
 from spillway.settings import Settings
-from spillway.store.batches import DONE
 
 DAY = date(2013, 2, 1)
 MIDNIGHT = datetime(2013, 2, 1, tzinfo=UTC)
@@ -83,16 +83,18 @@ def test_a_backfill_names_exactly_its_dates(two_channels: Settings) -> None:
     ]
 
 
-def test_the_recover_form_becomes_the_jobs_arguments() -> None:
+def test_the_recover_form_becomes_the_jobs_arguments(two_channels: Settings) -> None:
     form = {
-        "stream": "weather",
-        "keys": ["origin=JFK", "origin=LGA"],
+        "stream": "river",
+        "attributes": None,
+        "keys": ["site=a", "site=b"],
         "from_seq": 0,
         "to_seq": 9,
+        "from_time": None,
         "output": "",
     }
-    assert recover_arguments(form) == [
-        *("--stream", "weather", "--key", "origin=JFK", "--key", "origin=LGA"),
+    assert recover_arguments(two_channels, form) == [
+        *("--stream", "river", "--key", "site=a", "--key", "site=b"),
         *("--from-seq", "0", "--to-seq", "9"),
     ]
 
@@ -101,13 +103,17 @@ def test_the_recover_form_becomes_the_jobs_arguments() -> None:
     ("form", "message"),
     [
         ({"stream": ""}, "`stream` must name a stream"),
-        ({"stream": "weather", "keys": ["JFK"]}, "`keys` must be written name=value, got 'JFK'"),
-        ({"stream": "weather", "from_seq": 0, "to_time": "2013-02-01"}, "`from_seq` must not be given with"),
+        ({"stream": "rivr"}, "`stream` must have a contract, got 'rivr'"),
+        ({"stream": "river", "keys": ["JFK"]}, "`key` must be NAME=VALUE with NAME one of site, got 'JFK'"),
+        ({"stream": "river", "from_time": "noon"}, "`from_time` must be an ISO date or time"),
+        ({"stream": "river", "output": "recovered/"}, "`output` must end in .parquet, .csv or .json"),
     ],
 )
-def test_a_form_that_means_nothing_is_refused_by_name(form: dict[str, object], message: str) -> None:
+def test_a_form_that_means_nothing_is_refused_by_name(
+    two_channels: Settings, form: dict[str, object], message: str
+) -> None:
     with pytest.raises(SpillwayError, match=message):
-        recover_arguments(form)
+        recover_arguments(two_channels, form)
 
 
 def test_the_roots_travel_to_drivers_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_scheme_weighed_from_parts_of_other_runs_is_the_scheme_run_as_a_whole(
     added, whole = lab.weigh(ways), lab.run(ways)
     assert added.wire_bytes == whole.wire_bytes
     assert added.synopsis_bytes == sum(whole.synopsis_bytes.values())
-    assert added == lab.weighed(whole)
+    assert added == lab.cost(whole)
 
 
 def test_a_scheme_is_run_when_one_of_its_parts_is_new_and_never_twice(

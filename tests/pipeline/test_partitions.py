@@ -24,8 +24,8 @@ from spillway.engine import Engine, InProcess
 from spillway.intake import take_in as taking_in
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import FramePart
+from spillway.pipeline import drafting
 from spillway.pipeline import recover as recovering
-from spillway.pipeline import shed as shedding
 from spillway.pipeline.recover import WayBack, recover_batches, ways_back
 from spillway.pipeline.stages import GiveBack, LayAside, SendDown
 from spillway.pipeline.validate import certify_ways
@@ -74,7 +74,7 @@ def made(
     world: World, table: str, stream: str, cuts: Cut, make: Callable[..., Iterable[pa.Table]]
 ) -> list[dict[str, Any]]:
     """The pieces' rows as the table's columns, its partitions included."""
-    held = shedding.own_table(world.tables, world.contracts.streams[stream], table)
+    held = drafting.own_table(world.tables, world.contracts.streams[stream], table)
     if table == "recovered":
         held = recovering.recovered_table(world.tables, world.contracts.streams[stream])
     schema = held.contract.arrow_schema
@@ -206,7 +206,7 @@ def test_spark_and_this_process_leave_the_same_tables_in_few_tasks_and_in_many(
     for tasks, files in (("few", 2), ("many", 8)):
         if tasks == "many":
             monkeypatch.setattr(taking_in, "TASK_BYTES", 1)
-            for module in (shedding, recovering):
+            for module in (drafting, recovering):
                 monkeypatch.setattr(module, "pieces", partial(pieces, most=1))
         here, there = (
             whole_way(landed, one, tmp_path / tasks / name)

@@ -11,7 +11,7 @@ meets these ways for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evidence.attributes.costs import SchemeCost, cost_of
 from evidence.attributes.lake import Lake
 from evidence.attributes.results import RunResult, read_result
 from evidence.attributes.rival.lever import WatchedPlan
@@ -42,23 +43,10 @@ from spillway.store.batches import save_batches
 
 DECIDES_ELSE = {"attributes": "evidence.attributes.rival", "product": LEVERS["attributes"]}
 """The lever with a rival's decisions in its place; the lever itself stays known, for its tables are in use."""
-TRAINED = 1
+TRAINED, TRIED = 1, 2
+"""Versions of the facts: as trained, and with the models of the run at hand."""
 _Place = tuple[str, str, frozenset[tuple[str, str]]]
 """An attribute, its way, and the ways of what its predictions rest on."""
-
-
-@dataclass(frozen=True)
-class SchemeCost:
-    """What a scheme costs and how far off it is: mean error over all values of all measures, kept ones exact."""
-
-    wire_bytes: float
-    synopsis_bytes: float
-    mean_error_pct: float
-    accuracy_pct: float
-
-    @property
-    def net_bytes(self) -> float:
-        return self.wire_bytes + self.synopsis_bytes
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,6 @@ class Lab:
     """The first batch's recovered rows under the plan."""
 
     def __post_init__(self) -> None:
-        self._version = TRAINED
         self._runs: dict[tuple[frozenset[AttributeModel], frozenset[tuple[str, str]]], RunResult] = {}
         self._parts: dict[_Place, _Part] = {}
         self.batches: list[Batch] = self.lake.batches(self.stream)
@@ -180,10 +167,12 @@ class Lab:
         models: Mapping[str, AttributeModel] | None = None,
         **settings: Any,
     ) -> RunResult:
-        """All batches shed, recovered and certified again under a scheme, with other models or other settings."""
+        """All batches shed, recovered and certified again under a scheme, with other models or other settings.
+
+        `settings`: of the lever, as a contract names them.
+        """
         self._replan(self._version_of(models))
-        stated = {item.name: getattr(self._settings, item.name) for item in fields(self._settings)}
-        lake = self._set(RivalSettings(**{**stated, **settings}, scheme=scheme))
+        lake = self._set(scheme=scheme, **settings)
         with registered(**DECIDES_ELSE):
             lake.shed([self.stream])
         found = read_result(lake, self.stream)
@@ -202,8 +191,7 @@ class Lab:
     def watched(self) -> WatchedPlan:
         """The product's plan of the trained stream with every window looked at."""
         self._replan(TRAINED)
-        stated = {item.name: getattr(self._settings, item.name) for item in fields(self._settings)}
-        lake = self._set(RivalSettings(**stated, watched=True))
+        lake = self._set(watched=True)
         batches = lake.batches(self.stream)
         room = Room(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
         with registered(**DECIDES_ELSE):
@@ -217,26 +205,18 @@ class Lab:
         places = [self._place(name, ways) for name in self.measures]
         if any(place not in self._parts for place in places):
             self._measure(self.run({name: way for name, way in ways.items() if way != "keep"}), places)
-        parts = [self._parts[place] for place in places]
-        errors = [
-            part.mean_error_pct for part, (_, way, _) in zip(parts, places, strict=True) if way != "keep"
-        ]
-        return SchemeCost(
-            float(self.fixed_bytes + sum(part.wire_bytes for part in parts)),
-            float(sum(part.synopsis_bytes for part in parts)),
-            sum(errors) / len(self.measures),
-            100.0 - sum(errors) / len(errors) if errors else 100.0,
+        parts = {place: self._parts[place] for place in places}
+        return cost_of(
+            self.fixed_bytes + sum(part.wire_bytes for part in parts.values()),
+            sum(part.synopsis_bytes for part in parts.values()),
+            {name: part.mean_error_pct for (name, way, _), part in parts.items() if way != "keep"},
+            len(self.measures),
         )
 
-    def weighed(self, result: RunResult) -> SchemeCost:
+    def cost(self, result: RunResult) -> SchemeCost:
         """A run's bytes and errors."""
-        errors = [one.mean_error_pct for one in result.certificates.values()]
-        return SchemeCost(
-            result.wire_bytes,
-            sum(result.synopsis_bytes.values()),
-            sum(errors) / len(self.measures),
-            100.0 - sum(errors) / len(errors) if errors else 100.0,
-        )
+        errors = {name: one.mean_error_pct for name, one in result.certificates.items()}
+        return cost_of(result.wire_bytes, sum(result.synopsis_bytes.values()), errors, len(self.measures))
 
     def until_it_fits(self, ranking: Sequence[str]) -> dict[str, str]:
         """The shortest prefix of a ranking that brings the stream under its capacity, by the largest load."""
@@ -251,14 +231,13 @@ class Lab:
             for name, model in self.models.items()
         }
 
-    @property
-    def _settings(self) -> Any:
-        return own_settings(self.contract)
-
-    def _set(self, settings: RivalSettings) -> Lake:
+    def _set(self, **settings: Any) -> Lake:
+        """The lake under a contract with these settings of the lever in the place of its own."""
+        own = own_settings(self.contract)
+        stated = {item.name: getattr(own, item.name) for item in fields(own)}
+        rival = RivalSettings(**{**stated, **settings})
         levers = tuple(
-            LeverEntry(one.lever, settings) if one.lever == "attributes" else one
-            for one in self.contract.levers
+            LeverEntry(one.lever, rival) if one.lever == "attributes" else one for one in self.contract.levers
         )
         return self.lake.with_contract(replace(self.contract, levers=levers))
 
@@ -266,14 +245,13 @@ class Lab:
         """The version of the facts with these models in the place of the trained ones."""
         if models is None:
             return TRAINED
-        self._version += 1
         found = [
             replace(one, value=models[one.subject].to_dict()) if one.fact == MODEL else one
             for one in self.facts.facts.values()
         ]
         span = (self.facts.from_seq, self.facts.to_seq)
-        save_facts(self.lake.tables, self.stream, "attributes", self._version, span, found)
-        return self._version
+        save_facts(self.lake.tables, self.stream, "attributes", TRIED, span, found)
+        return TRIED
 
     def _replan(self, version: int) -> None:
         """Have all batches wait again, pinned as they were but for the version of the facts."""
@@ -305,20 +283,6 @@ class Lab:
                 result.synopsis_bytes.get(name, 0),
                 0.0 if one is None else one.mean_error_pct,
             )
-
-
-def mean_cost(every: Sequence[SchemeCost]) -> SchemeCost:
-    """The mean of several: random choices."""
-
-    def mean(of: Callable[[SchemeCost], float]) -> float:
-        return sum(of(one) for one in every) / len(every)
-
-    return SchemeCost(
-        mean(lambda s: s.wire_bytes),
-        mean(lambda s: s.synopsis_bytes),
-        mean(lambda s: s.mean_error_pct),
-        mean(lambda s: s.accuracy_pct),
-    )
 
 
 def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:

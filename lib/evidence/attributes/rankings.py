@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evidence.attributes.lab import Lab, SchemeCost, mean_cost
+from evidence.attributes.costs import SchemeCost, mean_cost
+from evidence.attributes.lab import Lab
 from evidence.attributes.orders import fixed_list, largest_first, random_order
 from evidence.book import Book
 from spillway.levers.attributes.planner import rankable
@@ -47,26 +48,9 @@ def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> SchemeCost:
         if after.wire_bytes <= target_bytes or count == len(order):
             saved = before.wire_bytes - after.wire_bytes
             share = min(1.0, max(0.0, (before.wire_bytes - target_bytes) / saved)) if saved > 0 else 1.0
-            return _blend(before, after, share)
+            return before.blended(after, share)
         before = after
     return before
-
-
-def _blend(one: SchemeCost, other: SchemeCost, share: float) -> SchemeCost:
-    """
-    >>> _blend(SchemeCost(10, 0, 0, 100), SchemeCost(0, 4, 2, 98), 0.5).mean_error_pct
-    1.0
-    """
-
-    def mix(a: float, b: float) -> float:
-        return a + share * (b - a)
-
-    return SchemeCost(
-        mix(one.wire_bytes, other.wire_bytes),
-        mix(one.synopsis_bytes, other.synopsis_bytes),
-        mix(one.mean_error_pct, other.mean_error_pct),
-        mix(one.accuracy_pct, other.accuracy_pct),
-    )
 
 
 def rankings(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:

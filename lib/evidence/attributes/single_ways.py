@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evidence.attributes.lab import Lab, SchemeCost, mean_cost
+from evidence.attributes.costs import SchemeCost, mean_cost
+from evidence.attributes.lab import Lab
 from evidence.attributes.orders import largest_first, random_order
 from evidence.attributes.results import RunResult
 from evidence.book import Book
@@ -31,8 +32,8 @@ def contestants(lab: Lab) -> dict[str, SchemeCost]:
     return {
         "everything kept": lab.weigh({}),
         "everything rounded": lab.weigh(dict.fromkeys(lab.measures, "round")),
-        "the paper's: by deviation until it fits, last value": lab.weighed(the_papers(lab)),
-        "everything shed, last value": lab.weighed(lab.given(dict.fromkeys(lab.measures, "shed"), paper)),
+        "the paper's: by deviation until it fits, last value": lab.cost(the_papers(lab)),
+        "everything shed, last value": lab.cost(lab.given(dict.fromkeys(lab.measures, "shed"), paper)),
         "random attributes, mean": mean_cost(drawn),
         "random attributes, best": min(drawn, key=lambda one: one.net_bytes),
         "largest first": lab.weigh(lab.until_it_fits(widest)),

@@ -108,8 +108,8 @@ def shares_by_accuracy(
         ("stream", "stored by", *(f"{accuracy} %" for accuracy in ACCURACIES)),
         rows,
         [
-            "A22 to A24: the printed averages of Table 3.8 are not those of its rows. All measures shed at one E, "
-            "chosen so that the mean accuracy is the stated one; a stored value counts one, however few bits it takes. "
+            "A22 to A24: the printed averages of Table 3.8 are not those of its rows. All measures shed together, at "
+            "one E at which the mean accuracy is the stated one; a stored value counts one, however few bits it takes. "
             "Ours stores small corrections more often than the text stores whole values: compare in bytes, above.",
         ],
     )

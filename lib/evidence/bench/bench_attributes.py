@@ -30,9 +30,9 @@ from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
 from spillway.engine.session import spark_engine
 from spillway.engine.spark import SparkEngine
+from spillway.pipeline.drafting import own_table
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up, recover_batches
-from spillway.pipeline.drafting import own_table
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
