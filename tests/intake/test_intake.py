@@ -16,7 +16,7 @@ from spillway.batch import RECORDED, TAKEN_IN, Batch
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun, SpillwayError
-from spillway.intake import take_in as taking_in
+from spillway.intake import parse as parsing
 from spillway.intake.landing import batch_date_of, is_hidden
 from spillway.intake.take_in import take_in
 from spillway.ledger import difference
@@ -304,9 +304,9 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
 ) -> None:
     for number in range(6):
         deliver(tables, f"2026-01-0{1 + number // 4}/{number}.json", lines(10 * number, 10))
-    monkeypatch.setattr(taking_in, "TASK_BYTES", int(2.5 * len(lines(10, 10))))
+    monkeypatch.setattr(parsing, "TASK_BYTES", int(2.5 * len(lines(10, 10))))
     read: list[str] = []
-    monkeypatch.setattr(taking_in, "read_bytes", lambda path: read.append(path) or read_bytes(path))
+    monkeypatch.setattr(parsing, "read_bytes", lambda path: read.append(path) or read_bytes(path))
     take_in(tables, HERE, contract, "run")
     held = tables.now().at("raw", "delays").files()
     assert sorted((str(file.value("batch_date")), file.records) for file in held) == [
@@ -322,7 +322,7 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
 def test_a_recorded_file_that_changes_or_goes_stops_its_batch_by_name_and_leaves_no_file_behind(
     tables: Tables, contract: StreamContract, monkeypatch: pytest.MonkeyPatch, fate: str
 ) -> None:
-    monkeypatch.setattr(taking_in, "TASK_BYTES", 1)
+    monkeypatch.setattr(parsing, "TASK_BYTES", 1)
     deliver(tables, "2026-01-01/a.json", lines(0, 3) + b"nonsense\n")
     path = deliver(tables, "2026-01-01/b.json", lines(3, 3))
     take_in(tables, HERE, contract, "run")

@@ -15,7 +15,7 @@ from spillway.settings import Settings
 PACKAGES = ("pyspark", "numpy", "numba", "pyarrow", "deltalake", "datasketches", "rbloom")
 
 
-def main() -> None:
+def bench() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=["attributes", "sketches"], help="only these")
     parser.add_argument("--rows", type=int, default=10_000_000, help="tuples of the attribute benchmark")
@@ -27,11 +27,11 @@ def main() -> None:
     if asked.only != "sketches":
         from evidence.bench import bench_attributes
 
-        figures |= bench_attributes.figures(asked.rows, asked.most_rows, asked.entries)
+        figures |= bench_attributes.attribute_bench(asked.rows, asked.most_rows, asked.entries)
     if asked.only != "attributes":
         from evidence.bench import bench_sketches
 
-        figures |= bench_sketches.figures()
+        figures |= bench_sketches.kernel_figures()
         figures |= bench_sketches.spark_figures(spark_session("bench sketches"))
     figures |= {f"version.{name}": version(name) for name in PACKAGES}
     figures |= {"machine.cores": os.cpu_count() or 0, "machine.platform": platform.platform()}
@@ -44,4 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    bench()

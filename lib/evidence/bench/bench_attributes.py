@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,10 @@ def shed_again(tables: Tables, engine: SparkEngine, given: Contracts) -> None:
     assert [batch.status for batch in done] == [DONE]
 
 
+def recover_again(tables: Tables, engine: SparkEngine, given: Contracts, batch: Batch) -> None:
+    recover_batches(tables.now(), engine, given.streams["telemetry"], [batch])
+
+
 def copy(tables: Tables, engine: SparkEngine, table: str, target: str) -> None:
     frame = engine.spark.read.format("delta").load(tables.path(table, "telemetry"))
     frame.write.format("delta").mode("overwrite").save(target)
@@ -216,7 +221,7 @@ def shed_and_recover(rows: int) -> dict[str, float]:
         ratios: list[tuple[float, float]] = []
         for shed in (1, 2, 4):
             given = contracts(shed, error_pct=2.0)
-            took = seconds(lambda given=given: train_stream(tables, given, "telemetry"))
+            took = seconds(partial(train_stream, tables, given, "telemetry"))
             found["attributes.train_10mb_seconds"] = min(
                 took, found.get("attributes.train_10mb_seconds", math.inf)
             )
@@ -228,13 +233,11 @@ def shed_and_recover(rows: int) -> dict[str, float]:
                     "copy": (lambda: None, lambda: copy(tables, engine, "raw", f"{folder}/copy")),
                     f"shed {shed}": (
                         lambda: fresh(tables),
-                        lambda given=given: shed_again(tables, engine, given),
+                        partial(shed_again, tables, engine, given),
                     ),
                     f"recover {shed}": (
                         lambda: empty(tables, "recovered", "telemetry"),
-                        lambda given=given, batch=batch: recover_batches(
-                            tables.now(), engine, given.streams["telemetry"], [batch]
-                        ),
+                        partial(recover_again, tables, engine, given, batch),
                     ),
                 }
             )
@@ -277,7 +280,7 @@ def lookup_seconds(entries: int) -> dict[str, float]:
         for turn in range(7):
             seq = (turn * 7_919_911) % rows
             asked = Question.parse(contract, "heat", [f"sensor={seq % SENSORS}"], seq=seq)
-            took.append(seconds(lambda asked=asked: look_up(tables, contract, asked)))
+            took.append(seconds(partial(look_up, tables, contract, asked)))
         return {
             "attributes.lookup_seconds": statistics.median(took[1:]),
             "attributes.lookup_entries": float(stored),
@@ -350,7 +353,7 @@ def growth(most: int) -> dict[str, float]:
     }
 
 
-def figures(rows: int, most_rows: int, entries: int) -> dict[str, float]:
+def attribute_bench(rows: int, most_rows: int, entries: int) -> dict[str, float]:
     """Everything `build/bench.json` says of the attribute lever."""
     return {**shed_and_recover(rows), **growth(most_rows), **lookup_seconds(entries)}
 

@@ -1,15 +1,12 @@
 """Sketch kernels against Apache DataSketches and rbloom, builds in Spark against Spark's own; ratios, one run.
 
-`python lib/evidence/bench/bench_sketches.py [--spark ROWS]` prints the figures; `figures()` returns the kernels' and
-`spark_figures(spark)` those that need Spark. Contestants take turns, their order alternates, the best of all rounds
-counts.
+`kernel_figures()` are the kernels', `spark_figures(spark)` those that need Spark. Contestants take turns, their order
+alternates, the best of all rounds counts.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "lib"))
 
 from evidence.sketches.data_models import shuffled, zipf_frequencies
 from spillway.sketches.count_min import CountMin, CountMinParameters
@@ -54,7 +48,7 @@ def best_seconds(
     return best
 
 
-def figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, float]:
+def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, float]:
     """Million keys a second and core of every kernel, of the peers from Python, and query latencies."""
     from datasketches import count_min_sketch
     from rbloom import Bloom
@@ -191,22 +185,3 @@ def _data_file(path: Path) -> DataFile:
     low, high = min(edge.min for edge in edges), max(edge.max for edge in edges)
     size = path.stat().st_size
     return DataFile(str(path), size, (), (("seq", low),), (("seq", high),), statistics.num_rows)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--spark", type=int, default=0, metavar="ROWS", help="also build in Spark over ROWS rows"
-    )
-    arguments = parser.parse_args()
-    found = figures()
-    if arguments.spark:
-        from spillway.engine.session import spark_session
-
-        found |= spark_figures(spark_session("bench-sketches", "local[2]"), arguments.spark)
-    for name, value in found.items():
-        print(f"{name} = {value:.4g}")
-
-
-if __name__ == "__main__":
-    main()

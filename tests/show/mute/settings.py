@@ -6,5 +6,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class MuteSettings:
     """Nothing to say."""
+
+
+SETTINGS = MuteSettings

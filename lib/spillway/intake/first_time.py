@@ -1,0 +1,81 @@
+"""Only what is delivered for the first time stays: drafts of `raw` are made anew without the rows that repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.engine.protocol import Engine
+from spillway.intake.parse import Target
+from spillway.intake.repeats import Repeated, filter_before, find_repeated, kept_aside
+from spillway.store.files import DataFile, rows_of
+from spillway.store.logs import data_file
+from spillway.store.tables import Between, Table, Tables
+from spillway.store.writing import Written, write_file
+
+_ROWS_AT_A_TIME = 131_072
+
+
+def without_repeats(
+    tables: Tables,
+    engine: Engine,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    raw: Table,
+    files: dict[int, list[Written]],
+    aside: list[Written],
+) -> dict[int, Repeated]:
+    """Find rows that were delivered before; the batches' drafts of `raw` are made anew without them."""
+    found: dict[int, Repeated] = {}
+    state = filter_before(tables, contract, batches[0].batch)
+    earlier = list(tables.at("raw", contract.stream).files(batch=Between(high=batches[0].batch - 1)))
+    for batch in sorted(batches, key=lambda one: one.batch):
+        drafted = _drafted(raw, files[batch.batch])
+        one = find_repeated(engine, contract, batch, drafted, earlier, state)
+        if one is None:
+            return {}
+        found[batch.batch] = one
+        state = one.state
+        if len(one.rows):
+            rejected = Target.of(tables.at("rejected"))
+            make = partial(_parted, contract, batch, one.rows, Target.of(raw), rejected)
+            parts = engine.map(make, drafted)
+            raw.erase(drafted)
+            files[batch.batch] = [left for left, _ in parts if left]
+            aside += [gone for _, gone in parts if gone]
+        earlier += _drafted(raw, files[batch.batch])
+    return found
+
+
+def _drafted(table: Table, written: Sequence[Written]) -> list[DataFile]:
+    """Files that are in no table yet, as whoever reads files takes them."""
+    return [data_file(table.path, one, table.contract.arrow_schema) for one in written]
+
+
+def _parted(
+    contract: StreamContract,
+    batch: Batch,
+    seqs: np.ndarray,
+    raw: Target,
+    rejected: Target,
+    file: DataFile,
+) -> tuple[Written | None, Written | None]:
+    """A drafted file as two: the rows that stay, and those that were delivered before."""
+    names = raw.schema.names
+
+    def rows(repeated: bool) -> Iterator[pa.Table]:
+        for part in rows_of(file, names, _ROWS_AT_A_TIME):
+            hit = np.isin(np.asarray(part["seq"]), seqs)
+            found = part.filter(pa.array(hit if repeated else ~hit))
+            if found.num_rows:
+                yield kept_aside(contract, batch, found) if repeated else found
+
+    day = {"batch_date": str(batch.batch_date)}
+    left = write_file(raw.folder, day, raw.schema, rows(False))
+    gone = write_file(rejected.folder, {"stream": contract.stream}, rejected.schema, rows(True))
+    return left, gone
