@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
 from spillway.errors import Refused
+from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.shares import (
     Step,
-    criticality_weight,
     drop_rate,
     proportional,
     proportional_capacities,
