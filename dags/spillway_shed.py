@@ -6,7 +6,7 @@ application per channel, which takes in, plans, sheds and accounts. Nothing new:
 without starting Spark.
 
 **Recompute dates**: trigger with `from_date` and `to_date`, or run a backfill; exactly the batches of those
-dates are shed again, from `raw`, with the models they were first shed with. Dates whose raw tuples were
+dates are shed again, from `raw`, with the facts they were first shed with. Dates whose raw tuples were
 retired are refused by name.
 
 **When it fails** read the task's log: the last `spillway:` line says what, where and the remedy. Retrying is

@@ -1,11 +1,11 @@
 """
 ### Learn the streams
 
-Nightly: cycles, thresholds, categories and predictors of every stream, from its training part, as new
-versions in `models` with their evidence. Landing files of streams that were never trained are taken in
-first, so that the first run of a new stream has something to learn from.
+Nightly: every lever of every stream learns what it needs (`attributes`: cycle, thresholds, categories,
+predictors), as a new version of its own in `models`, with the evidence. Landing files of streams that were
+never trained are taken in first, so that the first run of a new stream has something to learn from.
 
-Batches keep the model versions they started with; a retrain never changes what was already shed.
+Batches keep the versions they started with; a retrain never changes what was already shed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spillway.scheduling import DEFAULT_ARGS, spark_step
 with DAG(
     dag_id="spillway_train",
     doc_md=__doc__,
-    description="Learn cycles, thresholds, categories and predictors of every stream",
+    description="Let every lever learn what it needs to know of its streams",
     schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,

@@ -7,7 +7,7 @@ What you may import, on one page; whatever is not named here may change without 
     from spillway import InProcess, spark_engine                    # where work runs: here, or in Spark's tasks
     from spillway import bring_through, train_streams, recover_batches, validate, run_workloads     # the steps
     from spillway import register_functions                         # the sketches' questions in Spark SQL
-    from spillway import Lever, registered                          # a lever of your own, and its line
+    from spillway import Lever, registered                          # what a lever is; one of your own for a while
     from spillway import SpillwayError                              # the base of every error raised on purpose
 
 Each is loaded when it is first asked for, so that importing the package costs nothing.

@@ -43,7 +43,6 @@ COUNTS = (
     "lost",
     "shortfall",
 )
-BYTES = ("bytes_offered", "bytes_kept", "bytes_source", "bytes_asked_back")
 BESIDE = -1
 """Ordinal of what happens beside the way from source to destination, as retiring raw does."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -70,6 +70,18 @@ def sound_stream(stream: str) -> Rows:
             for run in (0, 1)
         ],
         "ledger": [row.to_dict() for row in sound_ledger(stream)],
+        "windows": [
+            {
+                "scope": "join",
+                "subject": stream,
+                "window": 7,
+                "status": "done",
+                "levers": ["meet"],
+                "models": [],
+            }
+            | {"from_time": NOW, "to_time": NOW + timedelta(minutes=1), "created_at": NOW, "updated_at": NOW}
+            | {"inputs": [{"stream": stream, "batch": 1}]}
+        ],
         "raw": tuples(),
         "transmitted": [row | {"scheme": 1, "temp": None} for row in tuples()],
         "recovered": [row | {"scheme": 1, "temp__bound_pct": 2.0} for row in tuples()],

@@ -17,7 +17,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.checks.sound import DAY, SCHEME, Rows, arrow, contract, sound_stream, thinned_stream, tuples, way
+from tests.checks.sound import (
+    DAY,
+    NOW,
+    SCHEME,
+    Rows,
+    arrow,
+    contract,
+    sound_stream,
+    thinned_stream,
+    tuples,
+    way,
+)
 
 from spillway import ledger
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
@@ -85,6 +96,11 @@ FAULTS: dict[tuple[str, str], Spoil] = {
         "batches", batch=2, first_seq=5, last_seq=9, files=[], rows=1
     ),
     ("batches", "every_row_has_a_seq"): put("batches", last_seq=4),
+    ("windows", "a_window_stands_once"): again("windows"),
+    ("windows", "a_window_goes_forward"): put("windows", to_time=NOW),
+    ("windows", "a_window_reads_something"): put("windows", inputs=[]),
+    ("windows", "a_window_is_planned_or_done"): put("windows", status="lost"),
+    ("windows", "a_window_is_of_a_join_or_a_query"): put("windows", scope="stream"),
     ("models", "one_row_per_fact_and_version"): again("models"),
     ("models", "versions_count_from_one"): put("models", version=0),
     ("models", "value_is_json"): put("models", value="{not json"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,16 @@ def the_toy_has_its_line() -> Iterator[None]:
         yield
 
 
-def begun(folder: Path, engine: Engine) -> World:
-    world = World.begin(engine, folder, LEFT, RIGHT, capacity="900 kbps")
+def begun(folder: Path, engine: Engine, left: Mapping[str, Any] = LEFT) -> World:
+    world = World.begin(engine, folder, left, RIGHT, capacity="900 kbps")
     (folder / "schemas" / "joins").mkdir()
     (folder / "schemas" / "joins" / "neighbours.yaml").write_text(yaml.safe_dump(NEIGHBOURS))
     world.contracts = load_contracts(folder / "schemas")
     for stream in ("lefts", "rights"):
-        world.deliver(f"{stream}/2020-01-01/a.json", json_lines(sites(0, 180)))
+        rows = sites(0, 180)
+        if stream == "lefts" and left is not LEFT:
+            rows = [{**row, "at": number} for number, row in enumerate(rows)]
+        world.deliver(f"{stream}/2020-01-01/a.json", json_lines(rows))
     world.shed()
     return world
 
@@ -126,4 +129,32 @@ def test_a_join_has_one_lever(world: World) -> None:
     path.write_text(yaml.safe_dump(two))
     world.contracts = load_contracts(world.folder / "schemas")
     with pytest.raises(Refused, match="be one for a join or a query"):
+        run(world)
+
+
+def test_what_is_late_opens_its_window_again_and_nothing_is_lost(world: World) -> None:
+    run(world)
+    before = len(world.rows("meet_results", "neighbours"))
+    world.deliver("lefts/2020-01-01/late.json", json_lines(sites(0, 6)))
+    world.shed()
+    assert run(world) == 1
+    first = next(row for row in world.rows("windows") if row["inputs"] != world.rows("windows")[1]["inputs"])
+    assert {"stream": "lefts", "batch": 2} in first["inputs"]
+    assert len(world.rows("meet_results", "neighbours")) > before
+    assert run(world) == 0
+
+
+def test_a_clock_that_says_1970_makes_no_windows_in_between(world: World) -> None:
+    for stream in ("lefts", "rights"):
+        rows = [{**sites(0, 1)[0], "at": "1970-01-01T00:00:00Z"}, *sites(180, 60)]
+        world.deliver(f"{stream}/2020-01-01/odd.json", json_lines(rows))
+    world.shed()
+    assert run(world) == 4
+    assert min(row["from_time"].year for row in world.rows("windows")) == 1970
+
+
+def test_a_stream_that_has_no_times_is_refused_by_name(tmp_path: Path) -> None:
+    attributes = [{**a, "type": "integer"} if a["name"] == "at" else a for a in LEFT["attributes"]]
+    world = begun(tmp_path, InProcess(), left={**LEFT, "attributes": attributes})
+    with pytest.raises(Refused, match="be ordered by a timestamp"):
         run(world)

@@ -21,7 +21,7 @@ from tests.pipeline.streams import (
 )
 
 from spillway.engine import Engine, InProcess
-from spillway.intake import take_in as taking_in
+from spillway.intake import parse as parsing
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import FramePart
 from spillway.pipeline import drafting
@@ -205,7 +205,7 @@ def test_spark_and_this_process_leave_the_same_tables_in_few_tasks_and_in_many(
     found = []
     for tasks, files in (("few", 2), ("many", 8)):
         if tasks == "many":
-            monkeypatch.setattr(taking_in, "TASK_BYTES", 1)
+            monkeypatch.setattr(parsing, "TASK_BYTES", 1)
             for module in (drafting, recovering):
                 monkeypatch.setattr(module, "pieces", partial(pieces, most=1))
         here, there = (

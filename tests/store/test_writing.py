@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from spillway.encoding import widths_of
 from spillway.store import writing
 from spillway.store.blobs import MEMORY, forget
 from spillway.store.files import column_bytes
 from spillway.store.logs import data_file
-from spillway.store.writing import Written, spelled, widths_of, write_file
+from spillway.store.writing import Written, spelled, write_file
 
 SEQ = pa.schema([("seq", pa.int64())])
 

@@ -1,4 +1,4 @@
-"""The JVM's class-data archive: Spark's and Delta's classes as memory, made once at set-up.
+"""The JVM's class-data archive: Spark's classes as memory, made once at set-up.
 
 A Spark application of a few seconds spends most of them on loading and checking some 20,000 classes. Java can keep
 them in a file that is mapped at the start (dynamic class-data sharing), which more than halves the time to the first

@@ -62,18 +62,13 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
         # A young table's log fits one task; Delta's default of 50 costs a second per read on two cores.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": env.get("SPILLWAY_SHUFFLE_PARTITIONS") or str(os.cpu_count() or 2),
-        # Delta lists folders to vacuum in this many tasks; the default of 10000 costs half a minute on two cores.
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(2 * (os.cpu_count() or 2)),
         "spark.sql.session.timeZone": "UTC",
-        # Of two runs that take in a stream at once the second gives way, not the one that is at work.
-        "spark.sql.streaming.stopActiveRunOnRestart": "false",
-        # The wire and the lake are counted in compressed bytes; zstd is what a narrow channel would use.
+        # Who writes with Spark, as a bench's floor does, writes as the store does.
         "spark.sql.parquet.compression.codec": "zstd",
         # Eight bytes with statistics, as every reader expects, instead of the twelve of INT96 without.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # One task a file, one pass a task: raw rows stay in seq order from scan to file without a sort.
+        # One task a file: rows stay in seq order from scan to file without a sort.
         "spark.sql.files.openCostInBytes": str(128 * 1024 * 1024),
-        "spark.sql.maxConcurrentOutputFileWriters": "64",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.memory": env.get("SPILLWAY_DRIVER_MEMORY") or "2g",
         # Both ends of an Arrow kernel must be the same Python with the same numba, bit for bit.

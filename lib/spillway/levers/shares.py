@@ -27,8 +27,6 @@ from fractions import Fraction
 from spillway.errors import Refused
 from spillway.levers.exact import exact
 
-SHARES = ("proportional", "utility")
-
 
 @dataclass(frozen=True)
 class Proportional:

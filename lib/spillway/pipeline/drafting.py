@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
+from spillway.errors import SpillwayError
 from spillway.levers.pieces import pieces
 from spillway.pipeline.accounting import SENT, account, stages_of_old
 from spillway.pipeline.planning import WayDown
@@ -49,14 +50,20 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         ]
 
     aside: dict[tuple[int, str], Draft] = {}
-    for ordinal, name in enumerate(way.batches[0].levers, start=1):
-        for table in lever(name).aside_tables:
-            held[table] = own_table(tables, contract, table)
-            make = LayAside(way.down, ordinal, table)
-            aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
-    held["transmitted"] = own_table(tables, contract, "transmitted")
     columns = (*(name for name, _, _ in added_columns(contract)), *contract.names)
-    sent = held["transmitted"].draft(engine, pieces_for(held["transmitted"]), SendDown(way.down, columns))
+    try:
+        for ordinal, name in enumerate(way.batches[0].levers, start=1):
+            for table in lever(name).aside_tables:
+                held[table] = own_table(tables, contract, table)
+                make = LayAside(way.down, ordinal, table)
+                aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
+        held["transmitted"] = own_table(tables, contract, "transmitted")
+        sent = held["transmitted"].draft(engine, pieces_for(held["transmitted"]), SendDown(way.down, columns))
+    except SpillwayError:
+        # or every try of a batch that cannot be drafted would leave files behind
+        for found in aside.values():
+            held[found.table].discard(found)
+        raise
     return Drafts(sent, aside, held)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from spillway.batch import utc_now
 from spillway.contracts import StreamContract
-from spillway.errors import SpillwayError
+from spillway.errors import Refused, SpillwayError
 from spillway.levers.protocol import Fact, Facts
 from spillway.registry import lever
 from spillway.store.tables import Tables
@@ -26,7 +26,7 @@ def load_facts(
     rows: dict[int, list[dict[str, Any]]] = {}
     for row in tables.at("models").rows(**where).to_pylist():
         rows.setdefault(int(row["version"]), []).append(row)
-    return {version: _facts(version, found) for version, found in sorted(rows.items())}
+    return {version: _facts(stream, version, found) for version, found in sorted(rows.items())}
 
 
 def newest_facts(tables: Tables, stream: str, name: str) -> Facts | None:
@@ -80,14 +80,26 @@ def save_facts(
     tables.at("models").replace(rows, stream=stream, lever=name, version=version)
 
 
-def _facts(version: int, rows: Sequence[Mapping[str, Any]]) -> Facts:
+def _facts(stream: str, version: int, rows: Sequence[Mapping[str, Any]]) -> Facts:
     facts = {
         (row["fact"], row["subject"]): Fact(
-            row["fact"], row["subject"], json.loads(row["value"]), json.loads(row["evidence"])
+            row["fact"],
+            row["subject"],
+            *(_read(stream, version, row, column) for column in ("value", "evidence")),
         )
         for row in rows
     }
     return Facts(version, facts, int(rows[0]["trained_from_seq"]), int(rows[0]["trained_to_seq"]))
+
+
+def _read(stream: str, version: int, row: Mapping[str, Any], column: str) -> Any:
+    try:
+        return json.loads(row[column])
+    except ValueError as problem:
+        where = f"{stream}: models, {row['lever']} version {version}, {row['fact']} {row['subject']}".strip()
+        raise Refused(
+            column, "be JSON", row[column][:40], "restore the table, or train again", where
+        ) from problem
 
 
 def _plain(value: Any) -> Any:

@@ -10,7 +10,7 @@ from spillway.contracts import StreamContract
 from spillway.levers.protocol import Load, Plan, Room, Work
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.room import measure_load
-from spillway.pipeline.stages import Down
+from spillway.pipeline.stages import Down, Listed
 from spillway.registry import lever
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
@@ -47,7 +47,10 @@ def plan_all(
         loads = {batch.batch: measure_load(tables, contract, batch) for batch in batches}
         days = sorted({batch.batch_date for batch in batches})
         raw = tables.at("raw", stream).stored(batch_date=days)
-        ways.append(WayDown(contract, tuple(batches), loads, (), Down(raw, (), len(contract.attributes))))
+        stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)
+        listed = Listed(frozenset(["seq", *contract.names]), stretches)
+        down = Down(raw, (), len(contract.attributes), listed)
+        ways.append(WayDown(contract, tuple(batches), loads, (), down))
     for ordinal in range(1, max((len(way.batches[0].levers) for way in ways), default=0) + 1):
         here = {
             i: way.batches[0].levers[ordinal - 1]

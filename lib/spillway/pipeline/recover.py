@@ -19,11 +19,10 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.pieces import parts_in, pieces
 from spillway.levers.protocol import Decision, Rows
-from spillway.pipeline.drafting import added_columns
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.question import Question
 from spillway.pipeline.stages import Down, GiveBack, Up
-from spillway.registry import lever
+from spillway.registry import columns_of, lever
 from spillway.store.batches import load_batches
 from spillway.store.files import as_date
 from spillway.store.table_contracts import SPARK_TYPES
@@ -82,7 +81,8 @@ def recovered_table(tables: Tables, contract: StreamContract) -> Table:
     """The table `recovered` of the stream, with what the contract has lost since it was sent: that is still owed."""
     kinds = {spark: kind for kind, spark in SPARK_TYPES.items()}
     sent = tables.at("transmitted", contract.stream).types()
-    added = added_columns(contract)
+    levers = {name for batch in load_batches(tables, contract.stream) for name in batch.levers}
+    added = tuple(column for name in sorted({*levers, *contract.lever_names}) for column in columns_of(name))
     own = {"seq", "batch", "batch_date", *(name for name, _, _ in added), *contract.names}
     attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
     attributes += [(name, kinds[kind]) for name, kind in sent.items() if name not in own]
@@ -125,7 +125,7 @@ def look_up(tables: Tables, contract: StreamContract, question: Question) -> Fou
     shown = [name for name in contract.names if question.attributes is None or name in question.attributes]
     base = list(dict.fromkeys([*contract.keys, contract.order]))
     wanted = list(dict.fromkeys([*base, *shown]))
-    bounds = [name + BOUND_SUFFIX for name in shown if name in contract.sheddable]
+    bounds = [name + BOUND_SUFFIX for name in shown if name not in base]
     parts: list[pa.Table] = []
     read = frames = 0
     for way in ways_back(tables, contract, asked_batches(tables, contract, question)):
@@ -145,7 +145,12 @@ def look_up(tables: Tables, contract: StreamContract, question: Question) -> Fou
             parts.append(found.filter(pc.is_in(found["seq"], value_set=hits["seq"].combine_chunks())))
     if not parts:
         raise SpillwayError(question.nothing(contract))
-    return Found(pa.concat_tables(parts, promote_options="permissive"), read, frames)
+    found = pa.concat_tables(parts, promote_options="permissive")
+    # what may not be shed any more may have been
+    idle = [name for name in bounds if name.removesuffix(BOUND_SUFFIX) not in contract.sheddable]
+    return Found(
+        found.drop_columns([name for name in idle if found[name].null_count == found.num_rows]), read, frames
+    )
 
 
 def asked_batches(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:

@@ -10,14 +10,14 @@ Whoever sees a transmitted row can recover it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
 from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, UNTRAINED, Batch, utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
-from spillway.job import side_by_side
+from spillway.job import Made, One, side_by_side
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.drafting import Drafts, draft, publish, sent_kbps
 from spillway.pipeline.facts import newest_facts, untrained
@@ -49,10 +49,10 @@ def shed_channel(
         batches = _waiting(tables, contract, dates)
         if batches and not _wait_for_training(tables, contract, batches, say):
             waiting[contract.stream] = batches
-    shares = parts(tables, room, waiting)
+    able, shares, failed = _shared(tables, room, waiting)
     pinned = {
         stream: _pinned(tables, contracts.streams[stream], batches, shares[stream])
-        for stream, batches in waiting.items()
+        for stream, batches in able.items()
     }
     empty = {stream: [batch for batch in found if not batch.rows] for stream, found in pinned.items()}
     for found in empty.values():
@@ -62,8 +62,10 @@ def shed_channel(
         for stream, found in pinned.items()
         for levers in {batch.levers for batch in found if batch.rows}
     }
-    ways = plan_all(room, runs)
+    ways, unplanned = _planned(room, runs)
     done = side_by_side(lambda way: _bring_through(room, engine, way, say), ways)
+    for problem in [*failed, *unplanned]:
+        raise problem
     return [batch for found in [*empty.values(), *done] for batch in found]
 
 
@@ -95,6 +97,46 @@ def _wait_for_training(tables: Tables, contract: StreamContract, batches: Sequen
         tables, [b.becomes(utc_now(), status=UNTRAINED) for b in batches if b.status not in (UNTRAINED, DONE)]
     )
     return True
+
+
+def _shared(
+    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
+) -> tuple[Mapping[str, Sequence[Batch]], Mapping[str, Part], list[SpillwayError]]:
+    """Who can be given a part of the channel, these parts, and why the others wait.
+
+    One stream's fault keeps no other back: it counts with its last known rate, as a quiet one does.
+    """
+    try:
+        return waiting, parts(tables, room, waiting), []
+    except SpillwayError:
+        able, failed = _each(lambda stream: parts(tables, room, {stream: waiting[stream]}), waiting)
+        if not able:
+            raise
+        left = {stream: waiting[stream] for stream in able}
+        return left, parts(tables, room, left), failed
+
+
+def _planned(
+    room: Room, runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]]
+) -> tuple[list[WayDown], list[SpillwayError]]:
+    """All planned together; where that fails, each alone, so that one's fault keeps no other back."""
+    try:
+        return plan_all(room, runs), []
+    except SpillwayError:
+        able, failed = _each(lambda place: plan_all(room, {place: runs[place]}), runs)
+        return [way for ways in able.values() for way in ways], failed
+
+
+def _each(step: Callable[[One], Made], items: Iterable[One]) -> tuple[dict[One, Made], list[SpillwayError]]:
+    """The step for every item for which it can be done, and why not for the others."""
+    made: dict[One, Made] = {}
+    failed: list[SpillwayError] = []
+    for item in items:
+        try:
+            made[item] = step(item)
+        except SpillwayError as problem:
+            failed.append(problem)
+    return made, failed
 
 
 def _pinned(tables: Tables, contract: StreamContract, batches: Sequence[Batch], part: Part) -> list[Batch]:

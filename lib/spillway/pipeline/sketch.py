@@ -57,6 +57,7 @@ def sketch_stream(
     specs = specs_of(contract)
     if not specs:
         return 0
+    tables = tables.now()
     every = [batch for batch in load_batches(tables, contract.stream) if batch.rows]
     there = [batch for batch in every if batch.status not in (RECORDED, RETIRED)]
     if dates is not None:

@@ -14,11 +14,35 @@ from datetime import date
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spillway.levers.protocol import Decision, FramePart, Rows, Stored
 
 AT_A_TIME = 131_072
 """Rows that go down or up at a time."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The columns that are sent of some stretches of `seq`: all others are null there, to every stage.
+
+    A contract may lose an attribute that `raw` has: what the destination will not have, no prediction may rest on.
+    """
+
+    columns: frozenset[str]
+    stretches: tuple[tuple[int, int], ...]
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """The rows with what is not sent hidden."""
+        unsent = [name for name in rows.column_names if name not in self.columns]
+        if not unsent:
+            return rows
+        seq = np.asarray(rows["seq"])
+        mine = pa.array(np.any([(low <= seq) & (seq <= high) for low, high in self.stretches], axis=0))
+        for name in unsent:
+            place, nothing = rows.schema.get_field_index(name), pa.scalar(None, rows[name].type)
+            rows = rows.set_column(place, name, pc.if_else(mine, nothing, rows[name]))
+        return rows
 
 
 @dataclass(frozen=True)
@@ -28,9 +52,11 @@ class EndRows:
     read: Callable[[Sequence[str], int, int], pa.Table]
     attributes: int
     asked_back_bytes: int = 0
+    listed: Listed | None = None
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
-        return self.read(columns, from_seq, to_seq)
+        rows = self.read(columns, from_seq, to_seq)
+        return rows if self.listed is None else self.listed.of(rows)
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return np.full(len(seq), self.attributes, np.int64)
@@ -43,10 +69,11 @@ class Down:
     raw: Stored
     decisions: tuple[Decision, ...]
     attributes: int
+    listed: Listed | None = None
 
     def before(self, ordinal: int, day: date) -> Rows:
         """What the stage of this ordinal (from 1) is offered."""
-        rows: Rows = EndRows(self.raw.on(day), self.attributes)
+        rows: Rows = EndRows(self.raw.on(day), self.attributes, listed=self.listed)
         for decision in self.decisions[: ordinal - 1]:
             rows = decision.kept(rows, day)
         return rows

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+
 from spillway.batch import DONE, Batch, utc_now
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, run_suites
 from spillway.checks.views import types_of
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.job import side_by_side
+from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import FramePart, Measured, Say, Stored
 from spillway.pipeline.drafting import added_columns
 from spillway.pipeline.facts import newest_facts
@@ -69,7 +72,7 @@ def validate(
     every: bool = False,
 ) -> list[Outcome]:
     """Recover, certify and validate what changed; returns the outcomes, or raises with the sentences of what failed."""
-    tables = tables.now()
+    as_of, tables = utc_now(), tables.now()
     chosen = [contracts.stream(name) for name in (streams or contracts.streams)]
     work = {one.stream: changed_batches(tables, one.stream, every) for one in chosen}
     work = {stream: batches for stream, batches in work.items() if batches}
@@ -82,7 +85,7 @@ def validate(
             started = time.monotonic()
             ways = recover_batches(tables, engine, contracts.streams[stream], work[stream])
             say(f"{stream}: recovered {len(work[stream])} batches in {time.monotonic() - started:.1f} s")
-            certify_ways(tables, engine, contracts.streams[stream], ways, say)
+            certify_ways(tables, engine, contracts.streams[stream], ways, say, as_of)
 
         side_by_side(recover_and_certify, list(work))
         outcomes = _judge(tables, engine, contracts, work, run_id, say)
@@ -123,13 +126,30 @@ class _Certify:
                 else up.given_back(ordinal, day)
             )
             found += [(name, one) for one in down.decisions[ordinal - 1].certify(part, truth, given)]
-        return found
+        return found or [("", self._rows(down, part))]
+
+    def _rows(self, down: Down, part: FramePart) -> Measured:
+        """Where nothing was promised of any value: the rows that only one side has."""
+        was, back = (
+            np.asarray(end.on(part.batch_date)([], part.from_seq, part.to_seq)["seq"])
+            for end in (down.raw, self.recovered)
+        )
+        strays = len(np.setxor1d(was, back))
+        return Measured(part.batch, "", frozenset(), Certificate(0.0, violations=strays))
 
 
 def certify_ways(
-    tables: Tables, engine: Engine, contract: StreamContract, ways: Sequence[WayBack], say: Say
+    tables: Tables,
+    engine: Engine,
+    contract: StreamContract,
+    ways: Sequence[WayBack],
+    say: Say,
+    as_of: datetime | None = None,
 ) -> None:
-    """Measure what every lever promised against raw, and write the certificates."""
+    """Measure what every lever promised against raw, and write the certificates.
+
+    They are of the tables as they were at `as_of` (default: now): a batch that was shed again since is measured again.
+    """
     stream = contract.stream
     batches = [batch for way in ways for batch in way.batches]
     days = sorted({batch.batch_date for batch in batches})
@@ -143,7 +163,7 @@ def certify_ways(
     for name, one in (pair for pairs in engine.map(measure, stretches) for pair in pairs):
         place = (name, one.batch, one.attribute)
         measured[place] = measured[place] + one if place in measured else one
-    rows = list(_certificate_rows(tables, contract, batches, measured))
+    rows = list(_certificate_rows(tables, contract, batches, measured, as_of or utc_now()))
     tables.at("certificates").replace(rows, stream=stream, batch=[batch.batch for batch in batches])
     values = sum(row["shed_values"] + row["rounded_values"] for row in rows)
     errors = sum(one.certificate.sum_error_pct for one in measured.values())
@@ -168,8 +188,9 @@ def _certificate_rows(
     contract: StreamContract,
     batches: Sequence[Batch],
     measured: Mapping[tuple[str, int, str], Measured],
+    as_of: datetime,
 ) -> Iterator[dict[str, Any]]:
-    levers = dict.fromkeys(name for name, _, _ in measured)
+    levers = dict.fromkeys(name for name, _, _ in measured if name)
     stored = {name: lever(name).stored(contract, batches, tables) for name in levers}
     numbers = [batch.batch for batch in batches]
     spent = {
@@ -183,13 +204,14 @@ def _certificate_rows(
         )
         .to_pylist()
     }
-    now, dates = utc_now(), {batch.batch: batch for batch in batches}
+    dates = {batch.batch: batch for batch in batches}
     widths: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
     for (name, number, attribute), one in sorted(measured.items()):
         if number not in widths:
             widths[number] = _widths(tables, contract, dates[number])
         before, after = widths[number]
-        certificate = one.certificate.with_stored(stored[name].get((number, attribute), 0))
+        corrections = stored.get(name, {}).get((number, attribute), 0)
+        certificate = one.certificate.with_stored(corrections)
         touched = certificate.values > 0
         yield {
             "stream": contract.stream,
@@ -210,7 +232,7 @@ def _certificate_rows(
             "column_bytes": before.get(attribute, 0),
             "wire_bytes": after.get(attribute, 0),
             "synopsis_bytes": spent.get((name, number, attribute), 0),
-            "created_at": now,
+            "created_at": as_of,
         }
 
 

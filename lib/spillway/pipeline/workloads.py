@@ -7,14 +7,15 @@ then the ledger, then the window turns done; so a rerun, or a death in between, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
-from spillway.batch import DONE, RETIRED, Batch, utc_now
+from spillway.batch import DONE, RETIRED, utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.engine.protocol import Engine
@@ -33,7 +34,7 @@ from spillway.levers.windows import (
 from spillway.pipeline.facts import needed_facts, newest_facts
 from spillway.registry import lever
 from spillway.store.batches import load_batches
-from spillway.store.files import DataFile, rows_of
+from spillway.store.files import DataFile, high_edge, rows_of
 from spillway.store.filters import Between, matching
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Piece, Tables
@@ -69,58 +70,112 @@ def run_workloads(
 
 
 def _pinned(tables: Tables, contracts: Contracts, contract: Workload) -> list[Window]:
-    """The windows that are closed and not worked out, pinned: a rerun reads what the first run read."""
-    subject, seconds = contract.subject, contract.window.seconds
+    """The windows that are closed and not worked out, pinned: a rerun reads what the first run read.
+
+    A window is there where an input has rows. What comes when its window was worked out opens it again: it is worked
+    out anew with all of its rows, so that nothing that is late is lost.
+    """
+    subject = contract.subject
     rows = tables.at("windows").rows(subject=subject).to_pylist()
     known = {row["window"]: Window.from_row(row) for row in rows}
-    spans = {stream: _spans(tables, contracts, stream) for stream in dict.fromkeys(contract.inputs)}
-    if not all(spans.values()):
-        return [one for one in known.values() if one.status == PLANNED]
-    first = min(low for found in spans.values() for _, low, _ in found)
-    closed = min(max(high for _, _, high in found) for found in spans.values())
+    wanted = _to_read(tables, contracts, contract, known)
+    now = utc_now()
+    pinned = [
+        _opened_again(known[number], inputs, now)
+        if number in known
+        else _new(tables, contracts, contract, number, inputs, now)
+        for number, inputs in sorted(wanted.items())
+    ]
+    if pinned:
+        _save(tables, pinned)
+    waiting = {number: one for number, one in known.items() if one.status == PLANNED}
+    return sorted((waiting | {one.window: one for one in pinned}).values(), key=lambda one: one.window)
+
+
+def _opened_again(window: Window, inputs: Collection[tuple[str, int]], now: datetime) -> Window:
+    return window.becomes(now, status=PLANNED, inputs=tuple(sorted({*window.inputs, *inputs})))
+
+
+def _new(
+    tables: Tables,
+    contracts: Contracts,
+    contract: Workload,
+    number: int,
+    inputs: Collection[tuple[str, int]],
+    now: datetime,
+) -> Window:
+    subject, seconds = contract.subject, contract.window.seconds
+    begin, end = (datetime.fromtimestamp(edge * seconds, UTC) for edge in (number, number + 1))
+    scope = "join" if subject in contracts.joins else "query"
     versions = {
         name: facts.version
         for name in contract.lever_names
         if (facts := newest_facts(tables, subject, name)) is not None
     }
-    now, new = utc_now(), []
-    for number in range(math.floor(first.timestamp() / seconds), math.floor(closed.timestamp() / seconds)):
-        if number in known:
-            continue
-        begin, end = (datetime.fromtimestamp(edge * seconds, UTC) for edge in (number, number + 1))
-        inputs = tuple(
-            (stream, batch)
-            for stream, found in spans.items()
-            for batch, low, high in found
-            if low < end and high >= begin
-        )
-        scope = "join" if subject in contracts.joins else "query"
-        new.append(
-            Window(
-                scope, subject, number, PLANNED, begin, end, inputs, now, now, contract.lever_names, versions
-            )
-        )
-    if new:
-        _save(tables, new)
-    return sorted(
-        [*(one for one in known.values() if one.status == PLANNED), *new], key=lambda one: one.window
+    pinned = tuple(sorted(inputs))
+    return Window(
+        scope, subject, number, PLANNED, begin, end, pinned, now, now, contract.lever_names, versions
     )
 
 
-def _spans(tables: Tables, contracts: Contracts, stream: str) -> list[tuple[int, datetime, datetime]]:
-    """Of each batch that the stream has transmitted: its number and the moments it spans."""
+def _to_read(
+    tables: Tables, contracts: Contracts, contract: Workload, known: Mapping[int, Window]
+) -> dict[int, set[tuple[str, int]]]:
+    """By closed window, the batches with rows in it that it has not read."""
+    seconds = contract.window.seconds
+    found: dict[int, set[tuple[str, int]]] = {}
+    closed: list[int] = []
+    for stream in dict.fromkeys(contract.inputs):
+        order = _order_of(contracts, contract, stream)
+        last: list[int] = []
+        for batch, files in _transmitted(tables, stream).items():
+            high = max((edge for file in files if (edge := high_edge(file, order)) is not None), default=None)
+            if high is None:
+                continue
+            last.append(math.floor(high.timestamp() / seconds))
+            # its windows are pinned in their order: when the last one is, all of them are
+            if (stream, batch) in (known[last[-1]].inputs if last[-1] in known else ()):
+                continue
+            for number in _windows_of(files, batch, order, seconds):
+                if number in known and (stream, batch) in known[number].inputs:
+                    continue
+                found.setdefault(number, set()).add((stream, batch))
+        if not last:
+            return {}
+        closed.append(max(last))
+    return {number: inputs for number, inputs in found.items() if number < min(closed)}
+
+
+def _order_of(contracts: Contracts, contract: Workload, stream: str) -> str:
     order = contracts.stream(stream).order
-    shed: dict[int, Batch] = {
-        b.batch: b for b in load_batches(tables, stream) if b.status in (DONE, RETIRED) and b.rows
-    }
-    found: dict[int, tuple[datetime, datetime]] = {}
-    for file in tables.at("transmitted", stream).files():
-        low, high, batch = file.low(order), file.high(order), file.low("batch")
-        if batch not in shed or not isinstance(low, datetime) or not isinstance(high, datetime):
-            continue
-        before = found.get(batch, (low, high))
-        found[batch] = (min(before[0], low), max(before[1], high))
-    return [(batch, low, high) for batch, (low, high) in sorted(found.items())]
+    kind = contracts.stream(stream).attribute(order).type
+    if kind != "timestamp":
+        raise Refused(
+            "inputs",
+            f"be ordered by a timestamp to be cut into windows of seconds, and {stream} is by {order}",
+            kind,
+            "name a stream whose order attribute is one",
+            where=contract.subject,
+        )
+    return order
+
+
+def _transmitted(tables: Tables, stream: str) -> dict[int, list[DataFile]]:
+    """Of each batch that the stream has sent, the files that hold its rows."""
+    sent = [b.batch for b in load_batches(tables, stream) if b.status in (DONE, RETIRED) and b.rows]
+    table = tables.at("transmitted", stream)
+    return {batch: files for batch in sent if (files := table.files(batch=batch))}
+
+
+def _windows_of(files: Sequence[DataFile], batch: int, order: str, seconds: float) -> set[int]:
+    """The windows in which a batch has rows."""
+    found: set[int] = set()
+    for file in files:
+        for part in rows_of(file, ["batch", order], _ROWS_AT_A_TIME):
+            mine = part.filter(matching(part, {"batch": batch}))[order].drop_null()
+            micros = np.asarray(mine.cast(pa.timestamp("us")).cast(pa.int64()))
+            found |= set(np.unique(np.floor(micros / (seconds * 1e6)).astype(np.int64)).tolist())
+    return found
 
 
 @dataclass(frozen=True)
@@ -134,9 +189,8 @@ class _Span:
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         names = list(dict.fromkeys(["seq", "batch", self.order, *columns]))
-        # the last moment belongs to the next window
-        last = self.window.to_time.timestamp() - 1e-6
-        between = Between(self.window.from_time, datetime.fromtimestamp(last, UTC))
+        # the moment after the last belongs to the next window
+        between = Between(self.window.from_time, self.window.to_time - timedelta(microseconds=1))
         where = {self.order: between, "batch": list(self.batches)}
         parts = [
             part.filter(matching(part, where))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spillway.encoding import chunk_bytes
+from spillway.errors import Refused
 from spillway.store.blobs import reading
 
 
@@ -40,18 +43,17 @@ class DataFile:
         return dict(self.maximum).get(column)
 
 
-def holding(files: Iterable[DataFile], batches: Iterable[tuple[date, int]]) -> list[DataFile]:
-    """The files of a stream's table that may hold rows of the batches (their dates and numbers)."""
-    wanted = set(batches)
-    days = {day for day, _ in wanted}
-    low = min((number for _, number in wanted), default=0)
-    high = max((number for _, number in wanted), default=-1)
-    return [
-        file
-        for file in files
-        if as_date(file.value("batch_date")) in days
-        and (file.low("batch") is None or (file.low("batch") <= high and file.high("batch") >= low))
-    ]
+@contextmanager
+def _opened(path: str) -> Iterator[pq.ParquetFile]:
+    """A table's file; what is gone or damaged is told in a sentence."""
+    try:
+        with reading(path) as source:
+            yield pq.ParquetFile(source)
+    except (OSError, pa.ArrowException) as problem:
+        reason = str(problem).partition("\n")[0]
+        raise Refused(
+            "file", "be there and whole", reason, "restore it, or do its batch again", path
+        ) from problem
 
 
 def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str, int]:
@@ -61,8 +63,8 @@ def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str,
     """
     totals = dict.fromkeys(columns, 0)
     for file in files:
-        with reading(file.path) as source:
-            metadata = pq.ParquetFile(source).metadata
+        with _opened(file.path) as parquet:
+            metadata = parquet.metadata
         for name, size in chunk_bytes(metadata).items():
             if name in totals:
                 totals[name] += size
@@ -71,20 +73,24 @@ def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str,
 
 def row_count(file: DataFile) -> int:
     """How many rows a file has, by its footer."""
+    with _opened(file.path) as parquet:
+        return int(parquet.metadata.num_rows)
+
+
+def high_edge(file: DataFile, column: str) -> Any:
+    """The largest value of a column in a file, by the log or else by the footer; None where neither knows."""
+    known = file.high(column)
+    if known is not None:
+        return known
     with reading(file.path) as source:
-        return int(pq.ParquetFile(source).metadata.num_rows)
-
-
-def chunk_bytes(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Compressed bytes of each column of one file, by its footer."""
-    found: dict[str, int] = {}
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
-        for index in range(metadata.num_columns):
-            chunk = row_group.column(index)
-            name = chunk.path_in_schema.split(".")[0]
-            found[name] = found.get(name, 0) + chunk.total_compressed_size
-    return found
+        metadata = pq.ParquetFile(source).metadata
+    place = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    if column not in place:
+        return None
+    found = [metadata.row_group(g).column(place[column]).statistics for g in range(metadata.num_row_groups)]
+    if not found or any(one is None or not one.has_min_max for one in found):
+        return None
+    return max(one.max for one in found)
 
 
 def read_rows(
@@ -100,8 +106,7 @@ def read_rows(
         low, high = file.low(order), file.high(order)
         if low is not None and high is not None and (high < from_seq or low > to_seq):
             continue
-        with reading(file.path) as source:
-            parquet = pq.ParquetFile(source)
+        with _opened(file.path) as parquet:
             groups = _row_groups(parquet.metadata, order, from_seq, to_seq)
             if not groups:
                 continue
@@ -128,8 +133,7 @@ def rows_of(
 
     `within`: an ordered column and its range, to leave out the row groups that hold none of it.
     """
-    with reading(file.path) as source:
-        parquet = pq.ParquetFile(source)
+    with _opened(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
         groups = _row_groups(parquet.metadata, *within) if within else None
         if groups == []:

@@ -42,7 +42,9 @@ def may_hold(file: DataFile, where: Filter) -> bool:
         if low is None or high is None:
             continue
         if isinstance(high, datetime):
-            high += _TRUNCATED  # some writers cut the largest time down to the millisecond
+            # some writers cut the largest time down to the millisecond; there is none after the last there is
+            last = datetime.max.replace(tzinfo=high.tzinfo)
+            high = min(high, last - _TRUNCATED) + _TRUNCATED
         if isinstance(value, Between):
             if (value.low is not None and high < value.low) or (value.high is not None and low > value.high):
                 return False

@@ -1,6 +1,6 @@
 """Tables: opened once a step, read by what is asked for, written by replacing what the same work wrote before.
 
-`Tables.at(name)` is a table as it was when this `Tables` first looked; a step makes one and hands it down. A write
+`Tables.at(name)` is a table as it was when this `Tables` first looked (or last wrote); a step makes one. A write
 replaces the rows that match (`stream=..., batch=[...]`) in one commit, so that a rerun, a retry or a kill at any
 instant ends in the same rows. It is a compare-and-swap: when another writer has touched those rows since they were
 read, nothing is written and `ConcurrentRun` says so; writers of other rows of the same table never see one another.
@@ -114,7 +114,7 @@ class _Opened:
 
 
 class Table:
-    """One table as it was when it was opened, and with what was written through it since."""
+    """One table as it was when it was opened; once something was written through it, as it was right after that."""
 
     def __init__(self, path: str, contract: TableContract, opened: _Opened) -> None:
         self.path, self.contract = path, contract

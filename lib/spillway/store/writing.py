@@ -6,7 +6,6 @@ that died, or of a draft that was thrown away, is never read.
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
@@ -21,15 +20,12 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spillway.encoding import ROWS_IN_A_GROUP, chunk_bytes, encoder
 from spillway.store.blobs import reading, remove, writing
-from spillway.store.files import chunk_bytes
 
-ROWS_IN_A_GROUP = 1 << 19
 LONGEST_TEXT_IN_STATISTICS = 32
 INDEXED_COLUMNS = 8
 """How many of a table's first columns have their smallest and largest value in its log."""
-NEVER_REPEATED = frozenset({"seq", "payload"})
-"""Columns for which a dictionary is only a burden."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ def write_file(
     if first is None:
         return None
     try:
-        with writing(f"{folder}/{name}") as sink, _writer(sink, schema) as writer:
+        with writing(f"{folder}/{name}") as sink, encoder(sink, schema) as writer:
             for group in itertools.chain([first], groups):
                 writer.write_table(group, row_group_size=ROWS_IN_A_GROUP)
     except BaseException:
@@ -71,40 +67,6 @@ def write_file(
     stats = json.dumps(statistics(metadata, schema.names[:INDEXED_COLUMNS]))
     rows = int(metadata.num_rows)
     return Written(name, dict(partition), size, rows, int(time.time() * 1000), stats, chunk_bytes(metadata))
-
-
-def _writer(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        # what a narrow channel would use; every width that is compared is of this encoding
-        compression="zstd",
-        compression_level=3,
-        use_dictionary=[name for name in schema.names if name not in NEVER_REPEATED],
-        write_statistics=[field.name for field in schema if _has_edges(field.type)],
-    )
-
-
-def widths_of(rows: pa.Table) -> dict[str, int]:
-    """Compressed bytes of each column, as `write_file` would write these rows: the one width there is.
-
-    >>> rows = pa.table({"a": [1] * 4096, "b": list(range(4096))})
-    >>> widths_of(rows)["a"] < widths_of(rows)["b"]
-    True
-    """
-    sink = io.BytesIO()
-    with _writer(sink, rows.schema) as writer:
-        writer.write_table(rows, row_group_size=ROWS_IN_A_GROUP)
-    return chunk_bytes(pq.ParquetFile(sink).metadata)
-
-
-def _has_edges(kind: pa.DataType) -> bool:
-    """Whether a column's smallest and largest value are written down.
-
-    Not of floats: Arrow leaves NaN out of them, where Spark takes it for the largest of all. Not of bytes: Arrow would
-    write whole payloads, twice.
-    """
-    return not (pa.types.is_floating(kind) or pa.types.is_binary(kind))
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

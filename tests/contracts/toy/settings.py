@@ -12,7 +12,7 @@ COLUMNS = (("tenth", "boolean", "whether the row is a tenth one"),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ToySettings:
     every: int = rule(Number(least=2, whole=True), "which rows go")
     aside: str = rule(Text(), "the attribute to look at", "temp")
 
@@ -23,3 +23,6 @@ class Settings:
     def stream_rules(self, contract: Any) -> Iterator[Broken]:
         if self.aside not in contract.names:
             yield "aside", "be an attribute of the stream", self.aside, "name one"
+
+
+SETTINGS = ToySettings

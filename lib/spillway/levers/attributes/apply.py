@@ -259,6 +259,8 @@ class GivenBackRows:
         past = [name for name in columns if name not in back and name not in bounds]
         rows = self.after(past, from_seq, to_seq)
         seq = np.asarray(rows["seq"])
+        if len(seq):
+            runs.index(seq)  # a row under no run may have lost values that nobody knows of
         made: Columns = {name: pa.nulls(len(seq), pa.float64()) for name in bounds}
         if back and len(seq):
             names = [name for one in back for name in (one, one + BOUND_SUFFIX)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from spillway.errors import Refused
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.attributes.synopsis.model import AttributeModel
@@ -35,7 +36,16 @@ class Learned:
 
     @staticmethod
     def from_facts(facts: Facts) -> Learned:
-        """The facts as the kernels take them."""
+        """The facts as the kernels take them; what training has not written so is refused."""
+        try:
+            return Learned._from(facts)
+        except (AttributeError, KeyError, TypeError) as problem:
+            rule, odd = "be as training wrote them", f"{type(problem).__name__}: {problem}"
+            remedy = "restore the table, or train the stream again"
+            raise Refused("facts", rule, odd, remedy, f"attributes, version {facts.version}") from problem
+
+    @staticmethod
+    def _from(facts: Facts) -> Learned:
         return Learned(
             facts.version,
             Cycle.from_dict(facts.value(CYCLE)),

@@ -35,7 +35,11 @@ class AttributePlan(Plan):
         rows = scheme_rows(tables, self.contract.stream)
         state: Mapping[str, Any] | None = None
         for previous, batch in zip([None, *work.batches], work.batches, strict=False):
-            if previous is None or previous.batch != batch.batch - 1:
+            # batches without rows leave no state; those of others' runs in between do
+            between = previous is not None and any(
+                previous.batch < row["batch"] < batch.batch for row in rows
+            )
+            if previous is None or between:
                 state = state_before(rows, batch.batch)
             policy = policy_of(
                 self.contract,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spillway.batch import Batch
+from spillway.errors import Refused
 from spillway.levers.attributes.scheme import Run, Runs, run_from_row, run_to_row
 from spillway.levers.protocol import Views
 
@@ -32,7 +33,15 @@ def load_runs(tables: Views, stream: str, batches: Iterable[int] | None = None) 
 def state_before(rows: Iterable[Mapping[str, Any]], batch: int) -> dict[str, Any] | None:
     """The planner's state at the end of the last batch before this one; None where there is none."""
     before = [row for row in rows if row["batch"] < batch]
-    return json.loads(before[-1]["state"]) if before else None
+    if not before:
+        return None
+    text = before[-1]["state"]
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError as problem:
+        where = f"{before[-1]['stream']}: schemes, batch {before[-1]['batch']}"
+        raise Refused("state", "be JSON", text[:40], "shed its batch again", where) from problem
+    return found
 
 
 def scheme_row(batch: Batch, number: int, run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
