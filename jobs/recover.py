@@ -75,7 +75,7 @@ def give_back_batches(tables: Tables, contract: StreamContract, question: Questi
     if not batches:
         raise SpillwayError(question.nothing(contract))
     with spark_engine(f"spillway recover {contract.stream}") as engine:
-        recover_batches(tables, engine, contract, batches)
+        recover_batches(tables, engine, contract, batches, asked=True)
     rows = sum(batch.rows or 0 for batch in batches)
     numbers = ", ".join(str(batch.batch) for batch in batches)
     place = tables.path("recovered", contract.stream)

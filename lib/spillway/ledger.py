@@ -24,7 +24,7 @@ from datetime import date
 from itertools import pairwise
 from typing import Any
 
-from spillway.errors import SpillwayError
+from spillway.errors import Refused, SpillwayError
 
 TOTAL = "total"
 ADDS_UP = ("reason", "attribute", "region")
@@ -86,6 +86,11 @@ kept 2 + shed 0 + deduplicated 0 + rejected 0; this is a fault of the stage, rep
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        for name, known in (("scope", SCOPES), ("unit", UNITS), ("dimension_kind", DIMENSIONS)):
+            if getattr(self, name) not in known:
+                raise Refused(
+                    name, f"be one of {', '.join(known)}", getattr(self, name), "see spillway.ledger"
+                )
         problem = next(imbalances(asdict(self)), None)
         if problem is not None:
             what = f"{self.dimension_kind} {self.dimension or self.reason}".strip()

@@ -38,6 +38,16 @@ def columns_of(name: str) -> tuple[tuple[str, str, str], ...]:
     return found
 
 
+def loses_rows(name: str) -> bool:
+    """Whether rows that the lever sheds may be gone for good (`LOSES_ROWS` of its module `settings`)."""
+    return bool(getattr(import_module(f"{LEVERS[name]}.settings"), "LOSES_ROWS", False))
+
+
+def needs_every_row(name: str) -> bool:
+    """Whether what the lever gives back rests on rows that it handed on (`NEEDS_EVERY_ROW`)."""
+    return bool(getattr(import_module(f"{LEVERS[name]}.settings"), "NEEDS_EVERY_ROW", False))
+
+
 def lever(name: str) -> Any:
     """The lever itself."""
     return import_module(f"{LEVERS[name]}.lever").LEVER

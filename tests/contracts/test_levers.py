@@ -13,7 +13,7 @@ import pytest
 from tests.contracts.test_loader import changed, problems_of, with_settings
 
 from spillway.contracts import json_schema, plain, read_stream
-from spillway.errors import Refused
+from spillway.errors import ContractError, Refused
 from spillway.levers.attributes.settings import AttributeSettings
 from spillway.registry import registered
 
@@ -134,3 +134,21 @@ def test_reading_the_settings_of_every_lever_compiles_no_kernel_and_starts_nothi
     )
     found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_a_lever_that_needs_every_row_stands_behind_those_that_lose_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tests.contracts.toy import settings as toy
+
+    monkeypatch.setattr(toy, "LOSES_ROWS", True, raising=False)
+    with registered(toy="tests.contracts.toy"):
+        stated = {"lever": "toy", "every": 10, "aside": "temp"}
+        assert read_stream(changed(levers=[stated, {"lever": "attributes"}])).lever_names == (
+            "toy",
+            "attributes",
+        )
+        with pytest.raises(
+            ContractError, match=r"stand behind every lever that loses rows.*move it behind toy"
+        ):
+            read_stream(changed(levers=[{"lever": "attributes"}, stated]))

@@ -163,7 +163,7 @@ def test_a_stream_that_promises_nothing_is_validated_once_and_then_retired(tmp_p
     assert world.said[-1] == "nothing was shed since the last validation"
 
 
-def test_rows_that_are_lost_without_a_promise_are_violations_all_the_same(
+def test_rows_that_nobody_accounts_for_stop_the_run_and_those_lost_later_are_violations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World.begin(InProcess(), tmp_path, PLAIN)
@@ -176,7 +176,14 @@ def test_rows_that_are_lost_without_a_promise_are_violations_all_the_same(
     whole = SendDown.__call__
     with monkeypatch.context() as patch:
         patch.setattr(SendDown, "__call__", loses_one)
-        world.shed()
+        with pytest.raises(SpillwayError, match="must balance: offered 60 is not kept 59"):
+            world.shed()
+    assert world.rows("transmitted", "sites") == []
+    assert list(Path(world.settings.lake).rglob("transmitted/sites/**/*.parquet")) == []
+    world.shed()
+    # somebody loses one later
+    sent = world.at("transmitted", "sites")
+    sent.delete(seq=7)
     with pytest.raises(SpillwayError):
         world.validate()
     assert certified(world) == {(1, 1)}

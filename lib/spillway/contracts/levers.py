@@ -29,7 +29,7 @@ from typing import Any
 
 from spillway.contracts.shapes import BAD, Broken, Record, Report, join_path, plain, suggest
 from spillway.errors import Refused
-from spillway.registry import LEVERS, settings_of
+from spillway.registry import LEVERS, loses_rows, needs_every_row, settings_of
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,17 @@ def default_levers() -> tuple[LeverEntry, ...]:
 
 
 def broken_by_levers(contract: Subject) -> Iterator[Broken]:
-    """What the levers of a stream find wrong with the rest of its contract."""
+    """What the levers of a stream find wrong with the rest of its contract, and with their order."""
+    names = contract.lever_names
     for i, entry in enumerate(contract.levers):
+        losers = [name for name in names[i + 1 :] if loses_rows(name)]
+        if losers and needs_every_row(entry.lever):
+            yield (
+                f"levers[{i}].lever",
+                "stand behind every lever that loses rows: what it sheds is given back from the rows it hands on",
+                entry.lever,
+                f"move it behind {losers[-1]}",
+            )
         if hasattr(entry.settings, "stream_rules"):
             for where, rule, value, remedy in entry.settings.stream_rules(contract):
                 yield join_path(f"levers[{i}]", where), rule, value, remedy

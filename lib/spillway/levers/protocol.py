@@ -180,6 +180,8 @@ class Work:
     """By batch, what is offered to this stage."""
     aims: Mapping[int, float]
     """By batch, the share of its part that is aimed at: less than 1 where more came out than was planned."""
+    columns: tuple[str, ...] = ()
+    """What reaches this stage: the stream's attributes, and what the levers before it added."""
     ordinal: int = 1
 
 
@@ -271,7 +273,10 @@ class Drafted:
 
 
 class Plan(ABC):
-    """A lever's plan for the batches of one stream."""
+    """A lever's plan for the batches of one stream.
+
+    Of a stream that is only observed (`mode: observe`) it hands on everything, and says what it would have done.
+    """
 
     @property
     @abstractmethod

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
+from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL, LedgerRow
 from spillway.levers.protocol import Drafted
 from spillway.pipeline.planning import WayDown
@@ -56,32 +57,54 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
                 dict(offered),
                 {table: found.rows(batch.batch) for table, found in mine.items()},
                 {table: found.file_bytes(batch.batch) for table, found in mine.items()},
-                {k: v for found in mine.values() for k, v in found.counts.get(batch.batch, {}).items()},
+                _counts(mine.values(), batch.batch),
                 sent_rows,
                 sent_bytes,
                 raw_bytes,
                 share,
             )
             lines = list(plan.account(drafted))
-            for line in lines:
-                if line.dimension_kind == TOTAL:
-                    offered[line.unit] = line.kept
             assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
                 "a lever speaks for itself"
             )
+            for line in lines:
+                if line.dimension_kind == TOTAL:
+                    _refuse_to_drop(contract, line)
+                    offered[line.unit] = line.kept
             rows += lines
-        rows += _sent(contract, batch, drafts, raw_bytes, sent_bytes)
+        rows += _sent(contract, batch, drafts, offered, raw_bytes, sent_bytes)
     return rows
+
+
+def _counts(drafts: Iterable[Draft], batch: int) -> dict[str, int]:
+    """What tasks counted of a batch, whichever of a lever's tables they were at."""
+    found: dict[str, int] = {}
+    for draft in drafts:
+        for name, count in draft.counts.get(batch, {}).items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _refuse_to_drop(contract: StreamContract, line: LedgerRow) -> None:
+    if contract.mode == "observe" and line.shed:
+        raise SpillwayError(
+            f"{contract.stream}: {line.stage} must drop nothing where the contract says mode: observe, got {line.shed} "
+            f"{line.unit} of batch {line.batch}; this is a fault of the lever, report it"
+        )
 
 
 def _sent(
     contract: StreamContract,
     batch: Batch,
     drafts: Measurable,
+    offered: Mapping[str, int],
     raw_bytes: Mapping[str, int],
     sent_bytes: Mapping[str, int],
 ) -> list[LedgerRow]:
-    """The last stage: what was written to be sent, counted from what was written."""
+    """The last stage: what it was offered against what was written to be sent, counted from what was written.
+
+    A row or a value that no stage accounts for does not balance, and stops the run before anything is published.
+    """
     rows, values = drafts.sent.rows(batch.batch), drafts.sent.counts.get(batch.batch, {}).get("values", 0)
     ordinal = len(batch.levers) + 1
     place = ("stream", contract.stream, batch.batch, batch.batch_date, SENT, ordinal)
@@ -89,10 +112,10 @@ def _sent(
         LedgerRow(
             *place,
             "rows",
-            offered=rows,
+            offered=offered["rows"],
             kept=rows,
             bytes_offered=sum(raw_bytes.values()),
             bytes_kept=sum(sent_bytes.values()),
         ),
-        LedgerRow(*place, "values", offered=values, kept=values),
+        LedgerRow(*place, "values", offered=offered["values"], kept=values),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spillway.batch import Batch
@@ -50,14 +50,15 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         ]
 
     aside: dict[tuple[int, str], Draft] = {}
-    columns = (*(name for name, _, _ in added_columns(contract)), *contract.names)
+    levers = way.batches[0].levers
+    columns = (*(name for name, _, _ in added_columns(contract, levers)), *contract.names)
     try:
-        for ordinal, name in enumerate(way.batches[0].levers, start=1):
+        for ordinal, name in enumerate(levers, start=1):
             for table in lever(name).aside_tables:
-                held[table] = own_table(tables, contract, table)
+                held[table] = own_table(tables, contract, table, levers)
                 make = LayAside(way.down, ordinal, table)
                 aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
-        held["transmitted"] = own_table(tables, contract, "transmitted")
+        held["transmitted"] = own_table(tables, contract, "transmitted", levers)
         sent = held["transmitted"].draft(engine, pieces_for(held["transmitted"]), SendDown(way.down, columns))
     except SpillwayError:
         # or every try of a batch that cannot be drafted would leave files behind
@@ -67,18 +68,19 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
     return Drafts(sent, aside, held)
 
 
-def own_table(tables: Tables, contract: StreamContract, table: str) -> Table:
+def own_table(tables: Tables, contract: StreamContract, table: str, levers: Iterable[str] = ()) -> Table:
     """A table that the stream's rows are written to: one of its own, or its part of a shared one."""
     if tables.contract(table).scope == "shared":
         return tables.at(table)
     attributes = [(a.name, a.type) for a in contract.attributes]
-    added = () if table == "raw" else added_columns(contract)
+    added = () if table == "raw" else added_columns(contract, levers)
     return tables.at(table, contract.stream).with_attributes(attributes, added)
 
 
-def added_columns(contract: StreamContract) -> tuple[tuple[str, str, str], ...]:
-    """The columns that the contract's levers add to rows."""
-    return tuple(column for name in contract.lever_names for column in columns_of(name))
+def added_columns(contract: StreamContract, levers: Iterable[str] = ()) -> tuple[tuple[str, str, str], ...]:
+    """The columns that levers add to rows: those of the contract, and those that batches were pinned to."""
+    names = dict.fromkeys([*contract.lever_names, *levers])
+    return tuple(column for name in names for column in columns_of(name))
 
 
 def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
@@ -91,17 +93,32 @@ def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
 
 
 def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
-    """What was laid aside, the levers' records, the ledger, and `transmitted` last."""
+    """What was laid aside, the levers' records, the ledger, and `transmitted` last.
+
+    Where that cannot be done, what is not published yet is thrown away.
+    """
+    left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
+    try:
+        _publish(tables, way, drafts, seconds, left)
+    except SpillwayError:
+        for draft in left:
+            drafts.tables[draft.table].discard(draft)
+        raise
+
+
+def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left: list[Draft]) -> None:
     stream, numbers = way.contract.stream, way.numbers
     days = sorted({batch.batch_date for batch in way.batches})
     ledger = list(account(tables, way, drafts, seconds))
-    for (_, table), aside in drafts.aside.items():
-        shared = tables.contract(table).scope == "shared"
+    for aside in drafts.aside.values():
+        shared = tables.contract(aside.table).scope == "shared"
         where = {"stream": stream} if shared else {}
-        drafts.tables[table].publish(aside.written, **where, batch_date=days, batch=numbers)
+        drafts.tables[aside.table].publish(aside.written, **where, batch_date=days, batch=numbers)
+        left[:] = [draft for draft in left if draft is not aside]
     for plan in way.plans:
         for table, rows in plan.records().items():
             tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
     stages = [*dict.fromkeys([*way.batches[0].levers, *stages_of_old(tables, stream, numbers), SENT])]
     write_ledger(tables, stream, numbers, stages, ledger)
     drafts.tables["transmitted"].publish(drafts.sent.written, batch_date=days, batch=numbers)
+    left.clear()

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
+from spillway.errors import SpillwayError
 from spillway.levers.protocol import Load, Plan, Room, Work
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.room import measure_load
-from spillway.pipeline.stages import Down, Listed
-from spillway.registry import lever
+from spillway.pipeline.stages import Down, SentColumns
+from spillway.registry import columns_of, lever
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
@@ -48,8 +49,8 @@ def plan_all(
         days = sorted({batch.batch_date for batch in batches})
         raw = tables.at("raw", stream).stored(batch_date=days)
         stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)
-        listed = Listed(frozenset(["seq", *contract.names]), stretches)
-        down = Down(raw, (), len(contract.attributes), listed)
+        sent_columns = SentColumns(frozenset(["seq", *contract.names]), stretches)
+        down = Down(raw, (), len(contract.attributes), sent_columns)
         ways.append(WayDown(contract, tuple(batches), loads, (), down))
     for ordinal in range(1, max((len(way.batches[0].levers) for way in ways), default=0) + 1):
         here = {
@@ -70,6 +71,12 @@ def plan_all(
 
 def _work(tables: Tables, way: WayDown, name: str, ordinal: int, aims: Mapping[int, float]) -> Work:
     contract, stream = way.contract, way.contract.stream
+    if name not in contract.lever_names:
+        numbers = ", ".join(map(str, way.numbers))
+        raise SpillwayError(
+            f"{stream}: batch {numbers} is pinned to the lever {name}, which its contract must list to shed it again, "
+            f"got levers {', '.join(contract.lever_names) or 'none'}; list it, or leave the batch as it is"
+        )
     days, levers = {batch.batch_date for batch in way.batches}, way.batches[0].levers
     mine = {batch.batch: batch for batch in way.batches}
     others = [
@@ -91,5 +98,6 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, aims: Mapping[i
         lambda day: way.down.before(ordinal, day),
         loads,
         {number: aims.get(number, 1.0) for number in way.numbers},
+        (*(c for one in levers[: ordinal - 1] for c, _, _ in columns_of(one)), *contract.names),
         ordinal,
     )

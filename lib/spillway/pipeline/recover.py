@@ -17,6 +17,7 @@ from spillway.contracts import StreamContract
 from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
+from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.pieces import parts_in, pieces
 from spillway.levers.protocol import Decision, Rows
 from spillway.pipeline.facts import needed_facts
@@ -24,10 +25,14 @@ from spillway.pipeline.question import Question
 from spillway.pipeline.stages import Down, GiveBack, Up
 from spillway.registry import columns_of, lever
 from spillway.store.batches import load_batches
+from spillway.store.drafts import Draft
 from spillway.store.files import as_date
+from spillway.store.ledgers import write_ledger
 from spillway.store.table_contracts import SPARK_TYPES
 from spillway.store.tables import Between, Piece, Table, Tables
 from spillway.store.writing import Written
+
+ASKED_BACK = "asked_back"
 
 
 @dataclass(frozen=True)
@@ -90,23 +95,54 @@ def recovered_table(tables: Tables, contract: StreamContract) -> Table:
 
 
 def recover_batches(
-    tables: Tables, engine: Engine, contract: StreamContract, batches: Sequence[Batch]
+    tables: Tables,
+    engine: Engine,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    asked: bool = False,
 ) -> list[WayBack]:
-    """Write `recovered` for these batches, replacing what was there for them."""
+    """Write `recovered` for these batches, replacing what was there for them.
+
+    What was `asked` for crosses: the bytes of it go into the ledger. Validation, which sits where they lie, asks for
+    nothing.
+    """
     table = recovered_table(tables, contract)
     ways = ways_back(tables, contract, batches)
     columns = tuple(name for name in table.contract.names if name not in ("seq", "batch", "batch_date"))
     written: list[Written] = []
+    lines: list[LedgerRow] = []
     for way in ways:
         cut = [
             Piece({"batch_date": str(batch.batch_date)}, batch.batch, piece)
             for batch in way.batches
             for piece in pieces(batch, engine.cores)
         ]
-        written += table.draft(engine, cut, GiveBack(way.up, columns)).written
+        draft = table.draft(engine, cut, GiveBack(way.up, columns))
+        written += draft.written
+        lines += [_asked_back(batch, draft) for batch in way.batches]
     days = sorted({batch.batch_date for batch in batches})
-    table.publish(written, batch_date=days, batch=[batch.batch for batch in batches])
+    numbers = [batch.batch for batch in batches]
+    table.publish(written, batch_date=days, batch=numbers)
+    if asked:
+        write_ledger(tables, contract.stream, numbers, [ASKED_BACK], lines)
     return ways
+
+
+def _asked_back(batch: Batch, draft: Draft) -> LedgerRow:
+    rows = draft.rows(batch.batch)
+    return LedgerRow(
+        "stream",
+        batch.stream,
+        batch.batch,
+        batch.batch_date,
+        ASKED_BACK,
+        BESIDE,
+        "rows",
+        reason="given back on demand",
+        offered=rows,
+        kept=rows,
+        bytes_asked_back=draft.counts.get(batch.batch, {}).get("asked_back_bytes", 0),
+    )
 
 
 @dataclass(frozen=True)

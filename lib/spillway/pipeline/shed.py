@@ -47,7 +47,8 @@ def shed_channel(
     waiting: dict[str, list[Batch]] = {}
     for contract in contracts.streams_of(channel):
         batches = _waiting(tables, contract, dates)
-        if batches and not _wait_for_training(tables, contract, batches, say):
+        batches = _trained(tables, contract, batches, say)
+        if batches:
             waiting[contract.stream] = batches
     able, shares, failed = _shared(tables, room, waiting)
     pinned = {
@@ -60,7 +61,7 @@ def shed_channel(
     runs = {
         (stream, levers): [batch for batch in found if batch.rows and batch.levers == levers]
         for stream, found in pinned.items()
-        for levers in {batch.levers for batch in found if batch.rows}
+        for levers in sorted({batch.levers for batch in found if batch.rows})
     }
     ways, unplanned = _planned(room, runs)
     done = side_by_side(lambda way: _bring_through(room, engine, way, say), ways)
@@ -84,19 +85,19 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
     return found
 
 
-def _wait_for_training(tables: Tables, contract: StreamContract, batches: Sequence[Batch], say: Say) -> bool:
-    """Whether the stream has to wait; its batches say so."""
-    missing = untrained(tables, contract)
+def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch], say: Say) -> list[Batch]:
+    """The batches that can go on: those pinned, and the others unless a lever of theirs was never trained."""
+    ready = [batch for batch in batches if batch.is_pinned]
+    fresh = [batch for batch in batches if not batch.is_pinned]
+    missing = untrained(tables, contract) if fresh else []
     if not missing:
-        return False
-    rows = sum(batch.rows or 0 for batch in batches)
+        return list(batches)
+    rows = sum(batch.rows or 0 for batch in fresh)
     say(
         f"{contract.stream}: untrained ({', '.join(missing)}), {rows:,} tuples wait; spillway_train trains it"
     )
-    save_batches(
-        tables, [b.becomes(utc_now(), status=UNTRAINED) for b in batches if b.status not in (UNTRAINED, DONE)]
-    )
-    return True
+    save_batches(tables, [b.becomes(utc_now(), status=UNTRAINED) for b in fresh if b.status != UNTRAINED])
+    return ready
 
 
 def _shared(

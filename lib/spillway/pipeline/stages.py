@@ -23,7 +23,7 @@ AT_A_TIME = 131_072
 
 
 @dataclass(frozen=True)
-class Listed:
+class SentColumns:
     """The columns that are sent of some stretches of `seq`: all others are null there, to every stage.
 
     A contract may lose an attribute that `raw` has: what the destination will not have, no prediction may rest on.
@@ -52,11 +52,11 @@ class EndRows:
     read: Callable[[Sequence[str], int, int], pa.Table]
     attributes: int
     asked_back_bytes: int = 0
-    listed: Listed | None = None
+    sent_columns: SentColumns | None = None
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
         rows = self.read(columns, from_seq, to_seq)
-        return rows if self.listed is None else self.listed.of(rows)
+        return rows if self.sent_columns is None else self.sent_columns.of(rows)
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return np.full(len(seq), self.attributes, np.int64)
@@ -69,11 +69,11 @@ class Down:
     raw: Stored
     decisions: tuple[Decision, ...]
     attributes: int
-    listed: Listed | None = None
+    sent_columns: SentColumns | None = None
 
     def before(self, ordinal: int, day: date) -> Rows:
         """What the stage of this ordinal (from 1) is offered."""
-        rows: Rows = EndRows(self.raw.on(day), self.attributes, listed=self.listed)
+        rows: Rows = EndRows(self.raw.on(day), self.attributes, sent_columns=self.sent_columns)
         for decision in self.decisions[: ordinal - 1]:
             rows = decision.kept(rows, day)
         return rows

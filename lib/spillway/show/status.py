@@ -225,7 +225,7 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
     """What stages kept although there was no room for it, as they counted it themselves."""
     short = [row for row in totals(ledger) if row["shortfall"] > 0]
     if short:
-        worst = max(short, key=lambda row: row["shortfall"] / row["kept"])
+        worst = max(short, key=lambda row: row["shortfall"] / max(1, row["kept"]))
         batches = len({row["batch"] for row in short})
         reason = f": {worst['reason']}" if worst["reason"] else ""
         yield Shortage(

@@ -124,10 +124,7 @@ class ThinPlan(Plan):
 
     @property
     def decision(self) -> Thin:
-        contract = self.work.contract
-        before = contract.lever_names[: self.work.ordinal - 1]
-        added = ("scheme",) if "attributes" in before else ()
-        return Thin(self.every, (*added, *contract.names))
+        return Thin(self.every, self.work.columns)
 
     def offers_on(self, batch: int) -> Load:
         return self.work.loads[batch].thinned(1.0 - 1.0 / self.every)

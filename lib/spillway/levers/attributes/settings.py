@@ -161,5 +161,8 @@ class AttributeSettings:
             )
 
 
+NEEDS_EVERY_ROW = True
+"""A value is given back from the tuples before it, as they were sent."""
+
 SETTINGS = AttributeSettings
 """What the registry reads of a contract's entry."""
