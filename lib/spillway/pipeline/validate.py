@@ -283,6 +283,7 @@ def _judged_tables(
     """What suites may read: the shared tables' rows of the batches, and where the streams' own rows lie."""
     found: dict[str, Any] = {}
     numbers = sorted({batch.batch for batches in work.values() for batch in batches})
+    since = min(batch.updated_at for batches in work.values() for batch in batches)
     for name, contract in tables.contracts.items():
         table = tables.at(name) if contract.scope == "shared" else None
         if table is None:
@@ -303,6 +304,9 @@ def _judged_tables(
                 where[of] = list(work)
             if where and "batch" in columns and name != "sketches":
                 where["batch"] = numbers
+            if name == "windows":
+                # of joins and queries, which streams do not name: those that have changed since these batches
+                where = {"updated_at": Between(since)}
             if contract.curated:
                 found[name] = table.rows(**where)
     return found
