@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -53,6 +54,23 @@ class Draft:
     def file_bytes(self, batch: int) -> int:
         """Bytes of the batch's files, whole."""
         return sum(one.size for one in self.of(batch))
+
+    def log_bytes(self, batch: int) -> int:
+        """About what the table's log will say of the batch's files, and its share of what it says of the commit."""
+        batches = len({piece.batch for piece, _ in self.parts}) or 1
+        said = sum(entry_bytes(one) for one in self.of(batch))
+        return said + -(-COMMIT_BYTES // batches) if said else 0
+
+
+COMMIT_BYTES = 420
+"""What a log says of a commit beside its files."""
+_AROUND_AN_ENTRY = 190
+
+
+def entry_bytes(one: Written) -> int:
+    """About what a table's log says of a file: its path, partition and statistics, with the words around them."""
+    quoted = len(json.dumps(one.statistics)) + len(json.dumps(dict(one.partition)))
+    return quoted + len(one.path) + _AROUND_AN_ENTRY
 
 
 Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]

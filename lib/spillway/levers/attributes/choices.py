@@ -20,3 +20,12 @@ FITS = ("bits", "count")
 
 SEEDS = ("first", "zero", "sma")
 """What smoothing starts from."""
+
+PLANS = ("least_loss", "prefix")
+"""How it is decided what goes: by what is lost, or, as the text, the shortest prefix of the ranking."""
+
+SYNOPSES = ("auto", "send", "hold")
+"""Where synopses go: across while there is room, always across, or nowhere until they are asked for."""
+
+MINIMIZE = ("error", "bytes")
+"""What a channel is for: the least error within its capacity, or the fewest bytes within the bounds."""

@@ -34,6 +34,10 @@ class Option:
     max_error_pct: float = 0.0
     predictor: str = ""
     reason: str = ""
+    precision: int = 0
+    """Which of the model's precisions (of shedding) or roundings it is, the finest first."""
+    loss: float | None = None
+    """The error that a plan weighs, in %, where that is not the mean relative error."""
 
     def __post_init__(self) -> None:
         if self.way not in WAYS:
@@ -42,6 +46,11 @@ class Option:
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise Refused(name, "be a finite number of 0 or more", value, "measure it again")
+
+    @property
+    def loss_pct(self) -> float:
+        """What a plan weighs: the mean error, of an attribute with an absolute bound relative to that."""
+        return self.mean_error_pct if self.loss is None else self.loss
 
     @property
     def bytes_per_tuple(self) -> float:
@@ -73,6 +82,15 @@ def of_way(options: Sequence[Option], way: str) -> Option | None:
     True
     """
     return next((option for option in options if option.way == way), None)
+
+
+def options_of(options: Sequence[Option], way: str) -> list[Option]:
+    """The attribute's options of a way, as they stand.
+
+    >>> [one.precision for one in options_of([Option("a", "keep", 2.0), Option("a", "round", 1.0, precision=3)], "round")]
+    [3]
+    """
+    return [option for option in options if option.way == way]
 
 
 def scaled(options: Sequence[Option], width_bytes: float) -> list[Option]:
