@@ -98,7 +98,8 @@ def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel
         way: {name: rows for name in frame.columns if (rows := runs.mask(name, way, frame.seq)).any()}
         for way in ("shed", "round")
     }
-    return as_sent(frame, models, masks["shed"], masks["round"])
+    places = {name: runs.precision(name, "round", frame.seq) for name in masks["round"]}
+    return as_sent(frame, models, masks["shed"], masks["round"], precision=places)
 
 
 def shed_frame(
@@ -117,7 +118,8 @@ def shed_frame(
         if not bool(is_shed.any()):
             continue
         mixed = _truth_where(is_shed, truth.columns[name], sent.columns[name])
-        result = shed(models[name], sent.with_columns({name: mixed}), is_shed, first_new_row)
+        places = runs.precision(name, "shed", truth.seq)
+        result = shed(models[name], sent.with_columns({name: mixed}), is_shed, first_new_row, places)
         sent = sent.with_columns({name: result.reconstructed})
         for stage in sorted({way.stage for run in runs for way in run.ways if way.way == "shed"}):
             here = runs.mask(name, "shed", truth.seq, stage)
@@ -155,7 +157,8 @@ def recover_frame(
         entries = joined(payloads.get(name, ()), models[name].kind)
         # a block goes to the end of its batch, the rows asked for may not
         entries = entries.take(entries.seq <= sent.seq[-1])
-        found[name] = recover(models[name], sent, is_shed, entries)
+        places = runs.precision(name, "shed", sent.seq)
+        found[name] = recover(models[name], sent, is_shed, entries, places)
         sent = sent.with_columns({name: found[name].values})
     return {name: one for name, one in found.items() if name in wanted}
 

@@ -9,7 +9,7 @@ from spillway.contracts import StreamContract
 from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.capacity.optimise import choose_ways
 from spillway.levers.attributes.facts import Learned
-from spillway.levers.attributes.option import Option, of_way, scaled
+from spillway.levers.attributes.option import Option, of_way, options_of, scaled
 from spillway.levers.attributes.planner import Consequence, Policy
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -136,9 +136,11 @@ def decide_stages(
     first = decide(settings, options, load, part.own_kbps, ranking)
     if part.trunk_kbps is None or first.planned_kbps <= part.trunk_kbps:
         return first
-    fixed = {way.attribute: way.way for way in first.ways if way.way != "keep"}
+    fixed = {way.attribute: way for way in first.ways if way.way != "keep"}
     gone = {
-        name: 0.0 if way == "shed" else _rounded_bits(options[name], load.widths_bits[name])
+        name: 0.0
+        if way.way == "shed"
+        else _rounded_bits(options[name], load.widths_bits[name], way.precision)
         for name, way in fixed.items()
     }
     free = [name for name in ranking if name not in fixed]
@@ -151,10 +153,9 @@ def decide_stages(
     )
 
 
-def _rounded_bits(options: Sequence[Option], width_bits: float) -> float:
-    rounded = of_way(scaled(options, width_bits / 8.0), "round")
-    assert rounded is not None, "what is rounded has a way to be"
-    return rounded.wire_bytes_per_tuple * 8.0
+def _rounded_bits(options: Sequence[Option], width_bits: float, precision: int) -> float:
+    found = options_of(scaled(options, width_bits / 8.0), "round")
+    return next(one.wire_bytes_per_tuple * 8.0 for one in found if one.precision == precision)
 
 
 def _by_ranking(
@@ -165,11 +166,17 @@ def _by_ranking(
     ranking: Sequence[str],
 ) -> Consequence:
     found = fit(list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, settings.fit)
-    ways = tuple(
-        Way(name, "shed" if name in found.shed else "keep", reason=found.reasons[name]) for name in options
-    )
+    ways = tuple(_whole_way(name, name in found.shed, found.reasons[name], options[name]) for name in options)
     planned, shortfall = found.planned_kbps, found.shortfall_kbps
     return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
+
+
+def _whole_way(name: str, is_shed: bool, reason: str, options: Sequence[Option]) -> Way:
+    """Shed at the coarsest precision, or kept."""
+    shed = of_way(options, "shed")
+    if not is_shed:
+        return Way(name, "keep", reason=reason)
+    return Way(name, "shed", reason=reason, precision=shed.precision if shed else 0)
 
 
 def _by_bytes(
@@ -184,7 +191,10 @@ def _by_bytes(
     measured = {name: scaled(found, load.widths_bits[name] / 8.0) for name, found in options.items()}
     chosen = choose_ways(measured, list(ranking), per_tuple, fixed, settings.ways)
     to_kbps = load.tuples_per_second * 8.0 / 1000.0
-    ways = tuple(Way(name, chosen.ways[name], reason=chosen.reasons[name]) for name in options)
+    ways = tuple(
+        Way(name, chosen.ways[name], reason=chosen.reasons[name], precision=chosen.precisions[name])
+        for name in options
+    )
     planned, shortfall = chosen.wire_bytes * to_kbps, chosen.shortfall_bytes * to_kbps
     return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 

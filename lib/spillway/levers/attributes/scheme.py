@@ -25,13 +25,18 @@ from spillway.errors import Refused
 
 @dataclass(frozen=True)
 class Way:
-    """How one attribute travels under a scheme, and why."""
+    """How one attribute travels under a scheme, and why.
+
+    `precision` is the place among the model's precisions where it is shed, among its roundings where it is
+    rounded; 0 where it is kept.
+    """
 
     attribute: str
     way: str = "keep"
     stage: int = 1
     predictor: str = ""
     reason: str = ""
+    precision: int = 0
 
 
 def scheme_number(ways: Iterable[Way]) -> int:
@@ -43,7 +48,12 @@ def scheme_number(ways: Iterable[Way]) -> int:
     >>> scheme_number([Way("a")]), scheme_number([Way("a", "shed")]) == scheme_number([Way("a", "shed"), Way("b")])
     (0, True)
     """
-    text = ";".join(f"{way.attribute}={way.way}@{way.stage}" for way in ways if way.way != "keep")
+    text = ";".join(
+        # the finest is not written, so that schemes of before precisions keep their numbers
+        f"{way.attribute}={way.way}@{way.stage}" + (f"/{way.precision}" if way.precision else "")
+        for way in ways
+        if way.way != "keep"
+    )
     return zlib.crc32(text.encode()) if text else 0
 
 
@@ -133,6 +143,21 @@ class Runs:
         )
         return np.asarray(flags[self.index(seq)])
 
+    def precision(self, attribute: str, way: str, seq: np.ndarray) -> np.ndarray:
+        """Row by row, the place of the precision at which the attribute travels `way`; 0 where it does not.
+
+        >>> runs = Runs((Run(0, 9, (Way("temp", "shed", precision=2),)), Run(10, 19, (Way("temp", "shed"),))))
+        >>> runs.precision("temp", "shed", np.array([8, 9, 10])).tolist()
+        [2, 2, 0]
+        """
+        if not len(seq):
+            return np.zeros(0, np.int64)
+        found = [
+            max((w.precision for w in run.ways if w.attribute == attribute and w.way == way), default=0)
+            for run in self.runs
+        ]
+        return np.asarray(np.array(found, np.int64)[self.index(seq)])
+
     def attributes(self, way: str) -> tuple[str, ...]:
         """Every attribute that travels this way under any run, in contract order."""
         found: dict[str, None] = {}
@@ -159,7 +184,15 @@ def run_from_row(row: Mapping[str, Any]) -> Run:
         int(row["from_seq"]),
         int(row["to_seq"]),
         tuple(
-            Way(w["attribute"], w["way"], int(w["stage"]), w["predictor"], w["reason"])
+            # rows of before precisions have none, and the one there was is the first
+            Way(
+                w["attribute"],
+                w["way"],
+                int(w["stage"]),
+                w["predictor"],
+                w["reason"],
+                w.get("precision") or 0,
+            )
             for w in row["attributes"]
         ),
         tuple((r["attribute"], float(r["score"]), float(r["width_bits"])) for r in row["ranking"]),
@@ -180,7 +213,7 @@ def run_to_row(run: Run) -> dict[str, Any]:
         "from_seq": run.from_seq,
         "to_seq": run.to_seq,
         "scheme": run.scheme,
-        "attributes": [(w.attribute, w.way, w.stage, w.predictor, w.reason) for w in run.ways],
+        "attributes": [(w.attribute, w.way, w.stage, w.predictor, w.reason, w.precision) for w in run.ways],
         "ranking": [tuple(one) for one in run.ranking],
         "windows": run.windows,
         "evaluations": run.evaluations,

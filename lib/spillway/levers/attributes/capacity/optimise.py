@@ -52,6 +52,7 @@ class Ways:
     """The chosen way of every attribute, what it comes to per tuple, and why."""
 
     ways: Mapping[str, str]
+    precisions: Mapping[str, int]
     reasons: Mapping[str, str]
     wire_bytes: float
     net_bytes: float
@@ -100,6 +101,7 @@ def choose_ways(
     shortfall = max(wire - capacity_bytes, 0.0)
     return Ways(
         ways={name: chosen[name].way for name in options},
+        precisions={name: chosen[name].precision for name in options},
         reasons={name: _reason(options[name], chosen[name], allowed, shortfall > 0) for name in options},
         wire_bytes=float(wire),
         net_bytes=float(fixed_bytes + sum(way.bytes_per_tuple for way in chosen.values())),
