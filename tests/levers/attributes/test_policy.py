@@ -97,6 +97,23 @@ def test_the_choice_is_the_cheapest_that_fits_or_the_least_there_is(
         assert found.shortfall_kbps == pytest.approx((wire - capacity_bytes) * 8.0)
 
 
+@pytest.mark.parametrize(
+    ("ways", "way", "place"),
+    [(["keep", "shed"], "shed", 1), (["keep", "round"], "round", 2), (["keep", "round", "shed"], "shed", 1)],
+)
+def test_the_scheme_says_which_precision_was_chosen(ways: list[str], way: str, place: int) -> None:
+    offered = {
+        "a": [
+            Option("a", "keep", 30.0),
+            *(Option("a", "round", 20.0 - 8 * at, 0.0, at, precision=at) for at in range(3)),
+            *(Option("a", "shed", 0.0, 9.0 - 8 * at, 0.1 + at, precision=at) for at in range(2)),
+        ]
+    }
+    settings = own_settings(contract(ways=ways))
+    found = decide(settings, offered, Load({"key": 8.0, "a": 240.0}, 1000.0), 40.0, ["a"])
+    assert [(one.way, one.precision) for one in found.ways] == [(way, place)]
+
+
 def test_a_choice_says_what_it_did_in_a_sentence() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
     fits = decide(AttributeSettings(), options(costs), load(costs), 300.0, NAMES)

@@ -14,6 +14,7 @@ from spillway.levers.attributes.planner import Policy, plan_batch
 from spillway.levers.attributes.policy import policy_of
 from spillway.levers.attributes.ranking.reevaluation import Chooser, Reevaluation, State
 from spillway.levers.attributes.scheme import Run, Way
+from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import Part, Plan, Room, Views, Work
 
 Scores = list[Mapping[str, float]]
@@ -27,10 +28,7 @@ class GivenPlan(AttributePlan):
         self.work, self.framed = work, framed
         for batch in work.batches:
             models = self.learned[batch.models["attributes"]].models
-            ways = tuple(
-                Way(name, scheme.get(name, "keep"), predictor=model.predictors[0].name, reason="given")
-                for name, model in models.items()
-            )
+            ways = tuple(_given(scheme.get(name, "keep"), model) for name, model in models.items())
             rate = work.loads[batch.batch].rate_kbps
             capacity = batch.allowed_kbps
             self.runs[batch.batch] = [
@@ -48,6 +46,13 @@ class GivenPlan(AttributePlan):
 
     def can_do_more(self, batch: int) -> bool:
         return False
+
+
+def _given(way: str, model: AttributeModel) -> Way:
+    """The way at the precision that spends most."""
+    places = {"shed": model.precisions, "round": model.roundings}.get(way, ())
+    predictor = model.predictors[0].name
+    return Way(model.attribute, way, predictor=predictor, reason="given", precision=max(0, len(places) - 1))
 
 
 class WatchedPlan(AttributePlan):

@@ -231,9 +231,12 @@ class SentRows:
         runs = self.plan.runs.within(part.frame, to_seq)
         models = self.plan.models_of(part)
         columns = {
-            name: round_rows(models[name], truth, runs.mask(name, "round", truth.seq)).to_arrow(
-                _kind(rows, name)
-            )
+            name: round_rows(
+                models[name],
+                truth,
+                runs.mask(name, "round", truth.seq),
+                runs.precision(name, "round", truth.seq),
+            ).to_arrow(_kind(rows, name))
             for name in names
         }
         return truth.seq, columns

@@ -98,7 +98,8 @@ def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel
         way: {name: rows for name in frame.columns if (rows := runs.mask(name, way, frame.seq)).any()}
         for way in ("shed", "round")
     }
-    return as_sent(frame, models, masks["shed"], masks["round"])
+    places = {name: runs.precision(name, "round", frame.seq) for name in masks["round"]}
+    return as_sent(frame, models, masks["shed"], masks["round"], precision=places)
 
 
 def shed_frame(
@@ -121,7 +122,8 @@ def shed_frame(
     blocks = []
     for name, crosses, here in _in_order(attributes, runs, truth.seq, (True,) if sent else (True, False)):
         mixed = _truth_where(here, truth.columns[name], seen.columns[name])
-        result = shed(models[name], seen.with_columns({name: mixed}), here, first_new_row)
+        places = runs.precision(name, "shed", truth.seq)
+        result = shed(models[name], seen.with_columns({name: mixed}), here, first_new_row, places)
         seen = seen.with_columns({name: result.reconstructed})
         if crosses != sent:
             continue
@@ -158,7 +160,7 @@ def recover_frame(
         entries = joined(payloads.get((name, crosses), ()), models[name].kind)
         # a block goes to the end of its batch, the rows asked for may not
         entries = entries.take(entries.seq <= seen.seq[-1])
-        one = recover(models[name], seen, here, entries)
+        one = recover(models[name], seen, here, entries, runs.precision(name, "shed", seen.seq))
         bound = one.bound_pct if name not in found else np.where(here, one.bound_pct, found[name].bound_pct)
         found[name] = Recovered(one.values, bound)
         seen = seen.with_columns({name: one.values})

@@ -42,6 +42,8 @@ class Option:
     def __post_init__(self) -> None:
         if self.way not in WAYS:
             raise Refused("way", f"be one of {', '.join(WAYS)}", self.way, "correct the option")
+        if self.precision < 0:
+            raise Refused("precision", "be a place of 0 or more", self.precision, "measure it again")
         for name in ("wire_bytes_per_tuple", "synopsis_bytes_per_tuple", "mean_error_pct", "max_error_pct"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
@@ -76,12 +78,63 @@ class Option:
 
 
 def of_way(options: Sequence[Option], way: str) -> Option | None:
-    """The attribute's option of a way, None where that way is not offered.
+    """The attribute's option of a way, the coarsest of several, None where that way is not offered.
 
     >>> of_way([Option("temp", "keep", 2.0)], "shed") is None
     True
     """
-    return next((option for option in options if option.way == way), None)
+    return max(options_of(options, way), key=lambda option: option.precision, default=None)
+
+
+def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
+    """The attribute's options of a way, finest first.
+
+    >>> found = options_of([Option("temp", "shed", 0.0, 0.5, precision=1), Option("temp", "shed", 0.0, 0.9)], "shed")
+    >>> [option.synopsis_bytes_per_tuple for option in found]
+    [0.9, 0.5]
+    """
+    return tuple(
+        sorted((option for option in options if option.way == way), key=lambda option: option.precision)
+    )
+
+
+def scaled(self, factor: float) -> Option:
+        """The same for a column that weighs `factor` times as much."""
+        return replace(
+            self,
+            wire_bytes_per_tuple=self.wire_bytes_per_tuple * factor,
+            synopsis_bytes_per_tuple=self.synopsis_bytes_per_tuple * factor,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON for the `models` table."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Option:
+        """The inverse of `to_dict`."""
+        return Option(**facts)
+
+
+def of_way(options: Sequence[Option], way: str) -> Option | None:
+    """The attribute's option of a way, the coarsest of several, None where that way is not offered.
+
+    >>> of_way([Option("temp", "keep", 2.0)], "shed") is None
+    True
+    """
+    return max(options_of(options, way), key=lambda option: option.precision, default=None)
+
+
+def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
+    """The attribute's options of a way, finest first.
+
+    >>> found = options_of([Option("temp", "shed", 0.0, 0.5, precision=1), Option("temp", "shed", 0.0, 0.9)], "shed")
+    >>> [option.synopsis_bytes_per_tuple for option in found]
+    [0.9, 0.5]
+    """
+    return tuple(
+        sorted((option for option in options if option.way == way), key=lambda option: option.precision)
+    )
 
 
 def options_of(options: Sequence[Option], way: str) -> list[Option]:

@@ -25,7 +25,11 @@ from spillway.errors import Refused
 
 @dataclass(frozen=True)
 class Way:
-    """How one attribute travels under a scheme, and why."""
+    """How one attribute travels under a scheme, and why.
+
+    `precision` is the place among the model's precisions where it is shed, among its roundings where it is
+    rounded; 0 where it is kept.
+    """
 
     attribute: str
     way: str = "keep"
@@ -57,8 +61,9 @@ def scheme_number(ways: Iterable[Way]) -> int:
 
 
 def _spelled(way: Way) -> str:
-    where = "+" if way.sent else ""
-    return f"{way.attribute}={way.way}.{way.precision}{where}@{way.stage}"
+    # the finest and what is held are not written, so that schemes of before keep their numbers
+    text = f"{way.attribute}={way.way}@{way.stage}" + (f"/{way.precision}" if way.precision else "")
+    return text + ("+" if way.sent else "")
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,21 @@ class Runs:
 
         flags = np.array([any(map(fits, run.ways)) for run in self.runs])
         return np.asarray(flags[self.index(seq)])
+
+    def precision(self, attribute: str, way: str, seq: np.ndarray) -> np.ndarray:
+        """Row by row, the place of the precision at which the attribute travels `way`; 0 where it does not.
+
+        >>> runs = Runs((Run(0, 9, (Way("temp", "shed", precision=2),)), Run(10, 19, (Way("temp", "shed"),))))
+        >>> runs.precision("temp", "shed", np.array([8, 9, 10])).tolist()
+        [2, 2, 0]
+        """
+        if not len(seq):
+            return np.zeros(0, np.int64)
+        found = [
+            max((w.precision for w in run.ways if w.attribute == attribute and w.way == way), default=0)
+            for run in self.runs
+        ]
+        return np.asarray(np.array(found, np.int64)[self.index(seq)])
 
     def attributes(self, way: str) -> tuple[str, ...]:
         """Every attribute that travels this way under any run, in contract order."""
