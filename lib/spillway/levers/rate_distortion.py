@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -112,7 +113,7 @@ class _Relaxed:
             hull = lower_hull(c, cost[:, 0])
             start_room += c[hull[0]]
             start_cost += cost[hull[0], 0]
-            for before, after in zip(hull, hull[1:], strict=False):
+            for before, after in pairwise(hull):
                 width, fall = c[after] - c[before], cost[before, 0] - cost[after, 0]
                 steps.append((-fall / width, width, fall))
         steps.sort()
@@ -152,7 +153,7 @@ def _rounded(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray], room: f
     steps = []
     for place, (c, cost) in enumerate(zip(crosses, costs, strict=True)):
         hull = lower_hull(c, cost[:, 0])
-        for before, after in zip(hull, hull[1:], strict=False):
+        for before, after in pairwise(hull):
             fall = (cost[before, 0] - cost[after, 0]) / (c[after] - c[before])
             steps.append((-fall, place, after))
     for _, place, after in sorted(steps):

@@ -110,7 +110,9 @@ def told_by(tables: Tables, way: WayDown, drafts: Drafts, aims: Mapping[int, flo
         if way.contract.width == "declared":
             continue
         columns = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
-        aside = sum(plan.crossed_aside(tried[at][batch.batch][1]) for at, plan in enumerate(way.plans, start=1))
+        aside = sum(
+            plan.crossed_aside(tried[at][batch.batch][1]) for at, plan in enumerate(way.plans, start=1)
+        )
         beside = crossing_bytes(drafts, batch.batch) - sum(columns.values()) - aside
         around[batch.batch] = max(0, beside) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
     return Again(aims, tried, around)

@@ -31,7 +31,7 @@ MOST_DRAFTS = 3
 LEAST_USED = 0.9
 """A batch that loses something is to use this share of its part."""
 AIMS = (0.995, 0.96)
-"""What the second and the third plan of a batch aim at that came out too large: sizes are known by then, not exactly."""
+"""What the second and the third plan of a batch aim at that came out too large: sizes are known then, not exactly."""
 
 
 def shed_channel(
@@ -201,10 +201,14 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
             say(f"{stream}: {len(over)} batches stay above the channel's part; the shortfall is on record")
         if not over and fitting is not None:
             fitting[1].discard()
-        told = told_by(tables, way, drafts, {**aims, **dict.fromkeys(over, AIMS[min(attempt, len(AIMS)) - 1])})
+        told = told_by(
+            tables, way, drafts, {**aims, **dict.fromkeys(over, AIMS[min(attempt, len(AIMS)) - 1])}
+        )
         if over and not last:
             drafts.discard()
-            say(f"{stream}: {len(over)} batches came out above the channel's part; planned again by what came out")
+            say(
+                f"{stream}: {len(over)} batches came out above the channel's part; planned again by what came out"
+            )
         else:
             fitting = (way, drafts)
             if last or not idle:

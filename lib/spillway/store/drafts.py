@@ -56,21 +56,28 @@ class Draft:
         return sum(one.size for one in self.of(batch))
 
     def log_bytes(self, batch: int) -> int:
-        """About what the table's log will say of the batch's files, and its share of what it says of the commit."""
+        """What the table's log will say of the batch's files, and its share of what that says of the commit."""
         batches = len({piece.batch for piece, _ in self.parts}) or 1
         said = sum(entry_bytes(one) for one in self.of(batch))
         return said + -(-COMMIT_BYTES // batches) if said else 0
 
 
-COMMIT_BYTES = 420
+COMMIT_BYTES = 206
 """What a log says of a commit beside its files."""
-_AROUND_AN_ENTRY = 190
 
 
 def entry_bytes(one: Written) -> int:
-    """About what a table's log says of a file: its path, partition and statistics, with the words around them."""
-    quoted = len(json.dumps(one.statistics)) + len(json.dumps(dict(one.partition)))
-    return quoted + len(one.path) + _AROUND_AN_ENTRY
+    """What a table's log says of a file: the line of its action."""
+    action = {
+        "path": one.path,
+        "partitionValues": dict(one.partition),
+        "size": one.size,
+        "modificationTime": one.written_at_ms,
+        "dataChange": True,
+        "stats": one.statistics,
+        **dict.fromkeys(("tags", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")),
+    }
+    return len(json.dumps({"add": action}, separators=(",", ":"))) + 1
 
 
 Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]

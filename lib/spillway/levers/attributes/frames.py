@@ -166,7 +166,9 @@ def recover_frame(
         seen = seen.with_columns({name: one.values})
     for name in wanted:
         if name not in found and bool(runs.mask(name, "shed", seen.seq).any()):
-            absent = Column.nulls(models[name].kind, len(seen)) if name not in seen.columns else seen.columns[name]
+            absent = (
+                Column.nulls(models[name].kind, len(seen)) if name not in seen.columns else seen.columns[name]
+            )
             found[name] = Recovered(absent, np.full(len(seen), np.nan))
     return {name: one for name, one in found.items() if name in wanted}
 

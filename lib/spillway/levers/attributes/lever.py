@@ -10,8 +10,8 @@ import pyarrow as pa
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
-from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.capacity.crossings import choices_of
+from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.plan import AttributePlan, shedding
 from spillway.levers.attributes.policy import Choosing, choosing, decide_stages, prefixes
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
@@ -69,9 +69,7 @@ class Attributes(Lever):
 
     def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
         channels = room.contracts.channels
-        return [
-            AttributePlan(one, channels[one.contract.channel], room.tables, one.framed) for one in work
-        ]
+        return [AttributePlan(one, channels[one.contract.channel], room.tables, one.framed) for one in work]
 
     def decided(
         self,

@@ -35,7 +35,7 @@ class Option:
     predictor: str = ""
     reason: str = ""
     precision: int = 0
-    """Which of the model's precisions (of shedding) or roundings it is, the finest first."""
+    """Which of the model's precisions (or roundings) was measured, finest first."""
     loss: float | None = None
     """The error that a plan weighs, in %, where that is not the mean relative error."""
 
@@ -96,54 +96,6 @@ def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
     return tuple(
         sorted((option for option in options if option.way == way), key=lambda option: option.precision)
     )
-
-
-def scaled(self, factor: float) -> Option:
-        """The same for a column that weighs `factor` times as much."""
-        return replace(
-            self,
-            wire_bytes_per_tuple=self.wire_bytes_per_tuple * factor,
-            synopsis_bytes_per_tuple=self.synopsis_bytes_per_tuple * factor,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON for the `models` table."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> Option:
-        """The inverse of `to_dict`."""
-        return Option(**facts)
-
-
-def of_way(options: Sequence[Option], way: str) -> Option | None:
-    """The attribute's option of a way, the coarsest of several, None where that way is not offered.
-
-    >>> of_way([Option("temp", "keep", 2.0)], "shed") is None
-    True
-    """
-    return max(options_of(options, way), key=lambda option: option.precision, default=None)
-
-
-def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
-    """The attribute's options of a way, finest first.
-
-    >>> found = options_of([Option("temp", "shed", 0.0, 0.5, precision=1), Option("temp", "shed", 0.0, 0.9)], "shed")
-    >>> [option.synopsis_bytes_per_tuple for option in found]
-    [0.9, 0.5]
-    """
-    return tuple(
-        sorted((option for option in options if option.way == way), key=lambda option: option.precision)
-    )
-
-
-def options_of(options: Sequence[Option], way: str) -> list[Option]:
-    """The attribute's options of a way, as they stand.
-
-    >>> [one.precision for one in options_of([Option("a", "keep", 2.0), Option("a", "round", 1.0, precision=3)], "round")]
-    [3]
-    """
-    return [option for option in options if option.way == way]
 
 
 def scaled(options: Sequence[Option], width_bytes: float) -> list[Option]:

@@ -13,8 +13,8 @@ from spillway.contracts import Channel
 from spillway.ledger import TOTAL, LedgerRow
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
 from spillway.levers.attributes.facts import Learned
-from spillway.levers.attributes.planner import plan_batch
 from spillway.levers.attributes.option import Option
+from spillway.levers.attributes.planner import plan_batch
 from spillway.levers.attributes.policy import choosing, policy_of
 from spillway.levers.attributes.scheme import Run, Runs
 from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, scheme_rows, state_before
@@ -138,7 +138,9 @@ class AttributePlan(Plan):
         sent = {way.attribute for run in runs for way in run.ways if way.sent}
         held = {way.attribute for run in runs for way in run.ways if way.way == "shed" and not way.sent}
         found = {"round": set(runs.attributes("round")), "send synopses of": sent, "shed": held}
-        named = {said: [name for name in self.contract.names if name in names] for said, names in found.items()}
+        named = {
+            said: [name for name in self.contract.names if name in names] for said, names in found.items()
+        }
         return "; ".join(f"{said} {', '.join(names)}" for said, names in named.items() if names)
 
     def crossed_aside(self, drafted: Drafted) -> int:

@@ -256,7 +256,9 @@ def _prefix_at_the_trunk(
 
 def _by_prefix(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
     settings, load = rests_on.settings, rests_on.load
-    able = [name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")]
+    able = [
+        name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")
+    ]
     room = capacity_kbps - load.fixed_kbps
     found = fit(able, load.widths_bits, load.tuples_per_second, max(room, 1e-9), settings.fit)
     ways = tuple(

@@ -159,9 +159,7 @@ def cross(
     offered = list(choices_of(options, worths, terms))
     # what always travels may take more than there is
     found = choose([choices for _, choices in offered], room_bytes)
-    ways = {
-        name: ways[at] for name, (ways, _), at in zip(options, offered, found.picks, strict=True)
-    }
+    ways = {name: ways[at] for name, (ways, _), at in zip(options, offered, found.picks, strict=True)}
     lost = math.fsum(worths[name] * one.loss for name, one in ways.items())
     return Crossings(ways, found.crosses, lost, found.over, found.exact, found.gap)
 
