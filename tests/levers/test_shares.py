@@ -133,7 +133,7 @@ def test_nonsense_is_refused_by_name() -> None:
         proportional([1, 2], [3], 1)
     with pytest.raises(Refused, match="`criticality` must be one of"):
         criticality_weight("highly")
-    with pytest.raises(Refused, match=r"`share.weight` must be above 0"):
+    with pytest.raises(Refused, match=r"`priority` must be above 0"):
         utility({"a": 1}, {}, 1, {"a": 0})
     with pytest.raises(Refused, match="`steps` must belong"):
         utility({"a": 1}, {"b": []}, 1)

@@ -170,7 +170,7 @@ def _check_steps(
 ) -> None:
     for stream, weight in weights.items():
         if not (math.isfinite(weight) and weight > 0):
-            raise Refused("share.weight", "be above 0", weight, "1.0 is neutral", where=stream)
+            raise Refused("priority", "be above 0", weight, "1.0 is neutral", where=stream)
     for stream, offers in steps.items():
         if stream not in rates_kbps:
             raise Refused("steps", "belong to a stream of the channel", stream, "add its rate")

@@ -1,7 +1,7 @@
 """Each stream's part of the channels it goes through (3.3): all streams of a channel are planned together.
 
 First every channel is divided among its own streams; then, where channels go into another one (`into`), what they
-would send is divided again. `share: proportional` is the text's: one drop rate for all. `share: utility` takes from
+would send is divided again. `divide_by: proportional` is the text's: one drop rate for all. `utility` takes from
 the streams whose next attribute costs least, weighed by what the stream is worth. Streams with nothing waiting count
 with their last known rate, so that a quiet quarter of an hour gives no place away for good.
 """
@@ -57,11 +57,12 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
     capacity, total = channel.capacity_kbps, sum(rates.values())
     if total <= capacity:
         return {stream: rate * capacity / total if total else capacity for stream, rate in rates.items()}
-    if channel.share == "utility":
+    if channel.divide_by == "utility":
         weights = {stream: offer.weight for stream, offer in offers.items()}
         steps = {stream: offer.steps for stream, offer in offers.items()}
-        # a stream that gives up whole attributes leaves room; what is over is nobody's
-        return dict(utility(rates, steps, capacity, weights).capacities_kbps)
+        # whole attributes that go leave room that is nobody's; too few steps (none, where nothing is trained yet)
+        # leave too much, of which no part may be more than there is
+        rates = dict(utility(rates, steps, capacity, weights).capacities_kbps)
     return dict(zip(rates, proportional_capacities(list(rates.values()), capacity), strict=True))
 
 
@@ -90,7 +91,7 @@ def offer(
     """The stream's rate (after its own shedding, when `own_kbps` is given) and what it could give up."""
     if not isinstance(load, Load):
         return Offer(load if own_kbps is None else min(load, own_kbps))
-    found = Offer(load.rate_kbps, load, (), contract.share.weight)
+    found = Offer(load.rate_kbps, load, (), contract.priority)
     for name in contract.lever_names:
         found = lever(name).offered(found, contract, newest_facts(tables, contract.stream, name), own_kbps)
     return found

@@ -15,8 +15,14 @@ PREDICTORS = ("last", "trend", "season", "any", "regression")
 RANK_BY = ("stddev", "relative", "recoverability")
 """What makes an attribute go first."""
 
+PLANS = ("least_loss", "prefix")
+"""Who is touched: by what is lost, or the shortest prefix of the ranking (the text)."""
+
 FITS = ("bits", "count")
-"""How many go: by measured width, or by the text's formula."""
+"""How many of a prefix go: by measured width, or by the text's formula."""
+
+CROSSINGS = ("auto", "send", "hold")
+"""Whether a synopsis crosses with its batch or stays at the source until it is asked for (the text)."""
 
 SEEDS = ("first", "zero", "sma")
 """What smoothing starts from."""

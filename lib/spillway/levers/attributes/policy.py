@@ -118,11 +118,11 @@ def decide(
     capacity_kbps: float,
     ranking: Sequence[str],
 ) -> Consequence:
-    """A ranking's consequence: by the text (`fit`) where rounding is not allowed, else by measured bytes."""
+    """A ranking's consequence: by the text (`plan: prefix`), or by measured bytes."""
     if not options:
         over = max(0.0, load.rate_kbps - capacity_kbps)
         return Consequence((), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over))
-    by = _by_bytes if "round" in settings.ways else _by_ranking
+    by = _by_ranking if settings.plan == "prefix" else _by_bytes
     return by(settings, options, load, capacity_kbps, ranking)
 
 
