@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spillway.contracts import check, load_contracts, plain, read_channel, read_stream
+from spillway.contracts.sections import Prices
 from spillway.errors import ContractError, Problem, Refused
 
 CHANNELS = "channels:\n  uplink: {capacity: 120 kbps}\n"
@@ -134,6 +137,20 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (with_settings(predictors=["last", "last"]), "levers[0].predictors[1]", "stand once", "remove the repeat"),
         (with_settings(predictors="last"), "levers[0].predictors", "be a list", "write [last]"),
         (with_settings(ways=["shed"]), "levers[0].ways", "hold keep", "add keep"),
+        (with_settings(plan="prefix", ways=["keep", "round"]), "levers[0].ways", "hold shed when", "add shed"),
+        (with_settings(fit="count"), "levers[0].fit", "be absent unless the plan is prefix", "write plan: prefix"),
+        (with_settings(fit="size"), "levers[0].fit", "be one of bits, count", "use one of"),
+        (with_settings(plan="prefixes", fit="count"), "levers[0].plan", "be one of least_loss, prefix", "mean prefix?"),
+        (with_settings(synopsis="stay"), "levers[0].synopsis", "be one of auto, send, hold", "use one of"),
+        (with_settings(asked_back_pct=101), "levers[0].asked_back_pct", "at most 100", "write 100 or less"),
+        (with_settings(asked_back_pct=-1), "levers[0].asked_back_pct", "at least 0", "write 0 or more"),
+        (changed(priority=0), "priority", "be a number above 0", "write more than 0"),
+        (changed(priority="high"), "priority", "be a number above 0", "plain number"),
+        (changed(share={"weight": 2.0}), "share", "be written as priority", "write priority: 2.0"),
+        (changed(attributes__2__priority=0), "attributes[2].priority", "be a number above 0", "write more than 0"),
+        (changed(attributes__0__priority=2), "attributes[0].priority", "be absent for role key", "remove it"),
+        (changed(attributes__1__priority=2), "attributes[1].priority", "be absent for role order", "remove it"),
+        (changed(attributes__2__role="protected", attributes__2__priority=2), "attributes[2].priority", "absent", ""),
         (with_settings(training={"parity": "secded"}), "levers[0].training.parity_attribute", "name an attr", "add"),
         (
             with_settings(training={"parity": "secded", "parity_attribute": "tmp"}),
@@ -274,14 +291,86 @@ def test_an_unknown_channel_is_not_told_when_channels_cannot_be_read(tmp_path: P
             "channels.uplink.capacity.bandwidth_khz",
         ),
         ({"capacity": {"bandwidth_khz": 4}}, "channels.uplink.capacity"),
-        ({"capacity": "1 Mbps", "share": "fair"}, "channels.uplink.share"),
+        ({"capacity": "1 Mbps", "divide_by": "fair"}, "channels.uplink.divide_by"),
+        ({"capacity": "1 Mbps", "share": "proportional"}, "channels.uplink.share"),
+        ({"capacity": "1 Mbps", "minimize": "cost"}, "channels.uplink.minimize"),
+        ({"capacity": "1 Mbps", "prices": {"sent_per_gb": 2}}, "channels.uplink.prices"),
+        ({"capacity": "1 Mbps", "minimize": "error", "prices": {"kept_per_gb": 2}}, "channels.uplink.prices"),
+        ({"capacity": "1 Mbps", "minimize": "bytes", "prices": 2}, "channels.uplink.prices"),
+        (
+            {"capacity": "1 Mbps", "minimize": "bytes", "prices": {"sent_per_gb": -1}},
+            "channels.uplink.prices.sent_per_gb",
+        ),
+        (
+            {"capacity": "1 Mbps", "minimize": "bytes", "prices": {"sent_per_gb": 0}},
+            "channels.uplink.prices.sent_per_gb",
+        ),
+        (
+            {"capacity": "1 Mbps", "minimize": "bytes", "prices": {"kept_per_gb": float("inf")}},
+            "channels.uplink.prices.kept_per_gb",
+        ),
         ({"capacity": "1 Mbps", "streams": []}, "channels.uplink.streams"),
     ],
 )
-def test_a_channel_without_a_positive_capacity_is_refused(channel: dict[str, Any], field: str) -> None:
+def test_a_channel_that_makes_no_sense_is_refused_by_its_field(channel: dict[str, Any], field: str) -> None:
     with pytest.raises(ContractError) as caught:
         read_channel("uplink", channel)
     assert [p.field for p in caught.value.problems] == [field]
+
+
+def test_a_channel_has_all_planned_together_to_lose_least_unless_it_says_otherwise() -> None:
+    plain_one = read_channel("uplink", {"capacity": "1 Mbps"})
+    assert (plain_one.divide_by, plain_one.minimize) == ("utility", "error")
+    paid = {
+        "divide_by": "proportional",
+        "minimize": "bytes",
+        "prices": {"sent_per_gb": 9, "kept_per_gb": 0.2},
+    }
+    metered = read_channel("uplink", {"capacity": "1 Mbps", **paid})
+    assert (metered.divide_by, metered.minimize) == ("proportional", "bytes")
+    assert plain(metered.prices) == paid["prices"]
+    # without prices of its own a byte costs when it is sent, and keeping it costs nothing
+    assert read_channel("uplink", {"capacity": "1 Mbps", "minimize": "bytes"}).prices == Prices()
+
+
+def test_the_old_word_of_a_channel_is_refused_with_the_new_one() -> None:
+    with pytest.raises(
+        ContractError, match=r"`channels\.uplink\.share` must be written as divide_by"
+    ) as caught:
+        read_channel("uplink", {"capacity": "1 Mbps", "share": "utility"})
+    assert caught.value.problems[0].remedy.startswith("write divide_by: utility, or divide_by: proportional")
+
+
+@given(
+    prices=st.builds(Prices, sent_per_gb=st.floats(0.01, 100), kept_per_gb=st.floats(0, 100)),
+    sent=st.floats(0, 1e12), held=st.floats(0, 1e12), asked=st.floats(0, 100), factor=st.floats(0.01, 100),
+)  # fmt: skip
+def test_only_the_ratio_of_prices_decides_and_what_is_asked_back_is_sent_after_all(
+    prices: Prices, sent: float, held: float, asked: float, factor: float
+) -> None:
+    dearer = Prices(sent_per_gb=prices.sent_per_gb * factor, kept_per_gb=prices.kept_per_gb * factor)
+    cost = prices.cost(sent, held, asked)
+    assert dearer.cost(sent, held, asked) == pytest.approx(cost * factor)
+    kept = Prices(sent_per_gb=1.0).cost(0, held, 100)
+    assert kept == pytest.approx(Prices(sent_per_gb=1.0).cost(held, 0, 0))
+    assert prices.cost(sent, 0, asked) <= cost
+
+
+def test_worth_is_stated_by_one_word_on_streams_and_measures() -> None:
+    weather = read_stream(changed(priority=2.5, attributes__3__priority=0.5))
+    assert (weather.priority, [a.priority for a in weather.attributes]) == (2.5, [1.0, 1.0, 1.0, 0.5])
+    assert read_stream(plain(weather)) == weather
+
+
+def test_the_rule_of_the_text_is_asked_for_by_its_plan() -> None:
+    ours = read_stream(WEATHER).lever_settings("attributes")
+    assert (ours.plan, ours.fit, ours.synopsis, ours.asked_back_pct) == ("least_loss", "bits", "auto", 1.0)
+    text = read_stream(with_settings(plan="prefix", fit="count", synopsis="hold", asked_back_pct=0))
+    settings = text.lever_settings("attributes")
+    assert (settings.plan, settings.fit, settings.synopsis, settings.asked_back_pct) == (
+        "prefix", "count", "hold", 0.0,
+    )  # fmt: skip
+    assert read_stream(plain(text)) == text
 
 
 def test_an_unknown_attribute_is_told_with_the_nearest() -> None:

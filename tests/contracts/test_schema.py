@@ -40,7 +40,7 @@ BAD: list[dict[str, Any]] = [
     changed(levers=["attributes"]),
     changed(levers=[{}]),
     changed(levers=[{"lever": "atributes"}]),
-    changed(levers=[{"lever": "attributes"}, {"lever": "attributes", "fit": "count"}]),
+    changed(levers=[{"lever": "attributes"}, {"lever": "attributes", "rank_by": "relative"}]),
     with_settings(colour=1),
     changed(attributes__3__name="dew point"),
     changed(attributes__3__name="dewp__bound_pct"),
@@ -71,6 +71,16 @@ BAD: list[dict[str, Any]] = [
     with_settings(predictors=["last", "last"]),
     with_settings(predictors=[]),
     with_settings(predictors="last"),
+    with_settings(fit="count"),
+    with_settings(plan="least_loss", fit="count"),
+    with_settings(plan="prefix", fit="size"),
+    with_settings(plan="prefix", ways=["keep", "round"]),
+    with_settings(plan="cheapest"),
+    with_settings(synopsis="stay"),
+    with_settings(asked_back_pct=100.5),
+    changed(priority=0),
+    changed(share={"weight": 2.0}),
+    changed(attributes__2__priority=-1),
     changed(retain_raw={"retire": "yes"}),
     changed(sketches=[{"kind": "count_min"}]),
     changed(stream="Weather-1"),
@@ -87,6 +97,10 @@ GOOD: list[dict[str, Any]] = [
     with_settings(
         criticality="very", error_pct=4.5, rank_by="relative", ways=["keep", "shed"], predictors=["last"]
     ),
+    with_settings(plan="prefix", fit="count", ways=["keep", "shed"]),
+    with_settings(fit="bits"),
+    with_settings(synopsis="hold", asked_back_pct=0),
+    changed(priority=3, attributes__2__priority=0.25, attributes__0__priority=1.0),
     with_settings(window={"tuples_at_least": 64.0}),
     with_settings(cycle={"attributes": ["origin"]}),
     changed(duplicates={"rows": "stable_bloom", "on": ["origin", "time_hour"], "memory_kib": 64}),
@@ -137,7 +151,25 @@ def test_reader_and_schema_accept_the_same(contract: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_reader_and_schema_agree_on_capacities(capacity: object) -> None:
-    channel = {"capacity": capacity}
+    agree_on({"capacity": capacity})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"divide_by": "proportional"}, {"divide_by": "share"}, {"share": "utility"}, {"minimize": "bytes"},
+        {"minimize": "loss"}, {"prices": {}}, {"prices": {"sent_per_gb": 1.0, "kept_per_gb": 0}},
+        {"prices": {"kept_per_gb": 1}}, {"minimize": "bytes", "prices": {"kept_per_gb": 1}},
+        {"minimize": "error", "prices": {"sent_per_gb": 2}}, {"minimize": "bytes", "prices": {"sent_per_gb": 0}},
+        {"minimize": "bytes", "prices": {"sent_per_gb": 0, "kept_per_gb": 1}}, {"minimize": "bytes", "prices": None},
+        {"minimize": "bytes", "prices": {"sent_per_gb": 0, "kept_per_gb": 0.0}}, {"prices": {"sent": 1}},
+    ],
+)  # fmt: skip
+def test_reader_and_schema_agree_on_channels(more: dict[str, Any]) -> None:
+    agree_on({"capacity": "120 kbps", **more})
+
+
+def agree_on(channel: dict[str, Any]) -> None:
     try:
         read_channel("uplink", channel)
         reads = True

@@ -49,9 +49,11 @@ def stream(name: str, **more: Any) -> StreamContract:
     )
 
 
-def rooms(*streams: StreamContract, capacity: str = "40 kbps", into_up: Sequence[str] = ()) -> Contracts:
+def rooms(
+    *streams: StreamContract, capacity: str = "40 kbps", into_up: Sequence[str] = (), **channel: Any
+) -> Contracts:
     """The streams with their channels, all of this capacity; some go into the channel `up`."""
-    up = read_channel("up", {"capacity": capacity})
+    up = read_channel("up", {"capacity": capacity, **channel})
     inner = {name: replace(up, name=name, into="up") for name in into_up}
     return Contracts({one.stream: one for one in streams}, {"up": up} | inner)
 
@@ -91,13 +93,13 @@ def taken_in(
     st.sampled_from(["proportional", "utility"]),
 )
 def test_parts_never_come_to_more_than_the_channel_unless_nothing_can_go(
-    rates: dict[str, float], capacity: float, share: str
+    rates: dict[str, float], capacity: float, divide_by: str
 ) -> None:
-    channel = read_channel("up", {"capacity": f"{capacity:.6f} kbps", "share": share})
+    channel = read_channel("up", {"capacity": f"{capacity:.6f} kbps", "divide_by": divide_by})
     offers = {name: Offer(rate, None, (Step("x", rate, 1.0),)) for name, rate in rates.items()}
     found = divided(channel, offers)
     assert sum(found.values()) <= channel.capacity_kbps * (1 + 1e-9)
-    if share == "proportional":
+    if divide_by == "proportional":
         drops = [1 - found[name] / rate for name, rate in rates.items()]
         assert max(drops) - min(drops) <= 1e-9
 
@@ -109,9 +111,16 @@ def test_where_all_fits_what_is_free_is_shared_out_too() -> None:
 
 
 def test_utility_takes_from_whom_it_costs_least() -> None:
-    channel = read_channel("up", {"capacity": "90 kbps", "share": "utility"})
+    channel = read_channel("up", {"capacity": "90 kbps", "divide_by": "utility"})
     dear, cheap = Offer(60.0, None, (Step("x", 30.0, 9.0),)), Offer(60.0, None, (Step("y", 30.0, 3.0),))
     assert divided(channel, {"dear": dear, "cheap": cheap}) == {"dear": 60.0, "cheap": 30.0}
+
+
+def test_who_has_nothing_to_offer_has_no_more_than_its_part_all_the_same() -> None:
+    channel = read_channel("up", {"capacity": "30 kbps", "divide_by": "utility"})
+    assert divided(channel, {"a": Offer(60.0), "b": Offer(30.0)}) == {"a": 20.0, "b": 10.0}
+    able = Offer(60.0, None, (Step("x", 30.0, 9.0),))
+    assert divided(channel, {"able": able, "not": Offer(30.0)}) == {"able": 15.0, "not": 15.0}
 
 
 def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None:

@@ -16,13 +16,16 @@ from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up
 
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
-CHANNELS = {"narrow": {"capacity": "13 kbps", "into": "trunk"}, "trunk": {"capacity": "10 kbps"}}
+CHANNELS = {
+    "narrow": {"capacity": "13 kbps", "into": "trunk", "divide_by": "proportional"},
+    "trunk": {"capacity": "10 kbps", "divide_by": "proportional"},
+}
 
 
 def one_after_the_other(contract: dict[str, Any]) -> dict[str, Any]:
     """The contract with attributes kept or shed whole, as the text has it."""
     (lever,) = contract["levers"]
-    return {**contract, "levers": [{**lever, "ways": ["keep", "shed"]}]}
+    return {**contract, "levers": [{**lever, "plan": "prefix", "ways": ["keep", "shed"]}]}
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ def the_papers(lab: Lab) -> RunResult:
     text = Reevaluation.text()
     return lab.run(
         models=lab.paper_models(),
+        plan="prefix",
         ways=("keep", "shed"),
         predictors=("last",),
         rank_by="stddev",

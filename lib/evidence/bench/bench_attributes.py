@@ -71,6 +71,7 @@ def contracts(shed: int, capacity_kbps: float = 1.0, error_pct: float | None = N
         "levers": [
             {
                 "lever": "attributes",
+                "plan": "prefix",
                 "ways": ["keep", "shed"],
                 "training": {"tuples": TRAINING_ROWS},
                 "error_pct": error_pct,

@@ -11,7 +11,7 @@ contract stands in the record's `stream_rules(contract)`, with fields as they st
 
 >>> from spillway.contracts.shapes import Report
 >>> report = Report("weather.yaml")
->>> [entry] = Levers().read([{"lever": "attributes", "fit": "count"}], "levers", report)
+>>> [entry] = Levers().read([{"lever": "attributes", "plan": "prefix", "fit": "count"}], "levers", report)
 >>> entry.lever, entry.settings.fit
 ('attributes', 'count')
 >>> Levers().read([{"lever": "atributes"}], "levers", report)

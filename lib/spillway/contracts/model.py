@@ -40,9 +40,9 @@ from spillway.contracts.sections import (
     BadRecords,
     Duplicates,
     FrameLength,
+    Prices,
     Rate,
     RetainRaw,
-    Share,
     Sketch,
     Source,
 )
@@ -58,6 +58,7 @@ from spillway.contracts.shapes import (
     Number,
     Record,
     Text,
+    plain,
     rule,
     suggest,
 )
@@ -67,6 +68,8 @@ from spillway.sketches.kinds import SKETCH_KINDS
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 ROLES = ("key", "order", "measure", "protected")
+DIVIDE_BY = ("utility", "proportional")
+MINIMIZE = ("error", "bytes")
 DEFAULT_BITS = {"boolean": 1, "integer": 64, "double": 64, "timestamp": 64, "date": 32, "string": 128}
 ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -98,6 +101,9 @@ class Attribute:
     )
     error_pct: float | None = rule(
         Maybe(PERCENT), "largest relative error of a recovered value; default: trained", None
+    )
+    priority: float = rule(
+        Number(above=0), "what its error weighs against that of other measures; 1.0 is neutral", 1.0
     )
     description: str = rule(Text(blank=True), "what it means", "")
     field: str | None = rule(Maybe(Text()), "its name in the source when that is not `name`", None)
@@ -134,6 +140,13 @@ class Attribute:
                 self.error_pct,
                 "it is never shed: remove it",
             )
+        if self.role in ("key", "order", "protected") and self.priority != 1:
+            yield (
+                "priority",
+                f"be absent for role {self.role}",
+                self.priority,
+                "it always travels as it is: remove it",
+            )
 
 
 def _is_text(value: object) -> bool:
@@ -161,7 +174,11 @@ class StreamContract(Subject):
     bad_records: BadRecords = rule(Record(BadRecords), "records that break the contract", BadRecords())
     duplicates: Duplicates = rule(Record(Duplicates), "files and rows that arrive twice", Duplicates())
     retain_raw: RetainRaw = rule(Record(RetainRaw), "how long raw tuples are kept", RetainRaw())
-    share: Share = rule(Record(Share), "its worth on a shared channel", Share())
+    priority: float = rule(
+        Number(above=0),
+        "what its error weighs against that of other streams of its channel; 1.0 is neutral",
+        1.0,
+    )
     sketches: tuple[Sketch, ...] = rule(Listing(Record(Sketch)), "summaries to keep", ())
     levers: tuple[LeverEntry, ...] = rule(
         Levers(),
@@ -228,7 +245,9 @@ class StreamContract(Subject):
 
     @staticmethod
     def elsewhere(name: str) -> tuple[str, str] | None:
-        """Settings of a lever stood beside the stream's own fields once."""
+        """Settings of a lever stood beside the stream's own fields once; what it is worth had another name."""
+        if name == "share":
+            return "be written as priority", "write priority: 2.0"
         return belongs_to_a_lever(name)
 
     def _sketch_rules(self) -> Iterator[Broken]:
@@ -295,16 +314,50 @@ class Channel:
     capacity: Capacity = rule(
         CapacityShape(), "120 kbps, 5 Mbps, 2 GB/day, or {bandwidth_khz, signal_to_noise_db} (Shannon)"
     )
-    share: str = rule(
-        Choice(("proportional", "utility")),
-        "how several streams share it; proportional: the text",
-        "proportional",
+    divide_by: str = rule(
+        Choice(DIVIDE_BY),
+        "utility: all streams planned together, what is worth least gives way; proportional: one drop rate for all, "
+        "before each is planned (the text)",
+        "utility",
     )
+    minimize: str = rule(
+        Choice(MINIMIZE),
+        "error: fill the channel and lose as little as it allows; bytes: spend as little as the bounds allow, for a "
+        "channel paid by the byte",
+        "error",
+    )
+    prices: Prices = rule(Record(Prices), "minimize: bytes: what sending and keeping cost", Prices())
     into: str | None = rule(
         Maybe(Text()), "the channel that this one is multiplexed into: shed a second time to fit there", None
     )
     description: str = rule(Text(blank=True), "what it is, in a sentence", "")
     name: str = ""
+
+    def rules(self) -> Iterator[Broken]:
+        if self.minimize == "error" and self.prices != Prices():
+            yield (
+                "prices",
+                "be absent unless the channel minimizes bytes",
+                plain(self.prices),
+                "write minimize: bytes, or remove it: it would be ignored",
+            )
+
+    @staticmethod
+    def elsewhere(name: str) -> tuple[str, str] | None:
+        if name == "share":
+            return (
+                "be written as divide_by",
+                "write divide_by: utility, or divide_by: proportional (the text)",
+            )
+        return None
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        free = {name: {"const": value} for name, value in plain(Prices()).items()}
+        return {
+            "if": {"properties": {"minimize": {"const": "bytes"}}, "required": ["minimize"]},
+            "else": {"properties": {"prices": {"properties": free}}},
+        }
 
     @property
     def capacity_kbps(self) -> float:

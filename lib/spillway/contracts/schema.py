@@ -1,8 +1,8 @@
 """The JSON Schemas that editors complete and check contracts with, from the same definition the reader uses.
 
 What compares one field with another the reader alone knows: names that differ and exist, the type of the order
-attribute, no error bound on what is never shed, options only for CSV, what a lever demands of the stream.
-Everything else it says, the schema says too.
+attribute, no error bound and no priority on what is never shed, options only for CSV, what a lever demands of the
+stream. Everything else it says, the schema says too.
 
 >>> json_schema()["properties"]["mode"]["enum"]
 ['observe', 'shed']

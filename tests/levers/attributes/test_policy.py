@@ -127,9 +127,9 @@ def test_a_choice_says_what_it_did_in_a_sentence() -> None:
     assert nothing_more.shortfall_kbps == pytest.approx(8.0)
 
 
-def test_where_rounding_is_not_allowed_the_text_decides_by_the_ranking() -> None:
+def test_where_the_plan_is_a_prefix_the_text_decides_by_the_ranking() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    text = AttributeSettings(ways=("keep", "shed"))
+    text = AttributeSettings(plan="prefix")
     found = decide(text, options(costs), load(costs), 140.0, ("b", "a", "c"))
     assert found.scheme == ("b",)
     assert found.planned_kbps == pytest.approx(136.0)
@@ -182,8 +182,7 @@ def test_an_observed_stream_keeps_everything_and_says_what_would_go() -> None:
 def test_the_planner_aims_at_the_share_it_is_told() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
     full, half = (
-        policy_of(contract(ways=["keep", "shed"]), learned(), load(costs), Part(180.0), aim)
-        for aim in (1.0, 0.5)
+        policy_of(contract(plan="prefix"), learned(), load(costs), Part(180.0), aim) for aim in (1.0, 0.5)
     )
     assert full.decide(NAMES).planned_kbps > 90.0
     assert half.decide(NAMES).planned_kbps <= 90.0

@@ -15,17 +15,14 @@ PREDICTORS = ("last", "trend", "season", "any", "regression")
 RANK_BY = ("stddev", "relative", "recoverability")
 """What makes an attribute go first."""
 
+PLANS = ("least_loss", "prefix")
+"""Who is touched: by what is lost, or the shortest prefix of the ranking (the text)."""
+
 FITS = ("bits", "count")
-"""How many go: by measured width, or by the text's formula."""
+"""How many of a prefix go: by measured width, or by the text's formula."""
+
+CROSSINGS = ("auto", "send", "hold")
+"""Whether a synopsis crosses with its batch or stays at the source until it is asked for (the text)."""
 
 SEEDS = ("first", "zero", "sma")
 """What smoothing starts from."""
-
-PLANS = ("least_loss", "prefix")
-"""How it is decided what goes: by what is lost, or, as the text, the shortest prefix of the ranking."""
-
-SYNOPSES = ("auto", "send", "hold")
-"""Where synopses go: across while there is room, always across, or nowhere until they are asked for."""
-
-MINIMIZE = ("error", "bytes")
-"""What a channel is for: the least error within its capacity, or the fewest bytes within the bounds."""

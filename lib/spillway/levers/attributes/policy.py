@@ -92,9 +92,14 @@ def choosing(
 
 def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
     """The contract's words as the choice takes them."""
-    prices = channel.prices
-    kept = prices.kept_per_gb / prices.sent_per_gb if prices.sent_per_gb else 0.0
-    return Terms(channel.minimize, settings.synopsis, settings.ways, settings.asked_back_pct / 100.0, kept)
+    return Terms(
+        channel.minimize,
+        settings.synopsis,
+        settings.ways,
+        settings.asked_back_pct / 100.0,
+        channel.prices.sent_per_gb,
+        channel.prices.kept_per_gb,
+    )
 
 
 def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Option]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spillway.contracts.shapes import (
     PERCENT,
@@ -23,7 +23,7 @@ from spillway.contracts.shapes import (
     rule,
     suggest,
 )
-from spillway.levers.attributes.choices import FITS, PREDICTORS, RANK_BY, SEEDS, WAYS
+from spillway.levers.attributes.choices import CROSSINGS, FITS, PLANS, PREDICTORS, RANK_BY, SEEDS, WAYS
 
 if TYPE_CHECKING:
     from spillway.contracts.model import StreamContract
@@ -125,7 +125,28 @@ class AttributeSettings:
     window: WindowLength = rule(Record(WindowLength), "the unit of ranking", WindowLength())
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
     rank_by: str = rule(Choice(RANK_BY), "what makes an attribute go first", "stddev")
-    fit: str = rule(Choice(FITS), "bits: by measured width; count: the text's formula", "bits")
+    plan: str = rule(
+        Choice(PLANS),
+        "least_loss: what loses least of all that fits, as measured; prefix: the shortest prefix of the ranking is "
+        "shed (the text)",
+        "least_loss",
+    )
+    fit: str = rule(
+        Choice(FITS), "plan: prefix: its length, bits: by measured width; count: the text's formula", "bits"
+    )
+    synopsis: str = rule(
+        Choice(CROSSINGS),
+        "send: what gives shed values back crosses with its batch and counts against the channel; hold: it stays at "
+        "the source until it is asked for (the text); auto: it crosses as far as there is room, what is worth least "
+        "stays",
+        "auto",
+    )
+    asked_back_pct: float = rule(
+        PERCENT,
+        "share of what stays at the source that is expected to be asked for: it counts against the channel, and in "
+        "what minimize: bytes spends",
+        1.0,
+    )
     ways: tuple[str, ...] = rule(
         Listing(Choice(WAYS), least=1, unique=True),
         "what may be done to a measure; [keep, shed]: the text",
@@ -142,6 +163,23 @@ class AttributeSettings:
     def rules(self) -> Iterator[Broken]:
         if "keep" not in self.ways:
             yield "ways", "hold keep", list(self.ways), "add keep: an attribute may have to stay"
+        if self.plan == "prefix" and "shed" not in self.ways:
+            yield (
+                "ways",
+                "hold shed when the plan is prefix",
+                list(self.ways),
+                "add shed: a prefix is shed whole",
+            )
+        if self.plan == "least_loss" and self.fit in FITS and self.fit != "bits":
+            yield "fit", "be absent unless the plan is prefix", self.fit, "write plan: prefix (the text)"
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        return {
+            "if": {"properties": {"plan": {"const": "prefix"}}, "required": ["plan"]},
+            "then": {"properties": {"ways": {"contains": {"const": "shed"}}}},
+            "else": {"properties": {"fit": {"const": "bits"}}},
+        }
 
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
         """What breaks between these settings and the rest of the stream's contract."""

@@ -8,8 +8,8 @@ Subject to what crosses <= the room, a plan minimises, in this order (specs/attr
     minimize: error    1. sum of worth x loss    2. measures that do not arrive as they are    3. bytes in all
     minimize: bytes    1. bytes paid for         2. sum of worth x loss                         3. measures touched
 
-over all attributes at once (`levers.rate_distortion`). Bytes paid for: what is sent, and of what is held the share
-that is expected to be asked back plus the price of keeping it, over the price of sending. The smallest form of a
+over all attributes at once (`levers.rate_distortion`). Paid for is what is sent, and of what is held the share that
+is expected to be asked back, at the price of sending; and what is held at that of keeping. The smallest form of a
 synopsis within E is the one that is held. A synopsis that is not smaller than its column is no way to shed it.
 
 Guarantee: with room for everything nothing is touched; the loss never grows with the room.
@@ -31,10 +31,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spillway.errors import Refused
-from spillway.levers.attributes.choices import MINIMIZE, SYNOPSES, WAYS
+from spillway.levers.attributes.choices import CROSSINGS, WAYS
 from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.rate_distortion import Choice, choose
 
+_OBJECTIVES = ("error", "bytes")
 ABSENT_PCT = 100.0
 """The loss of what the destination does not have."""
 
@@ -48,19 +49,21 @@ class Terms:
     ways: tuple[str, ...] = WAYS
     asked_back: float = 0.0
     """Share of what is held that is expected to be asked for."""
+    sent_price: float = 1.0
     kept_price: float = 0.0
-    """Price of keeping a byte over that of sending one."""
+    """Of sending a byte, and of keeping one at the source."""
 
     def __post_init__(self) -> None:
-        for name, known in (("minimize", MINIMIZE), ("synopsis", SYNOPSES)):
+        for name, known in (("minimize", _OBJECTIVES), ("synopsis", CROSSINGS)):
             if getattr(self, name) not in known:
                 raise Refused(name, f"be one of {', '.join(known)}", getattr(self, name), f"write {known[0]}")
         if not set(self.ways) <= set(WAYS) or "keep" not in self.ways:
             raise Refused("ways", "be keep and any of round and shed", list(self.ways), "write ways: [keep]")
         if not 0.0 <= self.asked_back <= 1.0:
             raise Refused("asked_back_pct", "lie within 0..100", 100 * self.asked_back, "write 1")
-        if not (self.kept_price >= 0 and math.isfinite(self.kept_price)):
-            raise Refused("prices", "be 0 or more", self.kept_price, "state both prices")
+        prices = (self.sent_price, self.kept_price)
+        if not all(price >= 0 and math.isfinite(price) for price in prices):
+            raise Refused("prices", "be 0 or more", prices, "state both prices")
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ def cost_of(one: Crossing, worth: float, terms: Terms) -> tuple[float, float, fl
     if terms.minimize == "error":
         return lost, touched, option.bytes_per_tuple
     held = 0.0 if one.sent else option.synopsis_bytes_per_tuple * terms.kept_price
-    return one.crosses + held, lost, touched
+    return one.crosses * terms.sent_price + held, lost, touched
 
 
 def choices_of(
