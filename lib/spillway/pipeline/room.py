@@ -78,9 +78,11 @@ def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, 
     sent = dict(fixed)
     for (stream, item), pick in zip(items, found.picks, strict=True):
         sent[stream] += item[pick].crosses
-    total = sum(sent.values())
-    # where it cannot fit, each is told its share all the same, and puts on record what is too much
-    return {stream: kbps * capacity_kbps / total for stream, kbps in sent.items()}
+    total, left = sum(sent.values()), capacity_kbps - sum(sent.values())
+    if left < 0:  # nothing fits: each is told its share all the same, and puts on record what is too much
+        return {stream: kbps * capacity_kbps / total for stream, kbps in sent.items()}
+    offered = sum(offer.rate_kbps for offer in offers.values())
+    return {stream: kbps + left * offers[stream].rate_kbps / offered for stream, kbps in sent.items()}
 
 
 def parts(tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]) -> dict[str, Part]:
@@ -130,7 +132,8 @@ def _load(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) ->
         name: sum(load.widths_bits[name] * load.tuples_per_second * span for load, span in loads) / tuples
         for name in loads[-1][0].widths_bits
     }
-    return Load(widths, tuples / seconds)
+    fixed_kbps = sum(load.fixed_kbps * span for load, span in loads) / seconds
+    return Load(widths, tuples / seconds, fixed_kbps)
 
 
 def _last_rate(tables: Tables, contract: StreamContract) -> float:

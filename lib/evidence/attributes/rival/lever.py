@@ -8,6 +8,7 @@ from typing import Any
 
 from evidence.attributes.rival.settings import RivalSettings
 from spillway.batch import Batch
+from spillway.contracts import Channel
 from spillway.levers.attributes.lever import Attributes
 from spillway.levers.attributes.plan import AttributePlan
 from spillway.levers.attributes.planner import Policy, plan_batch
@@ -23,8 +24,15 @@ Scores = list[Mapping[str, float]]
 class GivenPlan(AttributePlan):
     """One scheme for every batch, decided by somebody else; what follows from it is the product's."""
 
-    def __init__(self, work: Work, tables: Views, framed: Sequence[Batch], scheme: Mapping[str, str]) -> None:
-        super().__init__(replace(work, batches=()), tables, ())
+    def __init__(
+        self,
+        work: Work,
+        channel: Channel,
+        tables: Views,
+        framed: Sequence[Batch],
+        scheme: Mapping[str, str],
+    ) -> None:
+        super().__init__(replace(work, batches=()), channel, tables, ())
         self.work, self.framed = work, framed
         for batch in work.batches:
             models = self.learned[batch.models["attributes"]].models
@@ -42,7 +50,7 @@ class GivenPlan(AttributePlan):
                     reason="given",
                 )
             ]
-            self.states[batch.batch] = {}
+            self.states[batch.batch], self.paid[batch.batch], self.lost[batch.batch] = {}, {}, 0.0
 
     def can_do_more(self, batch: int) -> bool:
         return False
@@ -58,8 +66,8 @@ def _given(way: str, model: AttributeModel) -> Way:
 class WatchedPlan(AttributePlan):
     """The product's plan made while every window is ranked; `seen` has the scores, `policy` the first batch's."""
 
-    def __init__(self, work: Work, tables: Views, framed: Sequence[Batch]) -> None:
-        super().__init__(replace(work, batches=()), tables, ())
+    def __init__(self, work: Work, channel: Channel, tables: Views, framed: Sequence[Batch]) -> None:
+        super().__init__(replace(work, batches=()), channel, tables, ())
         self.work, self.framed = work, framed
         self.seen: Scores = []
         self.policies: list[Policy] = []
@@ -67,9 +75,11 @@ class WatchedPlan(AttributePlan):
         for batch in work.batches:
             policy = policy_of(
                 self.contract,
+                channel,
                 self.learned[batch.models["attributes"]],
                 work.loads[batch.batch],
                 Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
+                hits=True,
             )
             self.policies.append(policy)
             self.runs[batch.batch], state = plan_batch(
@@ -81,7 +91,8 @@ class WatchedPlan(AttributePlan):
                 replace(policy, reevaluation=_Watching(**vars(policy.reevaluation), seen=self.seen)),
                 state,
             )
-            self.states[batch.batch] = state
+            self.states[batch.batch], self.paid[batch.batch] = state, {}
+            self.lost[batch.batch] = max(run.loss for run in self.runs[batch.batch])
 
 
 @dataclass(frozen=True)
@@ -104,15 +115,16 @@ class Rival(Attributes):
     """The lever, with decisions as its settings say."""
 
     def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
-        return [self._plan(one, room.tables) for one in work]
+        channels = room.contracts.channels
+        return [self._plan(one, channels[one.contract.channel], room.tables) for one in work]
 
-    def _plan(self, work: Work, tables: Views) -> AttributePlan:
+    def _plan(self, work: Work, channel: Channel, tables: Views) -> AttributePlan:
         settings = work.contract.lever_settings("attributes")
         if isinstance(settings, RivalSettings) and settings.watched:
-            return WatchedPlan(work, tables, work.framed)
+            return WatchedPlan(work, channel, tables, work.framed)
         if isinstance(settings, RivalSettings) and settings.scheme is not None:
-            return GivenPlan(work, tables, work.framed, settings.scheme)
-        return AttributePlan(work, tables, work.framed)
+            return GivenPlan(work, channel, tables, work.framed, settings.scheme)
+        return AttributePlan(work, channel, tables, work.framed)
 
 
 LEVER = Rival()
