@@ -63,15 +63,12 @@ def schemes(draw):
     )
     runs = []
     for start, end in pairwise(edges):
-        ways = tuple(
-            Way(
-                name,
-                draw(st.sampled_from(["keep", "round", "shed", "shed"])),
-                precision=draw(st.integers(0, 3)),
-            )
-            for name in MODELS
-        )
-        runs.append(Run(1000 + start, 999 + end, ways))
+        ways = []
+        for name in MODELS:
+            way = draw(st.sampled_from(["keep", "round", "shed", "shed"]))
+            sent = way == "shed" and draw(st.booleans())
+            ways.append(Way(name, way, precision=draw(st.integers(0, 3)), sent=sent))
+        runs.append(Run(1000 + start, 999 + end, tuple(ways)))
     return Runs(tuple(runs))
 
 
@@ -80,30 +77,32 @@ def schemes(draw):
 def test_every_value_keeps_to_its_rows_precision_whatever_the_schemes_and_batches(runs, cut):
     table = rows()
     truth = frame_of(table, ["key"], MODELS)
-    whole = shed_frame(table, ["key"], runs, MODELS, 1000)
     early = runs.within(1000, 999 + cut)
-    parts = [
-        *shed_frame(table.slice(0, cut), ["key"], early, MODELS, 1000),
-        *shed_frame(table, ["key"], runs, MODELS, 1000 + cut),
-    ]
-    payloads = {name: [part.payload for part in parts if part.attribute == name] for name in MODELS}
-    for name in MODELS:
-        in_one = [block.payload for block in whole if block.attribute == name]
-        found = joined(payloads[name], MODELS[name].kind)
-        assert found.seq.tolist() == joined(in_one, MODELS[name].kind).seq.tolist()
-    sent = as_transmitted(truth, runs, MODELS)
+    payloads = {}
+    for sent in (False, True):
+        whole = shed_frame(table, ["key"], runs, MODELS, 1000, sent)
+        parts = [
+            *shed_frame(table.slice(0, cut), ["key"], early, MODELS, 1000, sent),
+            *shed_frame(table, ["key"], runs, MODELS, 1000 + cut, sent),
+        ]
+        for name in MODELS:
+            payloads[name, sent] = [part.payload for part in parts if part.attribute == name]
+            in_one = [block.payload for block in whole if block.attribute == name]
+            found = joined(payloads[name, sent], MODELS[name].kind)
+            assert found.seq.tolist() == joined(in_one, MODELS[name].kind).seq.tolist()
+    seen = as_transmitted(truth, runs, MODELS)
     received = pa.table(
         {
             "seq": table["seq"],
             "key": table["key"],
-            **{name: column.to_arrow() for name, column in sent.columns.items()},
+            **{name: column.to_arrow() for name, column in seen.columns.items()},
         }
     )
     back = recover_frame(received, ["key"], runs, MODELS, payloads)
     for name in MODELS:
         seq = truth.seq
         gone, rounded = runs.mask(name, "shed", seq), runs.mask(name, "round", seq)
-        given_back = back[name].values if name in back else sent.columns[name]
+        given_back = back[name].values if name in back else seen.columns[name]
         limit = np.zeros(ROWS)
         limit[gone] = np.array(AIMS)[runs.precision(name, "shed", seq)][gone]
         limit[rounded] = np.array(AIMS)[runs.precision(name, "round", seq)][rounded]
@@ -112,6 +111,15 @@ def test_every_value_keeps_to_its_rows_precision_whatever_the_schemes_and_batche
         if name in back:
             assert (back[name].bound_pct[gone] <= limit[gone]).all()
             assert (errors[gone] <= back[name].bound_pct[gone]).all()
+    crossed = {place: found for place, found in payloads.items() if place[1]}
+    alone = recover_frame(received, ["key"], runs, MODELS, crossed, held_too=False)
+    for name, one in alone.items():
+        here = runs.mask(name, "shed", truth.seq, sent=True)
+        held = runs.mask(name, "shed", truth.seq, sent=False)
+        # the destination gives back by itself, and to the bit, what it would with all that is held beside it
+        assert one.values.take(here).to_list() == back[name].values.take(here).to_list()
+        assert not one.values.valid[held].any()
+        assert np.isnan(one.bound_pct[held]).all()
 
 
 def test_a_scheme_of_finer_precision_gives_back_more_closely():
@@ -122,7 +130,9 @@ def test_a_scheme_of_finer_precision_gives_back_more_closely():
         blocks = shed_frame(table, ["key"], runs, MODELS, 1000)
         hidden = as_transmitted(truth, runs, MODELS).columns["x"]
         received = table.set_column(2, "x", hidden.to_arrow())
-        back = recover_frame(received, ["key"], runs, MODELS, {"x": [block.payload for block in blocks]})
+        back = recover_frame(
+            received, ["key"], runs, MODELS, {("x", False): [block.payload for block in blocks]}
+        )
         assert isinstance(back["x"].values, Column)
         errors.append(relative_errors_pct(truth.columns["x"], back["x"].values).mean())
     assert errors[0] == 0 < errors[1] < errors[2] < errors[3]
