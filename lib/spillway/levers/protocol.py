@@ -274,6 +274,8 @@ class Drafted:
     """By unit, what the stage before kept."""
     aside_rows: Mapping[str, int]
     aside_bytes: Mapping[str, int]
+    crossed_bytes: Mapping[str, int]
+    """By table, what of that lies at the destination: whole files, and what the table's log says of them."""
     counts: Mapping[str, int]
     """What tasks counted while they laid aside, by the names they gave it."""
     sent_rows: int
@@ -304,10 +306,6 @@ class Plan(ABC):
     def said(self, batch: int) -> str:
         """What was done to a batch, in a few words; empty where nothing was."""
         return ""
-
-    def crossed_aside(self, drafted: Drafted) -> int:
-        """Bytes of what it laid aside that cross, as it planned them: without what files take around them."""
-        return 0
 
     def could_lose_less(self, batch: int) -> bool:
         """Whether it would have lost less of the batch with more room."""

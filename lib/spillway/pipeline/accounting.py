@@ -36,9 +36,9 @@ class Measurable(Protocol):
         """Of all that lies at the destination."""
 
 
-def crossing_bytes(drafts: Measurable, batch: int) -> int:
-    """Bytes of a batch that cross: whole files, and what the tables' logs will say of them."""
-    return sum(one.file_bytes(batch) + one.log_bytes(batch) for one in drafts.crossing)
+def crossing_bytes(draft: Draft, batch: int) -> int:
+    """Bytes of a batch that cross with a table: whole files, and what the table's log will say of them."""
+    return draft.file_bytes(batch) + draft.log_bytes(batch)
 
 
 def drafted_by(
@@ -61,6 +61,7 @@ def drafted_by(
         dict(offered),
         {table: found.rows(batch.batch) for table, found in mine.items()},
         {table: found.file_bytes(batch.batch) for table, found in mine.items()},
+        {one.table: crossing_bytes(one, batch.batch) for one in mine.values() if one in drafts.crossing},
         _counts(mine.values(), batch.batch),
         drafts.sent.rows(batch.batch),
         drafts.sent.column_bytes(batch.batch, columns),
@@ -138,7 +139,7 @@ def _sent(
             offered=offered["rows"],
             kept=rows,
             bytes_offered=sum(raw_bytes.values()),
-            bytes_kept=crossing_bytes(drafts, batch.batch),
+            bytes_kept=sum(crossing_bytes(one, batch.batch) for one in drafts.crossing),
         ),
         LedgerRow(*place, "values", offered=offered["values"], kept=values),
     ]

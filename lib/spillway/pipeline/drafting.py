@@ -94,11 +94,12 @@ def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
     if way.contract.width == "declared":
         offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
         return offered.rate_kbps
-    return crossing_bytes(drafts, batch.batch) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+    bytes_ = sum(crossing_bytes(one, batch.batch) for one in drafts.crossing)
+    return bytes_ * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
 
 
 def told_by(tables: Tables, way: WayDown, drafts: Drafts, aims: Mapping[int, float]) -> Again:
-    """What a draft told, for the next plan of the same batches: what each lever's came to, and what lay around it."""
+    """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
     tried = {
         ordinal: {
             batch.batch: (plan, drafted_by(tables, way, drafts, batch, ordinal, {})) for batch in way.batches
@@ -110,10 +111,7 @@ def told_by(tables: Tables, way: WayDown, drafts: Drafts, aims: Mapping[int, flo
         if way.contract.width == "declared":
             continue
         columns = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
-        aside = sum(
-            plan.crossed_aside(tried[at][batch.batch][1]) for at, plan in enumerate(way.plans, start=1)
-        )
-        beside = crossing_bytes(drafts, batch.batch) - sum(columns.values()) - aside
+        beside = crossing_bytes(drafts.sent, batch.batch) - sum(columns.values())
         around[batch.batch] = max(0, beside) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
     return Again(aims, tried, around)
 

@@ -41,7 +41,7 @@ class Again:
     tried: Mapping[int, Mapping[int, tuple[Plan, Drafted]]] = field(default_factory=dict)
     """By ordinal of the lever and batch, its plan and what that came to."""
     fixed_kbps: Mapping[int, float] = field(default_factory=dict)
-    """By batch, what crossed beside columns and what was laid aside."""
+    """By batch, what crossed beside the columns of `transmitted`."""
 
 
 def plan_all(

@@ -21,6 +21,8 @@ from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, s
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
+AROUND_SENT_BYTES = 3_000
+"""About what a file of sent synopses takes beside them, and its log says of it, before one has told."""
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 """What a batch's bytes came to over what was planned is believed within these."""
 
@@ -37,6 +39,8 @@ class AttributePlan(Plan):
         self.states: dict[int, dict[str, Any]] = {}
         self.paid: dict[int, dict[str, dict[str, float]]] = {}
         """By batch, attribute and way, what bytes came to over what was planned, as known when it was planned."""
+        self.around: dict[int, int] = {}
+        """By batch, bytes that a file of sent synopses takes beside them, as known when it was planned."""
         rows = scheme_rows(tables, self.contract.stream)
         state: Mapping[str, Any] | None = None
         for previous, batch in zip([None, *work.batches], work.batches, strict=False):
@@ -46,7 +50,7 @@ class AttributePlan(Plan):
             )
             if previous is None or between:
                 state = state_before(rows, batch.batch)
-            self.paid[batch.batch] = self._paid(batch.batch, state)
+            self.paid[batch.batch], self.around[batch.batch] = self._known(batch.batch, state)
             policy = policy_of(
                 self.contract,
                 channel,
@@ -55,6 +59,7 @@ class AttributePlan(Plan):
                 Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
                 work.aims[batch.batch],
                 self.paid[batch.batch],
+                self.around[batch.batch] / max(1, batch.rows or 0),
             )
             self.runs[batch.batch], state = plan_batch(
                 work.before(batch.batch_date),
@@ -65,7 +70,7 @@ class AttributePlan(Plan):
                 policy,
                 state,
             )
-            state["paid"] = self.paid[batch.batch]
+            state |= {"paid": self.paid[batch.batch], "around": self.around[batch.batch]}
             self.states[batch.batch] = state
         mine = {batch.batch for batch in work.batches}
         others = [batch.batch for batch in framed if batch.batch not in mine]
@@ -78,13 +83,20 @@ class AttributePlan(Plan):
         runs = Runs(tuple(run for found in self.runs.values() for run in found)) + self._others
         return shedding(self.contract.names, runs, self.learned, self.framed)
 
-    def _paid(self, batch: int, state: Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
+    def _known(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
         """What bytes came to over what was planned: of this batch where it was tried, else of the one before."""
         if batch in self.work.tried:
             plan, drafted = self.work.tried[batch]
             assert isinstance(plan, AttributePlan)
-            return plan.came_to(drafted)
-        return dict((state or {}).get("paid", {}))
+            return plan.came_to(drafted), plan.came_around(drafted)
+        known = state or {}
+        return dict(known.get("paid", {})), int(known.get("around", AROUND_SENT_BYTES))
+
+    def came_around(self, drafted: Drafted) -> int:
+        """What the file of sent synopses took beside them; as it was known, where none was sent."""
+        sent = sum(count for name, count in drafted.counts.items() if name.startswith("sent."))
+        whole = drafted.crossed_bytes.get(SENT_SYNOPSIS, 0)
+        return max(0, whole - sent) if whole else self.around[drafted.batch.batch]
 
     def came_to(self, drafted: Drafted) -> dict[str, dict[str, float]]:
         """What each attribute's bytes came to over what training said, by way: what the next plan goes by.
@@ -143,9 +155,6 @@ class AttributePlan(Plan):
         }
         return "; ".join(f"{said} {', '.join(names)}" for said, names in named.items() if names)
 
-    def crossed_aside(self, drafted: Drafted) -> int:
-        return sum(count for name, count in drafted.counts.items() if name.startswith("sent."))
-
     def could_lose_less(self, batch: int) -> bool:
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
@@ -174,7 +183,7 @@ class AttributePlan(Plan):
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
         """Rows all go on; of the values, what was rounded and shed, by attribute, and what that took at the source."""
         batch, rows = drafted.batch, drafted.offered["rows"]
-        self.states[batch.batch]["paid"] = self.came_to(drafted)
+        self.states[batch.batch] |= {"paid": self.came_to(drafted), "around": self.came_around(drafted)}
         runs, counts = self.runs_of(batch.batch), drafted.counts
         place = (
             "stream",
@@ -185,7 +194,7 @@ class AttributePlan(Plan):
             drafted.ordinal,
         )
         synopsis = drafted.aside_bytes.get(SYNOPSIS, 0)
-        sent = drafted.aside_bytes.get(SENT_SYNOPSIS, 0)
+        sent = drafted.crossed_bytes.get(SENT_SYNOPSIS, 0)
         of_held, of_sent = (
             sum(count for name, count in counts.items() if name.startswith(f"{kind}."))
             for kind in ("held", "sent")

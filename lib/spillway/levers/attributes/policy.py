@@ -40,6 +40,8 @@ class Choosing:
     terms: Terms = field(default_factory=Terms)
     priorities: Mapping[str, float] = field(default_factory=dict)
     """By attribute, what a per cent of error of it weighs before the ranking has its say."""
+    around_sent_bytes: float = 0.0
+    """What a file of sent synopses takes beside them, a tuple: none is written where none is sent."""
 
     def worths(self, ranking: Sequence[str]) -> dict[str, float]:
         """What a per cent of error of each attribute weighs: priority x place / number of measures.
@@ -81,13 +83,14 @@ def choosing(
     load: Load,
     measures: Sequence[str],
     paid: Paid | None = None,
+    around_sent_bytes: float = 0.0,
 ) -> Choosing:
     """What the contract, the channel and training say of a stream's choice."""
     settings = own_settings(contract)
     weight = contract.priority * criticality_weight(learned.category.get("criticality"))
     options = {name: corrected(learned.options[name], (paid or {}).get(name, {})) for name in measures}
     priorities = {name: weight * contract.attribute(name).priority for name in measures}
-    return Choosing(settings, options, load, terms_of(settings, channel), priorities)
+    return Choosing(settings, options, load, terms_of(settings, channel), priorities, around_sent_bytes)
 
 
 def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
@@ -119,13 +122,14 @@ def policy_of(
     part: Part,
     aim: float = 1.0,
     paid: Paid | None = None,
+    around_sent_bytes: float = 0.0,
     hits: bool = False,
 ) -> Policy:
     """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
     settings = own_settings(contract)
     measures = tuple(name for name in contract.sheddable if name in learned.models)
     stated = settings.reevaluate
-    rests_on = choosing(contract, channel, learned, load, measures, paid)
+    rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes)
     return Policy(
         cycle=learned.cycle,
         attributes=measures,
@@ -301,7 +305,7 @@ def _coarsest(options: Sequence[Option]) -> int:
 def _by_loss(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
     load, measured = rests_on.load, rests_on.measured
     room = (capacity_kbps - rests_on.fixed_kbps) / rests_on.bytes_to_kbps
-    found = cross(measured, rests_on.worths(ranking), room, rests_on.terms)
+    found = cross(measured, rests_on.worths(ranking), room, rests_on.terms, rests_on.around_sent_bytes)
     ways = tuple(_way(one, measured[name]) for name, one in found.ways.items())
     planned = rests_on.fixed_kbps + found.crosses * rests_on.bytes_to_kbps
     shortfall = max(0.0, planned - capacity_kbps) if found.over else 0.0

@@ -166,6 +166,28 @@ def test_bytes_are_paid_for_where_the_channel_is() -> None:
     assert way(kept_price=3.0, synopsis="hold") == "round"
 
 
+@settings(max_examples=200, deadline=None)
+@given(streams, terms, st.integers(0, 120).map(float), st.integers(0, 12).map(float))
+def test_what_lies_around_sent_synopses_is_paid_once_where_any_is_sent(
+    options: dict[str, list[Option]], asked: Terms, room: float, around: float
+) -> None:
+    worths = {name: 1.0 + place for place, name in enumerate(options)}
+    found = cross(options, worths, room, asked, around)
+    tried = []
+    for picks in itertools.product(*slowly(options, asked).values()):
+        extra = around if any(one[0] == "sent" for one in picks) else 0.0
+        crosses = math.fsum(one[1] for one in picks) + extra
+        lost = math.fsum(worth * one[2] for worth, one in zip(worths.values(), picks, strict=True))
+        paid = sum(one[4] for one in picks) + extra
+        tried.append((crosses, lost if asked.minimize == "error" else paid))
+    fitting = [cost for crosses, cost in tried if crosses <= room]
+    if fitting:
+        assert found.over == 0.0
+        assert found.cost[0] == pytest.approx(min(fitting))
+    else:
+        assert found.crosses == pytest.approx(min(crosses for crosses, _ in tried))
+
+
 def test_what_is_held_takes_its_smallest_form() -> None:
     forms = [
         Option("a", "shed", 0.0, size, error, precision=place)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spillway.errors import Refused
 from spillway.levers.attributes.choices import CROSSINGS, WAYS
@@ -110,6 +110,8 @@ class Crossings:
     over: float
     exact: bool
     gap: float
+    cost: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """What it costs, part by part, as the terms order them."""
 
 
 def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
@@ -156,15 +158,58 @@ def choices_of(
 
 
 def cross(
-    options: Mapping[str, Sequence[Option]], worths: Mapping[str, float], room_bytes: float, terms: Terms
+    options: Mapping[str, Sequence[Option]],
+    worths: Mapping[str, float],
+    room_bytes: float,
+    terms: Terms,
+    around_sent_bytes: float = 0.0,
 ) -> Crossings:
-    """The best way of every attribute into a room of so many bytes a tuple; what crosses least where none fits."""
+    """The best way of every attribute into a room of so many bytes a tuple; what crosses least where none fits.
+
+    `around_sent_bytes`: what sending any synopsis takes beside it, which is taken once: the best that sends none is
+    set against the best that sends some.
+
+    >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5), Option("temp", "shed", 0.0, 0.4)]
+    >>> for around in (0.5, 0.7):
+    ...     print(cross({"temp": temp}, {"temp": 1.0}, 1.0, Terms(), around).ways["temp"].name)
+    shed, its synopsis sent
+    round
+    """
+    whole = _best(options, worths, room_bytes, terms, 0.0)
+    if not any(one.sent for one in whole.ways.values()) or not around_sent_bytes:
+        return whole
+    with_file = _best(options, worths, room_bytes, terms, around_sent_bytes)
+    none_sent = replace(terms, synopsis="hold")
+    if terms.synopsis == "send":
+        none_sent = replace(terms, ways=tuple(way for way in terms.ways if way != "shed"))
+    without = _best(options, worths, room_bytes, none_sent, 0.0)
+    return min(without, with_file, key=lambda one: (one.over, one.cost))
+
+
+def _best(
+    options: Mapping[str, Sequence[Option]],
+    worths: Mapping[str, float],
+    room_bytes: float,
+    terms: Terms,
+    around: float,
+) -> Crossings:
+    """The best choice where `around` is taken off the room first."""
     offered = list(choices_of(options, worths, terms))
     # what always travels may take more than there is
-    found = choose([choices for _, choices in offered], room_bytes)
+    found = choose([choices for _, choices in offered], room_bytes - around)
     ways = {name: ways[at] for name, (ways, _), at in zip(options, offered, found.picks, strict=True)}
+    if not any(one.sent for one in ways.values()):
+        around = 0.0
     lost = math.fsum(worths[name] * one.loss for name, one in ways.items())
-    return Crossings(ways, found.crosses, lost, found.over, found.exact, found.gap)
+    first, second, third = found.cost
+    cost = (
+        (first + around * terms.sent_price, second, third)
+        if terms.minimize == "bytes"
+        else (first, second, third + around)
+    )
+    crosses = found.crosses + around
+    over = crosses - room_bytes if crosses > room_bytes * (1 + 1e-12) else 0.0
+    return Crossings(ways, crosses, lost, max(0.0, over), found.exact, found.gap, cost)
 
 
 def why(one: Crossing, options: Sequence[Option]) -> str:
