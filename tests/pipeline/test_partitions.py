@@ -138,9 +138,8 @@ def test_the_synopsis_is_the_same_bytes_in_one_task_and_in_many(
     stored = [row for row in world.rows("synopsis") if row["stream"] == stream]
     make = LayAside(way_of(torn, stream).down, 1, "synopsis")
     few, many = (cut(torn, stream, **sizes) for sizes in (WHOLE_BATCHES, FRAME_BY_FRAME))
-    assert {(row["batch"], row["frame"]) for row in stored} == {
-        (part.batch, part.frame) for piece in many for part in piece
-    }
+    frames = {(part.batch, part.frame) for piece in many for part in piece}
+    assert set() < {(row["batch"], row["frame"]) for row in stored} <= frames
     if stream == "sites":
         assert len(many) > len(few)
         assert any(piece[0].frame < piece[0].from_seq for piece in many), (
@@ -168,7 +167,9 @@ def test_a_frame_spans_the_batches_of_two_runs(world: World) -> None:
 @pytest.fixture(scope="module")
 def landed(tmp_path_factory: pytest.TempPathFactory) -> World:
     """What two streams have delivered, one record of it bad."""
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("landed"), SITES, METERS)
+    # what crosses is counted in whole files, so by declared widths: tests cut files as the product never does
+    declared = ({**contract, "width": "declared"} for contract in (SITES, METERS))
+    world = World.begin(InProcess(), tmp_path_factory.mktemp("landed"), *declared, capacity="30 kbps")
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.deliver("sites/2020-01-01/b.json", json_lines(sites(330, 130)) + b"nonsense\n")
     world.deliver("sites/2020-01-02/c.json", json_lines(sites(460, 250)))

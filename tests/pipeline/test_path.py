@@ -203,7 +203,7 @@ def test_what_is_sent_fits_the_channel_or_the_shortfall_is_on_record(world: Worl
             assert sent_kbps <= batch.capacity_kbps or (mine["shortfall_kbps"] > 0).all(), batch
     # batches of one run share the channel
     first = [world.batches(stream)[0].capacity_kbps or 0.0 for stream in STREAMS]
-    assert sum(first) == pytest.approx(9.0)
+    assert sum(first) == pytest.approx(16.0)
 
 
 def test_a_stream_that_is_observed_loses_nothing_and_says_what_it_would_lose(world: World) -> None:

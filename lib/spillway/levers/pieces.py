@@ -14,9 +14,11 @@ from itertools import pairwise
 from spillway.batch import Batch
 from spillway.levers.protocol import FramePart
 
-MOST_ROWS = 2_500_000
-LEAST_ROWS = 250_000
-"""About what a task works on: enough for a file that is worth opening, and little lost when it is tried again."""
+MOST_ROWS = 625_000
+"""About what a task works on: enough for a file that is worth opening, and little lost when it is tried again.
+
+Never a matter of how many cores there are: each file crosses with its footer, and what crosses decides the plan.
+"""
 
 
 def frame_start(seq: int, origin: int, frame_tuples: int | None) -> int:
@@ -61,17 +63,13 @@ def parts_in(batches: Iterable[Batch], from_seq: int, to_seq: int) -> Iterator[F
             yield from frame_parts(batch, from_seq, to_seq)
 
 
-def pieces(
-    batch: Batch, cores: int = 1, most: int = MOST_ROWS, least: int = LEAST_ROWS
-) -> list[tuple[FramePart, ...]]:
-    """The batch as pieces of about equal size, of whole parts of frames: one for each core unless that is too few.
+def pieces(batch: Batch, most: int = MOST_ROWS) -> list[tuple[FramePart, ...]]:
+    """The batch as pieces of about equal size, of whole parts of frames.
 
     A batch of one unbounded frame is one piece, and so one core's work: its values hang together to the end.
     """
     parts = frame_parts(batch)
     rows = batch.last_seq - batch.first_seq + 1
-    count = min(len(parts), max(-(-rows // most), min(cores, rows // least), 1))
-    if count > cores:
-        count = min(len(parts), -(-count // cores) * cores)
+    count = min(len(parts), max(1, -(-rows // most)))
     edges = [len(parts) * i // count for i in range(count + 1)]
     return [tuple(parts[low:high]) for low, high in pairwise(edges)]

@@ -44,7 +44,7 @@ class Drafts:
 def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
     """Apply the decisions piece by piece; nothing of it is in any table yet."""
     contract, stream = way.contract, way.contract.stream
-    cut = {batch.batch: pieces(batch, engine.cores) for batch in way.batches}
+    cut = {batch.batch: pieces(batch) for batch in way.batches}
     held: dict[str, Table] = {}
 
     def pieces_for(table: Table) -> list[Piece]:

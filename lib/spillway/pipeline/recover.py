@@ -115,7 +115,7 @@ def recover_batches(
         cut = [
             Piece({"batch_date": str(batch.batch_date)}, batch.batch, piece)
             for batch in way.batches
-            for piece in pieces(batch, engine.cores)
+            for piece in pieces(batch)
         ]
         draft = table.draft(engine, cut, GiveBack(way.up, columns))
         written += draft.written
