@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from evidence.golden.cells import Cell, read_json
-from spillway.levers.attributes.threshold.categories import Matcher
+from spillway.levers.attributes.threshold.categories import Matcher, Recogniser
 
 # the one row of Table C.2 whose two similarities stand in each other's column (A46)
 _SWAPPED = "www.weatheronline.co.uk"
@@ -41,7 +41,7 @@ def categories(directory: Path) -> Iterable[Cell]:
             )
 
 
-def categories_correct(directory: Path, table: str, matcher: Matcher | None = None) -> int:
+def categories_correct(directory: Path, table: str, matcher: Matcher | Recogniser | None = None) -> int:
     """Of the 40 streams of `table` (C1 or C2), how many the matcher assigns to their true category."""
     judge = matcher or Matcher.standard()
     rows = read_json(directory, f"000_table{table}.json")["rows"]
@@ -70,9 +70,9 @@ def rows_as_printed(directory: Path) -> int:
     return exact
 
 
-def _class(matcher: Matcher, names: Sequence[str]) -> str:
+def _class(matcher: Matcher | Recogniser, names: Sequence[str]) -> str:
     found = matcher.classify(names)
-    return "Others" if found.criticality == "others" else found.domain
+    return "Others" if found.assumed else found.domain
 
 
 def _fraction(similarity: float) -> str:
