@@ -256,7 +256,9 @@ class Recogniser(Classes):
         if self._rate(domain) == self.rate_pct(STRICTEST):
             return sure >= 2  # nothing is lost by believing it
         own, foreign = self._own_and_foreign(distinct, domain)
-        return sure >= max(2, min(3, len(distinct))) and (foreign == 0 or foreign < self.foreign * own)
+        # a list of two words is believed if both are sure, though not where almost any error is allowed
+        least = 3 if self._rate(domain) == max(self.rates_pct.values()) else max(2, min(3, len(distinct)))
+        return sure >= least and (foreign == 0 or foreign < self.foreign * own)
 
     def _own_and_foreign(self, distinct: Sequence[str], domain: str) -> tuple[float, float]:
         """The weight of the words that speak for the domain alone, and of those that speak for one without a class."""
@@ -265,7 +267,7 @@ class Recogniser(Classes):
             covers = self.covers(word)
             here = covers.get(domain, 0.0)
             elsewhere = max((factor for d, factor in covers.items() if d not in self.criticalities), default=0.0)
-            if here >= self.sure > elsewhere:
+            if here >= self.sure > elsewhere and len(word) > 1:
                 own += self._weight(covers)
             if elsewhere >= self.sure and here < self.sure * self.merely_related:
                 foreign += self._weight(covers)
