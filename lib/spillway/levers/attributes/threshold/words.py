@@ -9,7 +9,7 @@ else and the word has a meaning of its own: `HR` alone is a heart rate, in `rain
 
 Guarantee: a name's words depend on the name and the data files alone.
 
->>> reader = Reader(frozenset({"heart", "rate", "wind", "bytes"}), frozenset({"id"}), frozenset({"c", "hr"}))
+>>> reader = NameReader(frozenset({"heart", "rate", "wind", "bytes"}), frozenset({"id"}), frozenset({"c", "hr"}))
 >>> [reader.words_of(name) for name in ("heartRate_c", "WIND2", "bytesIn", "heart id", "HR")]
 [('heart', 'rate'), ('wind',), ('bytes', 'in'), ('heart',), ()]
 """
@@ -33,7 +33,7 @@ _SPELLING = 0.9
 
 
 @dataclass(frozen=True)
-class Reader:
+class NameReader:
     """Reads names in known words; `heads` are those that may be abbreviated, misspelt or joined at three letters."""
 
     known: frozenset[str]
@@ -51,7 +51,7 @@ class Reader:
         meant = tuple(word for word in words if word not in self.stop_words and word not in self.units)
         if meant:
             return meant
-        return tuple(word for word in words[:1] if word in self.known and word not in self.stop_words)
+        return tuple(word for word in words if word in self.known and word not in self.stop_words)[:1]
 
     def _split(self, piece: str) -> list[str]:
         lower = piece.lower()
@@ -76,8 +76,8 @@ class Reader:
             return taken_apart
         if len(word) >= _SHORTEST_BEGINNING:
             begun = [head for head in self._ordered_heads if head.startswith(word)]
-            if len(begun) == 1:
-                return begun
+            if begun and all(head.startswith(begun[0]) for head in begun):
+                return begun[:1]
         if len(word) >= _SHORTEST_MISSPELT:
             near = difflib.get_close_matches(word, self._ordered_heads, n=1, cutoff=_SPELLING)
             if near:
