@@ -138,11 +138,11 @@ class Recogniser(Classes):
         own, foreign = self._own_and_foreign(distinct, domain)
         # a list of two words is believed if both are sure, though not where almost any error is allowed
         least = 3 if self._rate(domain) == max(self.rates_pct.values()) else max(2, min(3, len(distinct)))
-        return sure >= least and (foreign == 0 or foreign < self.foreign * own)
+        return sure >= least and (len(foreign) < 2 or sum(foreign) < self.foreign * sum(own))
 
-    def _own_and_foreign(self, distinct: Sequence[str], domain: str) -> tuple[float, float]:
-        """The weight of the words that speak for the domain alone, and of those that speak for one without a class."""
-        own = foreign = 0.0
+    def _own_and_foreign(self, distinct: Sequence[str], domain: str) -> tuple[list[float], list[float]]:
+        """The weights of the words that speak for the domain alone, and of those for one without a class."""
+        own, foreign = [], []
         for word in distinct:
             covers = self.covers(word)
             here = covers.get(domain, 0.0)
@@ -150,9 +150,9 @@ class Recogniser(Classes):
                 (factor for d, factor in covers.items() if d not in self.criticalities), default=0.0
             )
             if here >= self.sure > elsewhere and len(word) > 1:
-                own += self._weight(covers)
+                own.append(self._weight(covers))
             if elsewhere >= self.sure and here < self.sure * self.merely_related:
-                foreign += self._weight(covers)
+                foreign.append(self._weight(covers))
         return own, foreign
 
     def _weight(self, covers: Mapping[str, float]) -> float:
