@@ -138,7 +138,7 @@ class Recogniser(Classes):
         own, foreign = self._own_and_foreign(distinct, domain)
         # a list of two words is believed if both are sure, though not where almost any error is allowed
         least = 3 if self._rate(domain) == max(self.rates_pct.values()) else max(2, min(3, len(distinct)))
-        return sure >= least and (len(foreign) < 2 or sum(foreign) < self.foreign * sum(own))
+        return sure >= least and (not foreign or sum(foreign) < self.foreign * sum(own))
 
     def _own_and_foreign(self, distinct: Sequence[str], domain: str) -> tuple[list[float], list[float]]:
         """The weights of the words that speak for the domain alone, and of those for one without a class."""
