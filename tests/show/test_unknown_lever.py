@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.small_lake import batch_row
 
 from spillway import registry
 from spillway.ledger import LedgerRow
+from spillway.levers.asks import asking
 from spillway.settings import Settings
 from spillway.show.explain import explain
 from spillway.show.report import build_report
@@ -43,9 +45,15 @@ def lake(tmp_path: Path) -> Settings:
     return settings
 
 
-def trained(settings: Settings, lever: str, version: int) -> None:
+def trained(settings: Settings, lever: str, version: int, evidence: str = "{}") -> None:
     fact = {"stream": "fields", "lever": lever, "fact": "what", "subject": "", "version": version}
-    fact |= {"value": "1", "evidence": "{}", "trained_from_seq": 0, "trained_to_seq": 9, "created_at": NOW}
+    fact |= {
+        "value": "1",
+        "evidence": evidence,
+        "trained_from_seq": 0,
+        "trained_to_seq": 9,
+        "created_at": NOW,
+    }
     write(settings, "models", [fact])
 
 
@@ -63,6 +71,18 @@ def test_status_says_that_it_is_untrained_and_later_which_facts_it_has(lake: Set
     ]
     assert dict(after.streams[0].facts) == {"mute": 3, "attributes": 4}
     assert after.streams[0].untrained == ()
+
+
+def test_status_asks_for_what_the_newest_facts_of_any_lever_had_to_assume(lake: Settings) -> None:
+    question = json.dumps(asking("its colour is assumed", "write `colour:` in its contract"))
+    trained(lake, "mute", 2, question)
+    assert [
+        (s.stream, s.wrong, s.sentence, s.remedy)
+        for s in status(Tables(lake)).shortages
+        if s.kind == "assumed"
+    ] == [("fields", False, "its colour is assumed", "write `colour:` in its contract")]
+    trained(lake, "mute", 3)
+    assert [s for s in status(Tables(lake)).shortages if s.kind == "assumed"] == []
 
 
 def test_explain_names_it_in_its_place_and_says_what_became_of_its_rows(lake: Settings) -> None:

@@ -14,6 +14,8 @@ from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch
 from spillway.contracts import Contracts, Subject, load_contracts
 from spillway.intake.landing import new_files
 from spillway.ledger import Row, difference
+from spillway.levers.asks import open_questions
+from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
@@ -126,6 +128,7 @@ def status(tables: Tables) -> Status:
         streams.append(found)
         shortages += _broken(found)
         shortages += _waiting(found)
+        shortages += _asked(tables, found)
         shortages += _over_capacity(stream, own)
         shortages += _unvalidated(stream, own, certified)
     workloads = _workloads(tables, contracts, versions, lines)
@@ -219,6 +222,14 @@ def _waiting(found: StreamStatus) -> Iterator[Shortage]:
             f"{pending:,} batches are begun and {found.waiting_files:,} delivered files wait",
             "run spillway_shed (every 15 minutes)",
         )  # fmt: skip
+
+
+def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
+    """What levers had to assume of the stream, and the line of its contract that would say."""
+    for name, version in found.facts.items():
+        facts = newest_facts(tables, found.stream, name) if version is not None else None
+        for one in open_questions(facts) if facts is not None else ():
+            yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
 
 
 def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:

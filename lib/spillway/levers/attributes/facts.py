@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from spillway.errors import Refused
 from spillway.levers.attributes.cycle.find import Cycle
@@ -31,7 +32,7 @@ class Learned:
     cycle: Cycle
     models: Mapping[str, AttributeModel]
     options: Mapping[str, tuple[Option, ...]]
-    category: Mapping[str, str]
+    category: Mapping[str, Any]
     ranking: Mapping[str, float]
 
     @staticmethod

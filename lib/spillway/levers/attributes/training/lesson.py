@@ -6,7 +6,6 @@ sent, then for what the channel makes go at the rate of now.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
+from spillway.levers.asks import asking
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import Cycle, declared_cycle, find_cycle
@@ -30,7 +30,9 @@ from spillway.levers.attributes.policy import (
     terms_of,
 )
 from spillway.levers.attributes.ranking.rank import rank
-from spillway.levers.attributes.threshold.categories import Category, Matcher
+from spillway.levers.attributes.settings import CRITICALITIES
+from spillway.levers.attributes.threshold.categories import Matcher
+from spillway.levers.attributes.threshold.classes import Category
 from spillway.levers.attributes.threshold.curve import Threshold, curve, fixed_point, threshold
 from spillway.levers.attributes.training.choose import (
     TrainedAttribute,
@@ -73,12 +75,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     )
     found = [
         Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity}),
-        Fact(
-            kinds.CATEGORY,
-            "",
-            {"domain": category.domain, "criticality": category.criticality},
-            {"rate_pct": _finite(category.rate_pct), "words": list(category.words)},
-        ),
+        category_fact(contract, category),
         Fact(
             kinds.RANKING,
             "",
@@ -171,8 +168,26 @@ def category_of(contract: StreamContract) -> Category:
     matcher = Matcher.standard()
     stated = own_settings(contract).criticality
     if stated:
-        return Category("stated in the contract", stated, matcher.rates_pct[stated], (), None)
+        return Category("stated in the contract", stated, matcher.rate_pct(stated))
     return matcher.classify(list(contract.names))
+
+
+def category_fact(contract: StreamContract, category: Category) -> Fact:
+    """The category, and where it was assumed the question to whoever wrote the contract."""
+    value = {"domain": category.domain, "criticality": category.criticality, "assumed": category.assumed}
+    evidence: dict[str, Any] = {
+        "rate_pct": category.rate_pct,
+        "words": list(category.words),
+        "explained": {domain: round(share, 3) for domain, share in category.explained.items()},
+    }
+    if category.assumed:
+        evidence |= asking(
+            f"how critical it is cannot be told from its attributes' names ({category.domain}), so errors are held to "
+            f"{category.rate_pct:g} %, the strictest class",
+            f"write criticality: ({'|'.join(CRITICALITIES)}) under its lever attributes in "
+            f"schemas/streams/{contract.stream}.yaml; the next training takes it",
+        )
+    return Fact(kinds.CATEGORY, "", value, evidence)
 
 
 def thresholds_of(
@@ -213,7 +228,3 @@ def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str])
     by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
     ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)
     return {one.attribute: one.score for one in ranked}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
