@@ -20,3 +20,6 @@ FITS = ("bits", "count")
 
 SEEDS = ("first", "zero", "sma")
 """What smoothing starts from."""
+
+BOUNDS = ("trained", "stated")
+"""Whether what states no bound of its own has one that is trained, or none at all."""

@@ -13,7 +13,7 @@ from spillway.levers.attributes.apply import SYNOPSIS, Shedding
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import of_way
 from spillway.levers.attributes.plan import AttributePlan, shedding
-from spillway.levers.attributes.policy import decide, own_settings
+from spillway.levers.attributes.policy import decide, options_now, own_settings
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.protocol import (
@@ -53,7 +53,8 @@ class Attributes(Lever):
             return offer
         learned = Learned.from_facts(facts)
         # the contract may have lost attributes, or protected them, since training
-        options = {name: learned.options[name] for name in contract.sheddable if name in learned.options}
+        types = {attribute.name: attribute.type for attribute in contract.attributes}
+        options = options_now(contract, learned, learned.usable(contract.sheddable, types))
         ranking = learned.ranked(list(options))
         gone: set[str] = set()
         rate = offer.rate_kbps
@@ -81,7 +82,7 @@ class Attributes(Lever):
     ) -> Shedding:
         learned = {version: Learned.from_facts(one) for version, one in facts.items()}
         runs = load_runs(tables, contract.stream, [batch.batch for batch in batches])
-        found = shedding(contract.names, runs, learned, batches)
+        found = shedding(contract, runs, learned, batches)
         days = sorted({batch.batch_date for batch in batches})
         synopsis = tables.at(SYNOPSIS).stored("frame", stream=contract.stream, batch_date=days)
         return replace(found, synopsis=synopsis)

@@ -16,6 +16,7 @@ from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow
 from spillway.levers.attributes.scheme import Way
 from spillway.levers.attributes.settings import AttributeSettings
+from spillway.levers.attributes.stated import admitted, bound_now
 from spillway.levers.protocol import Load, Part
 
 OptionsByName = Mapping[str, Sequence[Option]]
@@ -27,7 +28,7 @@ def policy_of(
 ) -> Policy:
     """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
     settings = own_settings(contract)
-    measures = tuple(name for name in contract.sheddable if name in learned.models)
+    measures = learned.usable(contract.sheddable, {a.name: a.type for a in contract.attributes})
     stated = settings.reevaluate
     return Policy(
         cycle=learned.cycle,
@@ -86,7 +87,7 @@ def _decider(
     contract: StreamContract, learned: Learned, measures: Sequence[str], load: Load, part: Part
 ) -> Callable[[Sequence[str]], Consequence]:
     """What a ranking leads to; a stream that is only observed keeps everything, and says what it would do."""
-    options = {name: learned.options[name] for name in measures}
+    options = options_now(contract, learned, measures)
     settings = own_settings(contract)
 
     def decision(ranking: Sequence[str]) -> Consequence:
@@ -111,6 +112,19 @@ def _decider(
     return decision
 
 
+def options_now(
+    contract: StreamContract, learned: Learned, measures: Sequence[str]
+) -> dict[str, tuple[Option, ...]]:
+    """What may be done to each measure by the contract of now: its ways, and precisions within its bounds."""
+    ways = own_settings(contract).ways
+    return {
+        name: admitted(
+            learned.options[name], learned.models[name], bound_now(contract, learned.models[name]), ways
+        )
+        for name in measures
+    }
+
+
 def decide(
     settings: AttributeSettings,
     options: OptionsByName,
@@ -122,6 +136,8 @@ def decide(
     if not options:
         over = max(0.0, load.rate_kbps - capacity_kbps)
         return Consequence((), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over))
+    if "shed" not in settings.ways and "round" not in settings.ways:
+        return _nothing_allowed(options, load, capacity_kbps)
     by = _by_bytes if "round" in settings.ways else _by_ranking
     return by(settings, options, load, capacity_kbps, ranking)
 
@@ -158,6 +174,12 @@ def _rounded_bits(options: Sequence[Option], width_bits: float, precision: int) 
     return next(one.wire_bytes_per_tuple * 8.0 for one in found if one.precision == precision)
 
 
+def _nothing_allowed(options: OptionsByName, load: Load, capacity_kbps: float) -> Consequence:
+    over = max(0.0, load.rate_kbps - capacity_kbps)
+    ways = tuple(Way(name, "keep", reason="the contract allows no other way") for name in options)
+    return Consequence(ways, load.rate_kbps, over, _sentence(ways, load, capacity_kbps, load.rate_kbps, over))
+
+
 def _by_ranking(
     settings: AttributeSettings,
     options: OptionsByName,
@@ -165,8 +187,18 @@ def _by_ranking(
     capacity_kbps: float,
     ranking: Sequence[str],
 ) -> Consequence:
+    # what its bounds of now leave no way to shed is not in line
+    ranking = [name for name in ranking if of_way(options[name], "shed") is not None]
     found = fit(list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, settings.fit)
-    ways = tuple(_whole_way(name, name in found.shed, found.reasons[name], options[name]) for name in options)
+    ways = tuple(
+        _whole_way(
+            name,
+            name in found.shed,
+            found.reasons.get(name, "only to keep it is within its bound"),
+            options[name],
+        )
+        for name in options
+    )
     planned, shortfall = found.planned_kbps, found.shortfall_kbps
     return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 

@@ -24,8 +24,16 @@ from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.policy import decide_stages, own_settings, smoothing_of
 from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.stated import may_be_inexact, own_bound
 from spillway.levers.attributes.threshold.categories import Category, Matcher
-from spillway.levers.attributes.threshold.curve import Threshold, curve, fixed_point, threshold
+from spillway.levers.attributes.threshold.curve import (
+    LOOSEST_PCT,
+    Threshold,
+    curve,
+    fixed_point,
+    threshold,
+)
+from spillway.levers.attributes.threshold.quantities import are_codes
 from spillway.levers.attributes.training.choose import (
     TrainedAttribute,
     recovery_order,
@@ -58,12 +66,20 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
     ]
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
-    errors = {name: thresholds[name].error_pct for name in measures}
-    trained = train_models(contract, frame, errors, numeric, cycle, lesson.load, lesson.part)
+    trained = train_models(
+        contract,
+        frame,
+        thresholds,
+        numeric,
+        cycle,
+        lesson.load,
+        lesson.part,
+        min(category.rate_pct, LOOSEST_PCT),
+    )
     lesson.say(
         f"{contract.stream}: learned from {rows.num_rows:,} tuples: cycle {'+'.join(cycle.attributes)} of "
         f"{cycle.length} ({cycle.form}), {category.domain}, thresholds "
-        + ", ".join(f"{name} {thresholds[name].error_pct:g} %" for name in measures)
+        + ", ".join(f"{name} {_bound_said(thresholds[name])}" for name in measures)
     )
     found = [
         Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity}),
@@ -82,7 +98,11 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     ]
     for name in measures:
         one, chosen = trained[name], thresholds[name]
-        value = {"error_pct": chosen.error_pct, "source": chosen.source}
+        value = {
+            "error_pct": _finite(chosen.error_pct),
+            "error": chosen.error,
+            "source": chosen.source,
+        }
         found.append(Fact(kinds.THRESHOLD, name, value, _curve_evidence(rows, cycle, name)))
         found.append(Fact(kinds.MODEL, name, one.model.to_dict(), one.evidence))
         found.append(Fact(kinds.OPTIONS, name, [option.to_dict() for option in one.options]))
@@ -104,22 +124,27 @@ def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
 def train_models(
     contract: StreamContract,
     frame: Frame,
-    error_pct: Mapping[str, float],
+    thresholds: Mapping[str, Threshold],
     numeric: Sequence[str],
     cycle: Cycle,
     load: Load | None,
     part: Part | None,
+    rate_pct: float = LOOSEST_PCT,
 ) -> dict[str, TrainedAttribute]:
     """Models in two rounds: first as if every other attribute were sent, then for what the channel makes go.
 
     The first round's options say which attributes the scheme will shed at today's rate. These are trained again in the
-    order of their recovery, each leaning on what is sent and on those before it as recovered.
+    order of their recovery, each leaning on what is sent and on those before it as recovered. `rate_pct`: that of the
+    stream's class.
     """
+    error_pct = {name: one.error_pct for name, one in thresholds.items()}
     learn = partial(
         train_attributes,
         ways=own_settings(contract).ways,
         predictors=own_settings(contract).predictors,
         cycle_length=cycle.length,
+        error={name: one.error for name, one in thresholds.items() if one.error is not None},
+        rate_pct=rate_pct,
     )
     first = learn(frame, error_pct, regressors=numeric)
     if load is None or part is None:
@@ -178,17 +203,29 @@ def category_of(contract: StreamContract) -> Category:
 def thresholds_of(
     contract: StreamContract, rows: pa.Table, cycle: Cycle, category: Category, measures: list[str]
 ) -> dict[str, Threshold]:
-    """E of every measure: the lower of fixed point and category, unless the contract overrules (3.2.4.3)."""
+    """E of every measure: what the contract says of it, else what training finds of quantities (3.2.4.3).
+
+    What is none is given back exactly, unless the contract says otherwise of that very attribute.
+    """
     found = {}
-    keys, stated = key_codes(rows, cycle.attributes), own_settings(contract).error_pct
+    keys, settings = key_codes(rows, cycle.attributes), own_settings(contract)
     for name in measures:
         attribute = contract.attribute(name)
-        overrule = attribute.error_pct if attribute.error_pct is not None else stated
+        own = own_bound(attribute)
         if attribute.type == "string":
             found[name] = Threshold(0.0, "text is given back exactly")
-            continue
-        point = fixed_point(curve(rankable(rows[name]), keys))
-        found[name] = threshold(point, category.rate_pct, overrule)
+        elif own is not None:
+            found[name] = Threshold(own.error_pct, "contract", attribute.error)
+        elif not may_be_inexact(attribute):
+            found[name] = Threshold(0.0, "codes by contract" if attribute.codes else "no quantity")
+        elif are_codes(Column.from_arrow(rows[name])):
+            found[name] = Threshold(0.0, "codes: few different values")
+        elif settings.error_pct is not None:
+            found[name] = Threshold(min(settings.error_pct, LOOSEST_PCT), "contract")
+        elif settings.bounds == "stated":
+            found[name] = Threshold(0.0, "no bound is stated")
+        else:
+            found[name] = threshold(fixed_point(curve(rankable(rows[name]), keys)), category.rate_pct)
     return found
 
 
@@ -213,6 +250,15 @@ def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str])
     by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
     ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)
     return {one.attribute: one.score for one in ranked}
+
+
+def _bound_said(one: Threshold) -> str:
+    """
+    >>> _bound_said(Threshold(4.5, "contract", 0.5)), _bound_said(Threshold(math.inf, "contract", 0.5))
+    ('4.5 % and 0.5', '0.5')
+    """
+    said = [f"{one.error_pct:g} %"] if math.isfinite(one.error_pct) else []
+    return " and ".join(said + ([f"{one.error:g}"] if one.error is not None else []))
 
 
 def _finite(value: float) -> float | None:
