@@ -36,7 +36,7 @@ QUANTITIES = {
 def test_what_names_things_is_told_as_codes(name: str) -> None:
     assert are_codes(Column.integer(CODES[name].astype(np.int64)))
     # a reader that met a null made reals of them: they are codes all the same
-    assert are_codes(Column.real(CODES[name].astype(np.float64)))
+    assert are_codes(Column.real(CODES[name].astype(np.float64))) == (name != "hours of the day")
 
 
 @pytest.mark.parametrize("name", QUANTITIES)
@@ -47,6 +47,22 @@ def test_what_counts_or_measures_is_a_quantity(name: str) -> None:
 
 def test_reals_with_fractions_are_quantities_however_few_they_are() -> None:
     assert not are_codes(Column.real(np.tile([20.5, 21.0, 21.5], 1000)))
+
+
+WHOLE_REALS = {
+    "gusts in whole knots": np.rint(RNG.gamma(4, 3, ROWS)),
+    "tens of degrees": 10.0 * RNG.integers(0, 37, ROWS),
+    "whole milliseconds": np.rint(5 + RNG.gamma(2, 4, ROWS)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_REALS)
+def test_a_measure_in_whole_units_that_was_declared_double_is_a_quantity_where_it_fills_its_range(
+    name: str,
+) -> None:
+    assert len(np.unique(WHOLE_REALS[name])) <= FEW_VALUES
+    assert not are_codes(Column.real(WHOLE_REALS[name]))
+    assert are_codes(Column.integer(WHOLE_REALS[name].astype(np.int64)))  # declared so, it is in doubt
 
 
 def test_what_has_no_values_is_in_doubt_and_so_exact() -> None:

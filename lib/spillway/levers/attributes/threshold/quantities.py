@@ -4,7 +4,7 @@ Timestamps, dates, booleans and text are none. Of whole numbers (integers, and r
 measure and others name: a status, a postcode, a weekday. One per cent of a name is another name, so what is not plainly
 a quantity is a *code*, and codes come back exactly. In the rows of training whole numbers are a quantity when they
 
-- take more than `FEW_VALUES` different values, and
+- take more than `FEW_VALUES` different values (of type double, which is to declare a measure: `FEW_REALS`), and
 - either seldom recur (more than `RECURRING` of the rows hold a different value), or fill their range: at least half of
   the steps between the least and the greatest occur, a step being their greatest common divisor.
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from spillway.levers.attributes.columns import Column
 
-FEW_VALUES = 64
+FEW_VALUES, FEW_REALS = 64, 16
 RECURRING = 0.05
 FILLED = 0.5
 QUANTITIES = ("integer", "double")
@@ -42,9 +42,9 @@ def are_codes(column: Column) -> bool:
         if not len(values) or bool((values != np.rint(values)).any()):
             return not len(values)
     found = np.unique(values)
-    if len(found) <= FEW_VALUES:
+    if len(found) <= (FEW_REALS if column.kind == "real" else FEW_VALUES):
         return True
-    if len(found) > RECURRING * len(values):
+    if len(found) > max(FEW_VALUES, RECURRING * len(values)):
         return False
     return not _fill_their_range(found)
 
