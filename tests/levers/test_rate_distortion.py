@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.rate_distortion import Choice, choose, lower_hull
+from spillway.levers.rate_distortion import Alternative, least_cost, lower_hull
 
 whole = st.integers(0, 30)
 choices = st.lists(
-    st.builds(Choice, whole, st.tuples(whole, st.integers(0, 1), whole)), min_size=1, max_size=5
+    st.builds(Alternative, whole, st.tuples(whole, st.integers(0, 1), whole)), min_size=1, max_size=5
 )
 
 
-def tried_all(items: list[list[Choice]], room: float) -> tuple[float, tuple[float, ...]]:
+def tried_all(items: list[list[Alternative]], room: float) -> tuple[float, tuple[float, ...]]:
     """What crosses and costs, over every combination: the least cost that fits, else the least that crosses."""
     sums = [
         (math.fsum(c.crosses for c in picks), tuple(math.fsum(c.cost[k] for c in picks) for k in range(3)))
@@ -34,8 +34,8 @@ def tried_all(items: list[list[Choice]], room: float) -> tuple[float, tuple[floa
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(choices, min_size=1, max_size=6), st.integers(0, 120))
-def test_nothing_that_fits_costs_less(items: list[list[Choice]], room: int) -> None:
-    found = choose(items, room)
+def test_nothing_that_fits_costs_less(items: list[list[Alternative]], room: int) -> None:
+    found = least_cost(items, room)
     crosses, cost = tried_all(items, room)
     assert found.exact
     assert found.cost == pytest.approx(cost)
@@ -47,9 +47,9 @@ def test_nothing_that_fits_costs_less(items: list[list[Choice]], room: int) -> N
 @settings(max_examples=200, deadline=None)
 @given(st.lists(choices, min_size=2, max_size=6), st.integers(1, 120))
 def test_with_few_states_it_still_fits_and_says_how_far_it_may_be(
-    items: list[list[Choice]], room: int
+    items: list[list[Alternative]], room: int
 ) -> None:
-    found = choose(items, room, most_states=1)
+    found = least_cost(items, room, most_states=1)
     crosses, cost = tried_all(items, room)
     if crosses <= room:
         assert found.crosses <= room
@@ -59,17 +59,17 @@ def test_with_few_states_it_still_fits_and_says_how_far_it_may_be(
 
 
 def test_one_of_two_crosses_as_a_synopsis_the_other_as_it_is() -> None:
-    a = [Choice(24, (0, 0, 24)), Choice(18, (0, 1, 18)), Choice(0, (100, 1, 18))]
-    b = [Choice(16, (0, 0, 16)), Choice(12, (0, 1, 12)), Choice(0, (100, 1, 12))]
-    found = choose([a, b], room=40 - 6)
+    a = [Alternative(24, (0, 0, 24)), Alternative(18, (0, 1, 18)), Alternative(0, (100, 1, 18))]
+    b = [Alternative(16, (0, 0, 16)), Alternative(12, (0, 1, 12)), Alternative(0, (100, 1, 12))]
+    found = least_cost([a, b], room=40 - 6)
     assert (found.picks, found.cost[0]) == ((1, 0), 0.0)
 
 
 def test_the_critical_stream_is_served_first() -> None:
     def both(weight: float) -> tuple[int, ...]:
-        critical = [Choice(12, (weight * 1.0, 1, 12)), Choice(26, (weight * 0.1, 1, 26))]
-        other = [Choice(28, (0.1, 1, 28)), Choice(14, (2.4, 1, 14))]
-        return choose([critical, other], room=40).picks
+        critical = [Alternative(12, (weight * 1.0, 1, 12)), Alternative(26, (weight * 0.1, 1, 26))]
+        other = [Alternative(28, (0.1, 1, 28)), Alternative(14, (2.4, 1, 14))]
+        return least_cost([critical, other], room=40).picks
 
     assert both(12.2) == (1, 1)
     assert both(1.0) == (0, 0)
@@ -78,13 +78,13 @@ def test_the_critical_stream_is_served_first() -> None:
 def test_cost_falls_as_the_room_grows_and_is_none_where_all_fits() -> None:
     rng = np.random.default_rng(7)
     items = [
-        [Choice(float(c), (float(max(0.0, 20 - c) ** 2), 1.0, float(c))) for c in rng.uniform(0, 25, 8)]
+        [Alternative(float(c), (float(max(0.0, 20 - c) ** 2), 1.0, float(c))) for c in rng.uniform(0, 25, 8)]
         for _ in range(12)
     ]
-    costs = [choose(items, room).cost[0] for room in range(0, 320, 5)]
+    costs = [least_cost(items, room).cost[0] for room in range(0, 320, 5)]
     assert costs == sorted(costs, reverse=True)
-    free = [[*item, Choice(25.0, (0.0, 0.0, 25.0))] for item in items]
-    assert choose(free, 12 * 25.0).cost == (0.0, 0.0, 300.0)
+    free = [[*item, Alternative(25.0, (0.0, 0.0, 25.0))] for item in items]
+    assert least_cost(free, 12 * 25.0).cost == (0.0, 0.0, 300.0)
 
 
 def test_thirty_items_of_fourteen_choices_are_chosen_exactly() -> None:
@@ -94,28 +94,31 @@ def test_thirty_items_of_fourteen_choices_are_chosen_exactly() -> None:
         wire = np.sort(rng.uniform(0.1, 4.0, 14))[::-1]
         loss = np.concatenate([[0.0], np.sort(rng.exponential(1.0, 13))])
         items.append(
-            [Choice(float(w), (float(x), float(x > 0), float(w))) for w, x in zip(wire, loss, strict=True)]
+            [
+                Alternative(float(w), (float(x), float(x > 0), float(w)))
+                for w, x in zip(wire, loss, strict=True)
+            ]
         )
     most = sum(item[0].crosses for item in items)
     for share in (0.9, 0.5, 0.3):
-        found = choose(items, share * most)
+        found = least_cost(items, share * most)
         assert found.exact
         assert found.cost[0] > 0.0
         assert found.crosses >= 0.97 * share * most
 
 
 def test_what_equal_streams_get_does_not_depend_on_their_order() -> None:
-    item = [Choice(10.0, (0.0, 0.0, 10.0)), Choice(4.0, (1.0, 1.0, 4.0))]
-    assert [choose([item] * 3, 24.0).picks for _ in range(3)] == [choose([item] * 3, 24.0).picks] * 3
+    item = [Alternative(10.0, (0.0, 0.0, 10.0)), Alternative(4.0, (1.0, 1.0, 4.0))]
+    assert [least_cost([item] * 3, 24.0).picks for _ in range(3)] == [least_cost([item] * 3, 24.0).picks] * 3
 
 
 def test_no_choice_and_no_number_are_refused() -> None:
     with pytest.raises(Refused, match="offer a choice"):
-        choose([[]], 1.0)
+        least_cost([[]], 1.0)
     with pytest.raises(Refused, match="finite"):
-        choose([[Choice(math.nan, (0, 0, 0))]], 1.0)
+        least_cost([[Alternative(math.nan, (0, 0, 0))]], 1.0)
     with pytest.raises(Refused, match="room"):
-        choose([[Choice(1.0, (0, 0, 0))]], math.inf)
+        least_cost([[Alternative(1.0, (0, 0, 0))]], math.inf)
 
 
 def test_the_hull_leaves_out_what_lies_above_it() -> None:

@@ -18,7 +18,7 @@ from spillway.contracts import Contracts, StreamContract, read_channel, read_str
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Offer, Room, Work
-from spillway.levers.rate_distortion import Choice
+from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline import shed
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.room import LISTED_BYTES, divided, measure_load, parts
@@ -110,9 +110,9 @@ def test_where_all_fits_what_is_free_is_shared_out_too() -> None:
     assert divided(channel, {"a": Offer(0.0)}) == {"a": 100.0}
 
 
-def choice(as_it_is: float, less: float, loss: float) -> tuple[Choice, ...]:
+def choice(as_it_is: float, less: float, loss: float) -> tuple[Alternative, ...]:
     """Something that crosses as it is, or as less at a loss."""
-    return Choice(as_it_is, (0.0, 0.0, as_it_is)), Choice(less, (loss, 1.0, less))
+    return Alternative(as_it_is, (0.0, 0.0, as_it_is)), Alternative(less, (loss, 1.0, less))
 
 
 def test_utility_takes_from_whom_it_costs_least() -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evidence.attributes.bounds_kept import bounds_kept, bounds_kept_overall, rooms
 from evidence.attributes.cycles import cycles
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
-from evidence.attributes.nine import nine
+from evidence.attributes.nine import brought_through, nine
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
@@ -41,8 +42,11 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     lake = Lake.landed("demo", streams, {name: make() for name, make in STREAMS.items()}, contracts.channels)
     lake.train()
     lake.shed()
+    kept: dict[str, float] = {}
+    for name in streams:  # before rivals shed them anew
+        kept |= bounds_kept(lake, name, name)
     labs = {name: Lab(lake, name) for name in streams}
-    found = golden(book, directory)
+    found = kept | golden(book, directory)
     found |= cycles(book, labs, Path(settings.schemas), seeds)
     found |= hits(book, labs, directory)
     found |= summary(book, labs, directory)
@@ -54,5 +58,9 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     found |= shares_by_accuracy(book, labs, directory)
     lake.forget()
     found |= nine(book, directory, min(seeds, NOISY_GENERATED))
+    lab = brought_through(rooms())
+    found |= bounds_kept(lab.lake, lab.stream, lab.stream)
+    lab.lake.forget()
+    found |= bounds_kept_overall(book, found)
     found |= targets(book, found, list(streams))
     return found

@@ -11,6 +11,7 @@ meets these ways for the first time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -104,7 +105,13 @@ class Lab:
     def thresholds(self) -> dict[str, tuple[float, str]]:
         """E of every measure, and where it is from."""
         found = self.facts.of(THRESHOLD)
-        return {name: (one.value["error_pct"], one.value["source"]) for name, one in found.items()}
+        return {
+            name: (
+                math.inf if one.value["error_pct"] is None else one.value["error_pct"],
+                one.value["source"],
+            )
+            for name, one in found.items()
+        }
 
     @cached_property
     def error_pct(self) -> dict[str, float]:

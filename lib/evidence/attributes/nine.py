@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evidence.attributes.bounds_kept import bounds_kept
 from evidence.attributes.cycles import cycle_columns
-from evidence.attributes.generated import Source, generated, sources
+from evidence.attributes.generated import Generated, Source, generated, sources
 from evidence.attributes.hits import by_ranking, followed
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
@@ -40,6 +41,8 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
     }
     for source in sources(directory):
         lab = labs[source.name] = trained_and_shed(source)
+        # before rivals shed the stream anew
+        kept = bounds_kept(lab.lake, lab.stream, f"generated.{lab.stream}")
         found = _cycle_found(lab, source.cycle, seeds)
         plan, watched = lab.plan, lab.watched()
         choose = by_ranking(lab, "bits")
@@ -63,6 +66,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
             f"attributes.recovery_accuracy_pct.{slug}": accuracy,
             f"attributes.stored_share_pct.{slug}": share,
             f"attributes.violations.{slug}": violations,
+            **kept,
         }
     book.table(
         "The nine generated streams",
@@ -83,7 +87,11 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
 
 def trained_and_shed(source: Source, cycles: int | None = None, seed: int = 0) -> Lab:
     """A generated source brought through a channel that takes 72/120 of its rate."""
-    made = generated(source, cycles, seed)
+    return brought_through(generated(source, cycles, seed))
+
+
+def brought_through(made: Generated) -> Lab:
+    """A stream of its own lake, brought through a channel that takes 72/120 of its rate."""
     name = made.contract.stream
     lake = Lake.landed(f"generated-{name}", {name: made.contract}, {name: made.files})
     kbps = max(load.rate_kbps for load in lake.loads(name)) * CAPACITY_KBPS / RATE_KBPS

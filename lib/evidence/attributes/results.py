@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
 
 from evidence.attributes.lake import Lake
 from spillway.levers.attributes.scheme import Run
 from spillway.levers.attributes.schemes import load_runs
 from spillway.levers.certificate import Certificate
 from spillway.pipeline.room import OVERHEAD
+from spillway.show.summary import certificate_of
 from spillway.store.files import column_bytes
 
 
@@ -61,7 +61,7 @@ def read_result(lake: Lake, stream: str) -> RunResult:
         payloads[row["attribute"]] = payloads.get(row["attribute"], 0) + len(row["payload"])
     parts: dict[str, list[Certificate]] = {}
     for row in tables.at("certificates").rows(stream=stream).to_pylist():
-        parts.setdefault(row["attribute"], []).append(_certificate(row))
+        parts.setdefault(row["attribute"], []).append(certificate_of(row))
     whole = {name: reduce(add, found) for name, found in parts.items()}
     return RunResult(
         column_bytes(tables.at("transmitted", stream).files(), columns),
@@ -69,17 +69,4 @@ def read_result(lake: Lake, stream: str) -> RunResult:
         payloads,
         {name: whole[name] for name in contract.names if name in whole and whole[name].values},
         tuple(load_runs(tables, stream)),
-    )
-
-
-def _certificate(row: Mapping[str, Any]) -> Certificate:
-    values = row["shed_values"] + row["rounded_values"]
-    return Certificate(
-        row["error_pct"],
-        row["shed_values"],
-        row["rounded_values"],
-        row["stored_values"],
-        (row["mean_error_pct"] or 0.0) * values,
-        row["max_error_pct"] or 0.0,
-        row["violations"],
     )

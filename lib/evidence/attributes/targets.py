@@ -28,6 +28,8 @@ class Target:
 
 OVERALL = (
     Target("attributes.violations", 0, False),
+    Target("attributes.zero_swaps", 0, False),
+    Target("attributes.inexact_non_quantities", 0, False),
     Target(
         "attributes.recovery_accuracy_pct_mean",
         99,

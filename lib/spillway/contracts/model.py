@@ -48,7 +48,7 @@ from spillway.contracts.sections import (
 )
 from spillway.contracts.shapes import (
     DRAFT,
-    PERCENT,
+    ERROR_PCT,
     SUBJECT_NAME,
     Broken,
     Choice,
@@ -100,7 +100,20 @@ class Attribute:
         Flag(), "may be null; keys and the order attribute never are, whatever this says", True
     )
     error_pct: float | None = rule(
-        Maybe(PERCENT), "largest relative error of a recovered value; default: trained", None
+        Maybe(ERROR_PCT),
+        "largest error of a recovered value, relative to it; wins over the stream's; default: trained",
+        None,
+    )
+    error: float | None = rule(
+        Maybe(Number(least=0)),
+        "largest error of a recovered value in its own unit (timestamps: microseconds, dates: days); with "
+        "error_pct both hold",
+        None,
+    )
+    codes: bool = rule(
+        Flag(),
+        "its numbers name things (a status, a customer): given back exactly unless it states a bound",
+        False,
     )
     priority: float = rule(
         Number(above=0), "what its error weighs against that of other measures; 1.0 is neutral", 1.0
@@ -133,13 +146,14 @@ class Attribute:
                 self.type,
                 "order by another attribute",
             )
-        if self.role in ("key", "order", "protected") and self.error_pct is not None:
-            yield (
-                "error_pct",
-                f"be absent for role {self.role}",
-                self.error_pct,
-                "it is never shed: remove it",
-            )
+        for name in ("error_pct", "error"):
+            if self.role in ("key", "order", "protected") and getattr(self, name) is not None:
+                yield (
+                    name,
+                    f"be absent for role {self.role}",
+                    getattr(self, name),
+                    "it is never shed: remove it",
+                )
         if self.role in ("key", "order", "protected") and self.priority != 1:
             yield (
                 "priority",

@@ -145,12 +145,14 @@ class Number:
     above: float | None = None
     most: float | None = None
     whole: bool = False
+    below: float | None = None
 
     def _words(self) -> str:
         bounds = [
             *([f"at least {self.least:g}"] if self.least is not None else []),
             *([f"above {self.above:g}"] if self.above is not None else []),
             *([f"at most {self.most:g}"] if self.most is not None else []),
+            *([f"below {self.below:g}"] if self.below is not None else []),
         ]
         return ("be a whole number" if self.whole else "be a number") + (
             " " + " and ".join(bounds) if bounds else ""
@@ -167,11 +169,18 @@ class Number:
             return report.add(path, self._words(), value, f"write more than {self.above:g}")
         if self.most is not None and value > self.most:
             return report.add(path, self._words(), value, f"write {self.most:g} or less")
+        if self.below is not None and value >= self.below:
+            return report.add(path, self._words(), value, f"write less than {self.below:g}")
         return int(value) if self.whole else float(value)
 
     def json_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "integer" if self.whole else "number"}
-        for key, bound in (("minimum", self.least), ("exclusiveMinimum", self.above), ("maximum", self.most)):
+        for key, bound in (
+            ("minimum", self.least),
+            ("exclusiveMinimum", self.above),
+            ("maximum", self.most),
+            ("exclusiveMaximum", self.below),
+        ):
             if bound is not None:
                 schema[key] = int(bound) if bound == int(bound) else bound
         return schema
@@ -192,6 +201,8 @@ class Flag:
 
 
 PERCENT = Number(least=0, most=100)
+ERROR_PCT = Number(least=0, below=100)
+"""A bound of 100 % is none: any value of the same sign, however small, would keep to it."""
 
 
 @dataclass(frozen=True)

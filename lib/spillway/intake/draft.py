@@ -234,7 +234,10 @@ def _role(column: _Column, order: _Column, keys: Sequence[str]) -> str:
 
 def _levers(columns: Sequence[_Column], order: _Column, keys: Sequence[str]) -> str:
     if any(_role(column, order, keys) == "measure" for column in columns):
-        return "levers: [{lever: attributes}]  # what sheds, in order; its settings stand beside its name"
+        return (
+            "# bounds: trained, of quantities that state none; stated: what states no error_pct or error is exact\n"
+            "levers: [{lever: attributes, bounds: trained}]  # what sheds, in order; settings stand beside its name"
+        )
     return "levers: []  # nothing is a measure: sent on as it is"
 
 

@@ -2,13 +2,19 @@
 
 `Certificate(E)` is the empty one; the figures that do not add up (means, shares) are made from those that do.
 
+A bound is relative to the value (`error_pct`), in the attribute's own unit (`error`), or both; infinity: no such bound.
+
 >>> part = Certificate(5.0, shed_values=4, sum_error_pct=6.0, max_error_pct=3.0)
 >>> (part + part).shed_values, (part + part).mean_error_pct, (part + part).worst_over_threshold
 (8, 1.5, 0.6)
+>>> half = Certificate(math.inf, shed_values=4, sum_error=0.8, max_error=0.4, error=0.5)
+>>> half.worst_over_threshold, round(half.loss_pct(20.0), 3)
+(0.8, 8.0)
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 
@@ -23,6 +29,9 @@ class Certificate:
     sum_error_pct: float = 0.0
     max_error_pct: float = 0.0
     violations: int = 0
+    error: float = math.inf
+    sum_error: float = 0.0
+    max_error: float = 0.0
 
     @property
     def values(self) -> int:
@@ -33,6 +42,18 @@ class Certificate:
     def mean_error_pct(self) -> float:
         """The mean error of what was shed or rounded; 0 where nothing was."""
         return self.sum_error_pct / self.values if self.values else 0.0
+
+    @property
+    def mean_error(self) -> float:
+        """The mean error of what was shed or rounded in the attribute's own unit; 0 where nothing was."""
+        return self.sum_error / self.values if self.values else 0.0
+
+    def loss_pct(self, rate_pct: float) -> float:
+        """The mean relative error; for a bound in the attribute's own unit alone the mean error over it, times the
+        rate of the stream's class (specs: attributes, 4)."""
+        if math.isfinite(self.error_pct) or not math.isfinite(self.error) or not self.error:
+            return self.mean_error_pct
+        return self.mean_error / self.error * rate_pct
 
     @property
     def accuracy_pct(self) -> float:
@@ -46,10 +67,10 @@ class Certificate:
 
     @property
     def worst_over_threshold(self) -> float:
-        """Largest error over E: at most 1 when the promise was kept; 0 when there is no error."""
-        if self.max_error_pct == 0:
-            return 0.0
-        return self.max_error_pct / self.error_pct if self.error_pct else float("inf")
+        """Largest error over its bound: at most 1 when the promise was kept; 0 when there is no error."""
+        if math.isinf(self.max_error_pct):
+            return math.inf  # a zero for a value, or the other way round
+        return max(_over(self.max_error_pct, self.error_pct), _over(self.max_error, self.error))
 
     def __add__(self, other: Certificate) -> Certificate:
         """Two parts as one; the looser threshold is stated."""
@@ -61,6 +82,9 @@ class Certificate:
             self.sum_error_pct + other.sum_error_pct,
             max(self.max_error_pct, other.max_error_pct),
             self.violations + other.violations,
+            max(self.error, other.error),
+            self.sum_error + other.sum_error,
+            max(self.max_error, other.max_error),
         )
 
     def with_stored(self, stored_values: int) -> Certificate:
@@ -70,3 +94,9 @@ class Certificate:
     def with_violations(self, violations: int) -> Certificate:
         """The same with so many violations."""
         return replace(self, violations=violations)
+
+
+def _over(error: float, bound: float) -> float:
+    if error == 0 or math.isinf(bound):
+        return 0.0
+    return error / bound if bound else math.inf

@@ -32,7 +32,7 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
-from spillway.levers.rate_distortion import Choice
+from spillway.levers.rate_distortion import Alternative
 
 Say = Callable[[str], None]
 
@@ -120,7 +120,7 @@ class Offer:
 
     rate_kbps: float
     load: Load | None = None
-    items: tuple[tuple[Choice, ...], ...] = ()
+    items: tuple[tuple[Alternative, ...], ...] = ()
     """What it has a choice in, each with its ways: kbps that cross, and what that costs; as it is first."""
 
     @property

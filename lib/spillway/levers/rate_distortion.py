@@ -14,9 +14,9 @@ Guarantee: the best choice there is while no more than `MOST_STATES` states are 
 promising go on, `exact` is False, and `gap` says how far the first cost may be from the best. What is chosen fits, or
 is what crosses least, and `over` says by how much that is too much.
 
->>> a = [Choice(24, (0, 0, 24)), Choice(18, (0, 1, 18))]
->>> b = [Choice(16, (0, 0, 16)), Choice(12, (0, 1, 12))]
->>> found = choose([a, b], room=34)
+>>> a = [Alternative(24, (0, 0, 24)), Alternative(18, (0, 1, 18))]
+>>> b = [Alternative(16, (0, 0, 16)), Alternative(12, (0, 1, 12))]
+>>> found = least_cost([a, b], room=34)
 >>> found.picks, found.crosses, found.cost, found.exact
 ((1, 0), 34.0, (0.0, 1.0, 34.0), True)
 """
@@ -40,7 +40,7 @@ Cost = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Choice:
+class Alternative:
     """One way for an item: what of it crosses, and what that costs."""
 
     crosses: float
@@ -59,10 +59,10 @@ class Chosen:
     gap: float = 0.0
 
 
-def choose(items: Sequence[Sequence[Choice]], room: float, most_states: int = MOST_STATES) -> Chosen:
+def least_cost(items: Sequence[Sequence[Alternative]], room: float, most_states: int = MOST_STATES) -> Chosen:
     """The choice of least cost that fits into `room`; what crosses least where none does.
 
-    >>> choose([[Choice(5, (0, 0, 5)), Choice(2, (3, 1, 2))]], room=1).over
+    >>> least_cost([[Alternative(5, (0, 0, 5)), Alternative(2, (3, 1, 2))]], room=1).over
     1.0
     """
     _check(items, room)
@@ -90,7 +90,7 @@ def _first(keys: np.ndarray) -> int:
     return int(np.lexsort(keys.T[::-1])[0])
 
 
-def _chosen(items: Sequence[Sequence[Choice]], picks: Sequence[int], room: float) -> Chosen:
+def _chosen(items: Sequence[Sequence[Alternative]], picks: Sequence[int], room: float) -> Chosen:
     taken = [item[at] for item, at in zip(items, picks, strict=True)]
     crosses = math.fsum(one.crosses for one in taken)
     first, second, third = (math.fsum(one.cost[k] for one in taken) for k in range(3))
@@ -213,7 +213,7 @@ def _undominated(crosses: np.ndarray, costs: np.ndarray) -> np.ndarray:
     return np.sort(order[first])
 
 
-def _check(items: Sequence[Sequence[Choice]], room: float) -> None:
+def _check(items: Sequence[Sequence[Alternative]], room: float) -> None:
     if not math.isfinite(room):
         raise Refused("room", "be a finite number", room, "state the capacity")
     for place, item in enumerate(items):

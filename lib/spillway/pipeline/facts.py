@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -69,8 +70,8 @@ def save_facts(
             "fact": one.fact,
             "subject": one.subject,
             "version": version,
-            "value": json.dumps(one.value, default=_plain),
-            "evidence": json.dumps(one.evidence, default=_plain),
+            "value": _json(one.value),
+            "evidence": _json(one.evidence),
             "trained_from_seq": span[0],
             "trained_to_seq": span[1],
             "created_at": now,
@@ -100,6 +101,21 @@ def _read(stream: str, version: int, row: Mapping[str, Any], column: str) -> Any
         raise Refused(
             column, "be JSON", row[column][:40], "restore the table, or train again", where
         ) from problem
+
+
+def _json(value: Any) -> str:
+    """JSON, which knows neither infinity nor NaN: null stands for what is no number."""
+    return json.dumps(_finite(value), default=_plain, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):  # np.float64 is one
+        return None
+    return value
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from spillway.contracts import Channel, StreamContract
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Load, Offer, Part, Room
-from spillway.levers.rate_distortion import choose
+from spillway.levers.rate_distortion import least_cost
 from spillway.levers.shares import proportional_capacities
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
@@ -74,7 +74,7 @@ def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, 
     """What each stream would send of the choice that costs least together; what that leaves is shared out too."""
     items = [(stream, item) for stream, offer in offers.items() for item in offer.items]
     fixed = {stream: offer.fixed_kbps for stream, offer in offers.items()}
-    found = choose([item for _, item in items], capacity_kbps - sum(fixed.values()))
+    found = least_cost([item for _, item in items], capacity_kbps - sum(fixed.values()))
     sent = dict(fixed)
     for (stream, item), pick in zip(items, found.picks, strict=True):
         sent[stream] += item[pick].crosses

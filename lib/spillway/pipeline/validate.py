@@ -6,6 +6,7 @@ run with a sentence; only what passed may be retired.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -220,7 +221,8 @@ def _certificate_rows(
             "lever": name,
             "attribute": attribute,
             "way": one.way,
-            "error_pct": certificate.error_pct,
+            "error_pct": _finite(certificate.error_pct),
+            "error": _finite(certificate.error),
             "shed_values": certificate.shed_values,
             "rounded_values": certificate.rounded_values,
             "stored_values": certificate.stored_values,
@@ -228,12 +230,19 @@ def _certificate_rows(
             "max_error_pct": certificate.max_error_pct if touched else None,
             "mean_error_pct": certificate.mean_error_pct if touched else None,
             "worst_over_threshold": certificate.worst_over_threshold if touched else None,
+            "max_error": certificate.max_error if touched else None,
+            "mean_error": certificate.mean_error if touched else None,
             "violations": certificate.violations,
             "column_bytes": before.get(attribute, 0),
             "wire_bytes": after.get(attribute, 0),
             "synopsis_bytes": spent.get((name, number, attribute), 0),
             "created_at": as_of,
         }
+
+
+def _finite(bound: float) -> float | None:
+    """A bound, None where there is none."""
+    return bound if math.isfinite(bound) else None
 
 
 def _widths(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dict[str, int], dict[str, int]]:

@@ -97,14 +97,21 @@ def certificate_of(row: Row) -> Certificate:
     """A row of `certificates` as parts that add up."""
     values = row["shed_values"] + row["rounded_values"]
     return Certificate(
-        row["error_pct"],
+        _or_infinity(row["error_pct"]),
         row["shed_values"],
         row["rounded_values"],
         row["stored_values"],
         (row["mean_error_pct"] or 0.0) * values,
         row["max_error_pct"] or 0.0,
         row["violations"],
+        _or_infinity(row.get("error")),
+        (row.get("mean_error") or 0.0) * values,
+        row.get("max_error") or 0.0,
     )
+
+
+def _or_infinity(bound: float | None) -> float:
+    return math.inf if bound is None else bound
 
 
 def added_up(certificates: Iterable[Row]) -> Certificate:

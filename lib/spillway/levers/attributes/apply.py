@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,7 @@ from spillway.levers.attributes.frames import (
     with_regressors,
 )
 from spillway.levers.attributes.scheme import Runs
+from spillway.levers.attributes.synopsis.bounds import ErrorBound
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import round_rows
@@ -61,6 +62,8 @@ class Shedding(Decision):
     """Whether those that are held are at hand; elsewhere what they stand for stays absent."""
     endless: bool = False
     """Whether a frame has no end: it is worked through once and kept, instead of as far as is asked."""
+    bounds: Mapping[int, Mapping[str, ErrorBound]] = field(default_factory=dict)
+    """By version of the facts, what its promises are judged by: the tighter of trained and stated now."""
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -113,7 +116,8 @@ class Shedding(Decision):
 
     def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
         """Errors of recovered and rounded values against the truth, and rows that only one side has."""
-        bounds = {name: model.error_pct for name, model in self.models_of(part).items()}
+        version = self.versions[part.batch]
+        bounds = self.bounds.get(version) or {name: one.bound for name, one in self.models[version].items()}
         was = truth(list(bounds), part.from_seq, part.to_seq)
         back = given(list(bounds), part.from_seq, part.to_seq)
         left, right = np.asarray(was["seq"]), np.asarray(back["seq"])
@@ -126,9 +130,8 @@ class Shedding(Decision):
         found = []
         for name, bound in bounds.items():
             shed, rounded = (self.runs.mask(name, way, left) for way in ("shed", "round"))
-            one = certify(
-                Column.from_arrow(was[name]), Column.from_arrow(back[name]), bound, shed, 0, rounded
-            )
+            left_column, right_column = Column.from_arrow(was[name]), Column.from_arrow(back[name])
+            one = certify(left_column, right_column, bound.error_pct, shed, 0, rounded, error=bound.error)
             # a row that only one side has is a violation of every attribute's promise
             ways = [way for way, rows in (("shed", shed), ("round", rounded)) if rows.any()]
             certificate = one.with_violations(one.violations + strays)

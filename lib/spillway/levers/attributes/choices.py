@@ -26,3 +26,6 @@ CROSSINGS = ("auto", "send", "hold")
 
 SEEDS = ("first", "zero", "sma")
 """What smoothing starts from."""
+
+BOUNDS = ("trained", "stated")
+"""Whether what states no bound of its own has one that is trained, or none at all."""

@@ -24,6 +24,11 @@ CYCLE, CATEGORY, RANKING, THRESHOLD, MODEL, OPTIONS = (
 """The kinds of facts."""
 
 
+def kind_of_type(type_: str) -> str:
+    """The kind of column that holds a contract's type."""
+    return {"string": "text", "double": "real"}.get(type_, "integer")
+
+
 @dataclass(frozen=True)
 class Learned:
     """A stream's facts of one version."""
@@ -69,6 +74,14 @@ class Learned:
                 cost = shed.synopsis_bytes_per_tuple * (1.0 + shed.mean_error_pct)
                 found[name] = kept.wire_bytes_per_tuple / cost if cost else float(2**53)
         return found
+
+    def usable(self, measures: Sequence[str], types: Mapping[str, str]) -> tuple[str, ...]:
+        """The measures that were trained as what the contract says they are; others are kept until they are trained."""
+        return tuple(
+            name
+            for name in measures
+            if name in self.models and self.models[name].kind == kind_of_type(types[name])
+        )
 
     def ranked(self, measures: Sequence[str]) -> list[str]:
         """The measures in the order of the trained ranking, first shed first."""

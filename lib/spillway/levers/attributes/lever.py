@@ -13,7 +13,13 @@ from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
 from spillway.levers.attributes.capacity.crossings import choices_of
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.plan import AttributePlan, shedding
-from spillway.levers.attributes.policy import Choosing, choosing, decide_stages, prefixes
+from spillway.levers.attributes.policy import (
+    Choosing,
+    choosing,
+    decide_stages,
+    measures_now,
+    prefixes,
+)
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
 from spillway.levers.protocol import (
     Fact,
@@ -30,7 +36,7 @@ from spillway.levers.protocol import (
     Views,
     Work,
 )
-from spillway.levers.rate_distortion import Choice
+from spillway.levers.rate_distortion import Alternative
 
 
 class Attributes(Lever):
@@ -58,7 +64,7 @@ class Attributes(Lever):
             return offer
         learned = Learned.from_facts(facts)
         # the contract may have lost attributes, or protected them, since training
-        measures = [name for name in contract.sheddable if name in learned.options]
+        measures = measures_now(contract, learned)
         rests_on = choosing(contract, channel, learned, offer.load, measures)
         ranking = learned.ranked(measures)
         items = tuple(ways_out(rests_on, ranking))
@@ -80,7 +86,7 @@ class Attributes(Lever):
     ) -> Shedding:
         learned = {version: Learned.from_facts(one) for version, one in facts.items()}
         runs = load_runs(tables, contract.stream, [batch.batch for batch in batches])
-        found = shedding(contract.names, runs, learned, batches)
+        found = shedding(contract, runs, learned, batches)
         days = sorted({batch.batch_date for batch in batches})
         synopses = tuple(
             tables.at(table).stored("frame", stream=contract.stream, batch_date=days)
@@ -128,7 +134,7 @@ class Attributes(Lever):
         return pictures(contract, facts, tables)
 
 
-def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Choice, ...]]:
+def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Alternative, ...]]:
     """What a stream has a choice in, in kbps: each attribute by itself, or, by the text, how many of them go."""
     if rests_on.settings.plan == "prefix":
         yield prefixes(rests_on, ranking)
@@ -136,7 +142,7 @@ def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Choic
     kbps = rests_on.bytes_to_kbps
     for _, choices in choices_of(rests_on.measured, rests_on.worths(ranking), rests_on.terms):
         yield tuple(
-            Choice(
+            Alternative(
                 one.crosses * kbps,
                 one.cost if rests_on.terms.minimize == "error" else (one.cost[0] * kbps, *one.cost[1:]),
             )

@@ -36,8 +36,6 @@ class Option:
     reason: str = ""
     precision: int = 0
     """Which of the model's precisions (or roundings) was measured, finest first."""
-    loss: float | None = None
-    """The error that a plan weighs, in %, where that is not the mean relative error."""
 
     def __post_init__(self) -> None:
         if self.way not in WAYS:
@@ -48,11 +46,6 @@ class Option:
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise Refused(name, "be a finite number of 0 or more", value, "measure it again")
-
-    @property
-    def loss_pct(self) -> float:
-        """What a plan weighs: the mean error, of an attribute with an absolute bound relative to that."""
-        return self.mean_error_pct if self.loss is None else self.loss
 
     @property
     def bytes_per_tuple(self) -> float:

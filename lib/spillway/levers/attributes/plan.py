@@ -9,15 +9,16 @@ from functools import cached_property
 from typing import Any
 
 from spillway.batch import Batch
-from spillway.contracts import Channel
+from spillway.contracts import Channel, StreamContract
 from spillway.ledger import TOTAL, LedgerRow
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
-from spillway.levers.attributes.policy import choosing, policy_of
+from spillway.levers.attributes.policy import choosing, measures_now, policy_of
 from spillway.levers.attributes.scheme import Run, Runs
 from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, scheme_rows, state_before
+from spillway.levers.attributes.stated import bound_now
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
@@ -81,7 +82,7 @@ class AttributePlan(Plan):
     @cached_property
     def decision(self) -> Shedding:
         runs = Runs(tuple(run for found in self.runs.values() for run in found)) + self._others
-        return shedding(self.contract.names, runs, self.learned, self.framed)
+        return shedding(self.contract, runs, self.learned, self.framed)
 
     def _known(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
         """What bytes came to over what was planned: of this batch where it was tried, else of the one before."""
@@ -107,7 +108,7 @@ class AttributePlan(Plan):
         batch = drafted.batch
         load = self.work.loads[batch.batch]
         learned = self.learned[batch.models["attributes"]]
-        measures = [name for name in self.contract.sheddable if name in learned.options]
+        measures = measures_now(self.contract, learned)
         options = choosing(self.contract, self.channel, learned, load, measures).measured
         found = {name: dict(ways) for name, ways in self.paid[batch.batch].items()}
         for name in measures:
@@ -265,19 +266,23 @@ class AttributePlan(Plan):
 
 
 def shedding(
-    attributes: Sequence[str], runs: Runs, learned: Mapping[int, Learned], framed: Sequence[Batch]
+    contract: StreamContract, runs: Runs, learned: Mapping[int, Learned], framed: Sequence[Batch]
 ) -> Shedding:
     """The decision over some batches, from what was learned and where their frames lie."""
     keys = dict.fromkeys(name for one in learned.values() for name in one.cycle.attributes)
     mine = sorted(framed, key=lambda batch: batch.first_seq)
     return Shedding(
         tuple(keys),
-        tuple(attributes),
+        contract.names,
         runs,
         {version: one.models for version, one in learned.items()},
         {batch.batch: batch.models["attributes"] for batch in mine},
         tuple(part for batch in mine for part in frame_parts(batch)),
         endless=any(batch.frame_tuples is None for batch in mine),
+        bounds={
+            version: {name: bound_now(contract, model) for name, model in one.models.items()}
+            for version, one in learned.items()
+        },
     )
 
 

@@ -20,9 +20,10 @@ from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow
 from spillway.levers.attributes.scheme import Way
 from spillway.levers.attributes.settings import AttributeSettings
+from spillway.levers.attributes.stated import admitted, bound_now
 from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.protocol import Load, Part
-from spillway.levers.rate_distortion import Choice
+from spillway.levers.rate_distortion import Alternative
 
 OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
@@ -88,7 +89,8 @@ def choosing(
     """What the contract, the channel and training say of a stream's choice."""
     settings = own_settings(contract)
     weight = contract.priority * criticality_weight(learned.category.get("criticality"))
-    options = {name: corrected(learned.options[name], (paid or {}).get(name, {})) for name in measures}
+    allowed = options_now(contract, learned, measures)
+    options = {name: corrected(found, (paid or {}).get(name, {})) for name, found in allowed.items()}
     priorities = {name: weight * contract.attribute(name).priority for name in measures}
     return Choosing(settings, options, load, terms_of(settings, channel), priorities, around_sent_bytes)
 
@@ -127,7 +129,7 @@ def policy_of(
 ) -> Policy:
     """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
     settings = own_settings(contract)
-    measures = tuple(name for name in contract.sheddable if name in learned.models)
+    measures = measures_now(contract, learned)
     stated = settings.reevaluate
     rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes)
     return Policy(
@@ -218,6 +220,24 @@ def _decider(
     return decision
 
 
+def measures_now(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
+    """The measures that were learned of and are still what they were."""
+    return learned.usable(contract.sheddable, {a.name: a.type for a in contract.attributes})
+
+
+def options_now(
+    contract: StreamContract, learned: Learned, measures: Sequence[str]
+) -> dict[str, tuple[Option, ...]]:
+    """What may be done to each measure by the contract of now: its ways, and precisions within its bounds."""
+    ways = own_settings(contract).ways
+    return {
+        name: admitted(
+            learned.options[name], learned.models[name], bound_now(contract, learned.models[name]), ways
+        )
+        for name in measures
+    }
+
+
 def decide(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
     """A ranking's consequence: the least loss that fits, or the text's prefix where the contract says so."""
     load = rests_on.load
@@ -283,7 +303,7 @@ def _by_prefix(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str])
     return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 
 
-def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Choice, ...]:
+def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Alternative, ...]:
     """What the text may do: shed the first none, one, two ... of the ranking; kbps that cross, and what is absent."""
     load, worths = rests_on.load, rests_on.worths(ranking)
     able = [name for name in ranking if options_of(rests_on.options[name], "shed")]
@@ -294,7 +314,7 @@ def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Choice, ...]:
         gone = able[:count]
         crosses = max(0.0, whole - sum(kbps[name] for name in gone))
         lost = ABSENT_PCT * sum(worths[name] for name in gone)
-        found.append(Choice(crosses, (lost, float(count), crosses)))
+        found.append(Alternative(crosses, (lost, float(count), crosses)))
     return tuple(found)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spillway.contracts.shapes import (
+    ERROR_PCT,
     PERCENT,
     Broken,
     Choice,
@@ -23,7 +24,16 @@ from spillway.contracts.shapes import (
     rule,
     suggest,
 )
-from spillway.levers.attributes.choices import CROSSINGS, FITS, PLANS, PREDICTORS, RANK_BY, SEEDS, WAYS
+from spillway.levers.attributes.choices import (
+    BOUNDS,
+    CROSSINGS,
+    FITS,
+    PLANS,
+    PREDICTORS,
+    RANK_BY,
+    SEEDS,
+    WAYS,
+)
 
 if TYPE_CHECKING:
     from spillway.contracts.model import StreamContract
@@ -119,7 +129,15 @@ class AttributeSettings:
 
     criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
     error_pct: float | None = rule(
-        Maybe(PERCENT), "largest relative error of any recovered value; overrules all", None
+        Maybe(ERROR_PCT),
+        "largest relative error of any quantity that states no bound of its own, in the place of what training finds; "
+        "at most 20.33",
+        None,
+    )
+    bounds: str = rule(
+        Choice(BOUNDS),
+        "trained: what states no bound has the one that training finds; stated: it is given back exactly",
+        "trained",
     )
     cycle: CycleByHand = rule(Record(CycleByHand), "the cycle identifier by hand", CycleByHand())
     window: WindowLength = rule(Record(WindowLength), "the unit of ranking", WindowLength())

@@ -9,7 +9,8 @@ are thinned to what a plot can show; nothing is averaged over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.scheme import Run, Way, run_from_row
 from spillway.levers.attributes.schemes import scheme_rows
+from spillway.levers.attributes.stated import own_bound
 from spillway.levers.protocol import Facts, Picture, Told, Views
 
 PAST = {"keep": "kept", "round": "rounded", "shed": "shed"}
@@ -101,7 +103,8 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
         return f"role {attribute.role} is never rounded or shed: {UNTOUCHABLE[attribute.role]}"
     if contract.mode == "observe":
         return "mode observe plans and accounts, and drops nothing"
-    if attribute.error_pct == 0 or (attribute.error_pct is None and stated.error_pct == 0):
+    own = own_bound(attribute)
+    if 0 in ((own.error_pct, own.error) if own else (stated.error_pct,)):
         return "error_pct 0 allows no error, so only an exact synopsis could stand for it"
     if newest is None:
         return "no scheme yet: the stream waits to be taken in, trained and shed"
@@ -145,9 +148,19 @@ def _of_bound(attribute: str, facts: Facts | None, certificates: Sequence[Row]) 
     """The trained threshold; of an attribute without one, what it was last certified against."""
     threshold = facts.value(kinds.THRESHOLD, attribute) if facts is not None else None
     if threshold is not None:
-        source = str(threshold["source"]).replace("_", " ")
-        return {"bound": {f"% (from {source})": float(threshold["error_pct"])}}
-    return {"bound": {"%": float(certificates[-1]["error_pct"])}} if certificates else {}
+        source = f" (from {str(threshold['source']).replace('_', ' ')})"
+        return {"bound": _bounds_said(threshold, source)}
+    return {"bound": _bounds_said(certificates[-1], "")} if certificates else {}
+
+
+def _bounds_said(row: Mapping[str, Any], source: str) -> dict[str, float]:
+    """A bound by its unit: per cent of the value, the attribute's own, or both.
+
+    >>> _bounds_said({"error_pct": None, "error": 0.5}, " (from contract)")
+    {'in its own unit (from contract)': 0.5}
+    """
+    units = {"%": row["error_pct"], "in its own unit": row.get("error")}
+    return {f"{unit}{source}": float(bound) for unit, bound in units.items() if bound is not None}
 
 
 def _of_certificates(certificates: Sequence[Row]) -> dict[str, Any]:
@@ -216,7 +229,7 @@ def _thresholds(facts: Facts | None) -> Iterator[Picture]:
     for name, fact in sorted(facts.of(kinds.THRESHOLD).items()) if facts is not None else ():
         drawn = fact.evidence
         points = list(zip(drawn.get("error_pct", ()), drawn.get("stored_share_pct", ()), strict=True))
-        if len(points) > 1:
+        if len(points) > 1 and fact.value["error_pct"] is not None:
             error_pct = float(fact.value["error_pct"])
             chosen.add(error_pct)
             shown = [(error, share) for error, share in points if error <= PLOTTED_THRESHOLDS_PCT]
@@ -336,7 +349,7 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
     band = [
         (float(at), value - abs(value) * bound / 100, value + abs(value) * bound / 100)
         for at, (value, bound) in enumerate(zip(given, joined["bound"].to_pylist(), strict=True))
-        if value is not None and bound is not None
+        if value is not None and bound is not None and math.isfinite(bound)
     ]
     lines = [
         {"name": "original", "style": "original", "points": [(float(at), v) for at, v in enumerate(truth)]},

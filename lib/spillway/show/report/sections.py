@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from html import escape
+from operator import add
 from typing import Any
 
 from spillway.ledger import TOTAL, Row, difference, imbalances
+from spillway.levers.certificate import Certificate
 from spillway.show.report import svg
 from spillway.show.report.drawing import card, picture_card
 from spillway.show.report.facts import StreamFacts
 from spillway.show.report.words import bytes_said, cells, rate_said, share_said, table
 from spillway.show.stages import stages_of
-from spillway.show.summary import added_up, last_validation
+from spillway.show.summary import certificate_of, last_validation
 
 
 def headline(facts: StreamFacts) -> str:
@@ -113,10 +117,10 @@ def certificate_table(facts: StreamFacts) -> str:
         by.setdefault((row["lever"], row["attribute"], row["way"]), []).append(row)
     rows = []
     for (lever, attribute, way), own in sorted(by.items()):
-        whole = added_up(own)
+        whole = reduce(add, map(certificate_of, own))
         rows.append(
             cells(
-                lever, attribute or "whole rows", way, float(whole.error_pct), whole.shed_values, whole.rounded_values,
+                lever, attribute or "whole rows", way, bound_said(whole), whole.shed_values, whole.rounded_values,
                 whole.stored_values, whole.stored_share_pct, float(whole.max_error_pct), whole.mean_error_pct,
                 whole.violations,
                 *(bytes_said(sum(row[f"{name}_bytes"] for row in own)) for name in ("column", "wire", "synopsis")),
@@ -124,10 +128,21 @@ def certificate_table(facts: StreamFacts) -> str:
             )
         )  # fmt: skip
     heads = (
-        "lever|attribute|way|#E %|#shed|#rounded|#stored|#stored %|#worst error %|#mean error %|#violations"
+        "lever|attribute|way|bound|#shed|#rounded|#stored|#stored %|#worst error %|#mean error %|#violations"
     )
     heads += "|column|wire|synopsis"
     return card("Certificates: measured against the truth", table(heads, rows), wide=True)
+
+
+def bound_said(certificate: Certificate) -> str:
+    """What it is judged by: per cent of the value, the attribute's own unit, or both.
+
+    >>> bound_said(Certificate(4.5)), bound_said(Certificate(math.inf, error=0.5))
+    ('4.5 %', '0.5')
+    """
+    said = [f"{certificate.error_pct:g} %"] if math.isfinite(certificate.error_pct) else []
+    said += [f"{certificate.error:g}"] if math.isfinite(certificate.error) else []
+    return " and ".join(said)
 
 
 def validation_tables(validations: Sequence[Row]) -> str:

@@ -22,20 +22,22 @@ def rounded(whole, up):
     return float(-(-whole // 2048) * 2048 if up else whole // 2048 * 2048)
 
 
-def within(mv, sv, error_pct):
+def within(mv, sv, error_pct, error=math.inf):
     """The store rule's complement on Python values, None for null; integers differ exactly, in doubt too much."""
     if mv is None or sv is None or isinstance(sv, str):
         return mv == sv
-    if isinstance(sv, int):
-        gap, size = rounded(abs(mv - sv), up=True), rounded(abs(sv), up=False)
-        return gap == 0 or (size != 0 and gap / size * 100.0 <= error_pct)
-    if math.isnan(sv) or math.isnan(mv):
-        return math.isnan(sv) and math.isnan(mv)
     if mv == sv:
         return True
-    if sv == 0 or math.isinf(sv) or math.isinf(mv):
+    if mv == 0 or sv == 0:
         return False
-    return abs(mv - sv) / abs(sv) * 100.0 <= error_pct
+    if isinstance(sv, int):
+        gap, size = rounded(abs(mv - sv), up=True), rounded(abs(sv), up=False)
+        return gap / size * 100.0 <= error_pct and gap <= error
+    if math.isnan(sv) or math.isnan(mv):
+        return math.isnan(sv) and math.isnan(mv)
+    if math.isinf(sv) or math.isinf(mv):
+        return False
+    return abs(mv - sv) / abs(sv) * 100.0 <= error_pct and abs(mv - sv) <= error
 
 
 def algorithm3(keys, is_shed, values, error_pct):

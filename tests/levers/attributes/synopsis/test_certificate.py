@@ -22,7 +22,10 @@ from spillway.levers.certificate import Certificate
         (0.0, 0.0, 0.0),
         (0.0, -0.0, 0.0),
         (0.0, 5e-324, math.inf),
-        (5e-324, 0.0, 100.0),
+        (5e-324, 0.0, math.inf),
+        (1.0, 0.0, math.inf),
+        (-1.0, -0.0, math.inf),
+        (5e-324, 1e308, 1.7976931348623157e308),
         (-6.0, 6.0, 200.0),
         (math.nan, math.nan, 0.0),
         (math.nan, 1.0, math.inf),
@@ -88,7 +91,8 @@ def test_certificates_of_parts_add_up_to_the_certificate_of_the_whole(rows: list
     for row in range(len(rows)):
         here = np.arange(len(rows)) == row
         parts += certify(truth, back, 5.0, here & (way == 1), is_rounded=here & (way == 2))
-    assert parts == replace(whole, sum_error_pct=parts.sum_error_pct)
+    assert parts == replace(whole, sum_error_pct=parts.sum_error_pct, sum_error=parts.sum_error)
+    assert parts.sum_error == pytest.approx(whole.sum_error)
     assert parts.sum_error_pct == pytest.approx(whole.sum_error_pct)
     assert (whole.shed_values, whole.rounded_values) == (int((way == 1).sum()), int((way == 2).sum()))
     assert whole.values == whole.shed_values + whole.rounded_values
@@ -115,6 +119,33 @@ def test_nothing_shed_certifies_nothing():
     assert empty == Certificate(5.0)
     assert empty.stored_share_pct == 0.0
     assert empty.worst_over_threshold == 0.0
+
+
+def test_every_zero_given_for_a_value_and_every_value_given_for_zero_is_a_violation():
+    truth = [0.0, 0.0, 100.0, -3.0, 1e-9, 0.0]
+    back = [0.0, 1e-9, 0.0, -0.0, 0.0, -0.0]
+    for made, kind in ((Column.real, "real"), (Column.integer, "integer")):
+        was, given_back = truth, back
+        if kind == "integer":
+            was, given_back = [0, 0, 100, -3, 9, 0], [0, 1, 0, 0, 0, 0]
+        for bound in ({"error_pct": 250.0}, {"error_pct": math.inf, "error": 1000.0}):
+            found = certify(made(was), made(given_back), **bound)
+            assert found.violations == 4
+            assert found.max_error_pct == found.mean_error_pct == found.worst_over_threshold == math.inf
+            assert found.accuracy_pct == -math.inf
+
+
+def test_a_bound_in_the_attributes_own_unit_is_judged_beside_the_relative_one():
+    truth, back = Column.real([100.0, 0.1, 10.0]), Column.real([100.5, 0.3, 10.25])
+    absolute = certify(truth, back, math.inf, error=0.5)
+    assert (absolute.violations, absolute.worst_over_threshold) == (0, 1.0)
+    assert absolute.mean_error == pytest.approx(0.95 / 3)
+    assert absolute.loss_pct(20.0) == pytest.approx(0.95 / 3 / 0.5 * 20.0)
+    assert certify(truth, back, math.inf, error=0.4).violations == 1
+    assert certify(truth, back, 10.0, error=0.5).violations == 1  # 0.3 for 0.1 is 200 % off
+    assert certify(truth, back, 10.0).loss_pct(20.0) == certify(truth, back, 10.0).mean_error_pct
+    whole = certify(Column.integer([10, 20]), Column.integer([12, 21]), math.inf, error=1.0)
+    assert (whole.violations, whole.max_error, whole.sum_error) == (1, 2.0, 3.0)
 
 
 def test_a_threshold_of_zero_makes_any_error_infinitely_worse():

@@ -15,9 +15,12 @@ from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.threshold.categories import Matcher
 from spillway.levers.attributes.threshold.curve import (
     ERROR_GRID_PCT,
+    LOOSEST_PCT,
     Curve,
+    Threshold,
     curve,
     fixed_point,
     threshold,
@@ -40,7 +43,7 @@ def stored_by_algorithm_3(values: list[float], keys: list[int], error_pct: float
             mv = last[key]
             if mv == sv or (math.isnan(mv) and math.isnan(sv)):
                 continue
-            if math.isfinite(mv) and math.isfinite(sv) and sv != 0:
+            if math.isfinite(mv) and math.isfinite(sv) and 0 not in (mv, sv):
                 with np.errstate(all="ignore"):
                     change = float(np.float64(abs(mv - sv)) / np.float64(abs(sv)) * 100.0)
                 if change <= error_pct:
@@ -117,6 +120,21 @@ def test_the_lower_of_fixed_point_and_category_wins_unless_the_contract_speaks()
     assert threshold(20).source == "fixed_point"
     overruled = threshold(20, 4.81, overrule_pct=0.0)
     assert (overruled.error_pct, overruled.source) == (0.0, "contract")
+
+
+def test_nothing_is_looser_than_the_loosest_class_unless_a_person_says_so() -> None:
+    assert Matcher.standard().rates_pct["not"] == LOOSEST_PCT
+    for found in (threshold(100.0), threshold(100.0, math.inf), threshold(60.5, 99.0)):
+        assert found == Threshold(LOOSEST_PCT, "loosest_class")
+    assert threshold(100.0, LOOSEST_PCT).source == "category"
+    assert threshold(5.0, math.inf, overrule_pct=60.0).error_pct == 60.0
+
+
+def test_what_comes_and_goes_is_never_stood_for_by_one_zero() -> None:
+    busy = np.where(np.arange(400) % 5 == 0, 3.0 + np.arange(400) % 7, 0.0)
+    drawn = curve(busy, np.zeros(400, dtype=np.int64))
+    # at any threshold every change between zero and a value is stored
+    assert drawn.stored_share_pct[-1] == pytest.approx(100 * 160 / 400, abs=0.5)
 
 
 def test_drift_asks_for_retraining_beyond_what_is_tolerated() -> None:

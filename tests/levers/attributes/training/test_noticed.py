@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.frames import key_codes
+from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import curve, fixed_point
 from spillway.levers.attributes.training.noticed import noticed
 from spillway.levers.protocol import Fact, Facts
@@ -100,13 +102,35 @@ def test_a_threshold_that_the_fixed_point_did_not_set_is_not_held_to_it(
     assert "the_thresholds_still_hold" not in found
 
 
-def test_an_attribute_that_the_contract_has_lost_is_passed_over(contract: StreamContract) -> None:
+def test_an_attribute_that_the_contract_has_lost_is_a_sentence(contract: StreamContract) -> None:
     facts = learned(tuples(200))
     lost: dict[tuple[str, str], Any] = dict(facts.facts)
     lost[kinds.THRESHOLD, "gone"] = Fact(
         kinds.THRESHOLD, "gone", {"source": "fixed_point"}, {"fixed_point_pct": 1.0}
     )
-    assert seen(contract, Facts(1, lost), tuples(200)) == {}
+    assert seen(contract, Facts(1, lost), tuples(200)) == {
+        "the_attributes_are_those_trained": "net: gone is gone from the contract, and it was trained; retrain it"
+    }
+
+
+def test_a_lost_key_is_a_sentence_and_no_crash(contract: StreamContract) -> None:
+    attributes = tuple(
+        replace(one, name="place") if one.name == "site" else one for one in contract.attributes
+    )
+    renamed, rows = replace(contract, attributes=attributes), tuples(200)
+    later = rows.rename_columns(["seq", "place", "at", "temp"])
+    assert seen(renamed, learned(rows), later) == {
+        "the_attributes_are_those_trained": "net: site is gone from the contract, and it makes the cycle site; "
+        "retrain it"
+    }
+
+
+def test_an_attribute_of_another_type_is_a_sentence(contract: StreamContract) -> None:
+    rows = tuples(200)
+    facts = dict(learned(rows).facts)
+    facts[kinds.MODEL, "temp"] = Fact(kinds.MODEL, "temp", AttributeModel("temp", "integer", 1.0).to_dict())
+    found = seen(contract, Facts(1, facts), rows)["the_attributes_are_those_trained"]
+    assert found.startswith("net: temp is double in the contract and was trained as integer")
 
 
 def test_no_tuple_says_nothing(contract: StreamContract) -> None:

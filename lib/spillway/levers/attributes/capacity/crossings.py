@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from spillway.errors import Refused
 from spillway.levers.attributes.choices import CROSSINGS, WAYS
 from spillway.levers.attributes.option import Option, of_way
-from spillway.levers.rate_distortion import Choice, choose
+from spillway.levers.rate_distortion import Alternative, least_cost
 
 _OBJECTIVES = ("error", "bytes")
 ABSENT_PCT = 100.0
@@ -91,7 +91,7 @@ class Crossing:
     def loss(self) -> float:
         """The error in % of what the destination has by itself."""
         absent = self.option.way == "shed" and not self.sent
-        return ABSENT_PCT if absent else self.option.loss_pct
+        return ABSENT_PCT if absent else self.option.mean_error_pct
 
     @property
     def touched(self) -> bool:
@@ -134,7 +134,7 @@ def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
         if terms.synopsis != "hold":
             found += [Crossing(one, sent=True) for one in forms]
         if terms.synopsis != "send":
-            smallest = min(forms, key=lambda one: (one.synopsis_bytes_per_tuple, one.loss_pct))
+            smallest = min(forms, key=lambda one: (one.synopsis_bytes_per_tuple, one.mean_error_pct))
             found.append(Crossing(smallest, asked_back=terms.asked_back))
     return found
 
@@ -150,11 +150,11 @@ def cost_of(one: Crossing, worth: float, terms: Terms) -> tuple[float, float, fl
 
 def choices_of(
     options: Mapping[str, Sequence[Option]], worths: Mapping[str, float], terms: Terms
-) -> Iterator[tuple[list[Crossing], list[Choice]]]:
+) -> Iterator[tuple[list[Crossing], list[Alternative]]]:
     """Attribute by attribute, the ways there are and the same as the knapsack takes them."""
     for name, found in options.items():
         ways = crossings_of(found, terms)
-        yield ways, [Choice(one.crosses, cost_of(one, worths[name], terms)) for one in ways]
+        yield ways, [Alternative(one.crosses, cost_of(one, worths[name], terms)) for one in ways]
 
 
 def cross(
@@ -196,7 +196,7 @@ def _best(
     """The best choice where `around` is taken off the room first."""
     offered = list(choices_of(options, worths, terms))
     # what always travels may take more than there is
-    found = choose([choices for _, choices in offered], room_bytes - around)
+    found = least_cost([choices for _, choices in offered], room_bytes - around)
     ways = {name: ways[at] for name, (ways, _), at in zip(options, offered, found.picks, strict=True)}
     if not any(one.sent for one in ways.values()):
         around = 0.0

@@ -1,31 +1,64 @@
 """The error test, once: how far a value given back may be from the one that was shed.
 
     error_pct = |mv - sv| / |sv| x 100        (Algorithm 3's test, with |sv| for the text's sv: errata A17, A18)
+    error     = |mv - sv|                     (ours: in the attribute's own unit; infinity where no such bound is)
 
 in float64, in exactly this order of operations, wherever it is asked: by the kernels that decide what to store or how
 to round, by the curve that a threshold is read off, and by the certificate. One arithmetic, so that no value can be a
-violation by rounding alone.
+violation by rounding alone. A value stands for another within both limits.
 
-- sv = 0 has error 0 when mv = 0, else infinity;
+- zero stands for zero alone: sv = 0 has infinite error unless mv = 0, and so has mv = 0 unless sv = 0, at any limit
+  (ours; by the text a stored zero is off by 100 % from every value, and at E = 100 stands for all of them);
 - NaN, +inf and -inf have error 0 when given back as they are, else infinity;
 - integers are told apart exactly (no overflow, no float64 rounding of the difference). What is beyond 2^53 on the way
   to float64 is rounded *against* the value, the difference up and |sv| down, by 2048 at most: in doubt strict.
 
 >>> real_error_pct(30.08, 29.91) < 0.6, real_error_pct(1.0, 0.0), real_error_pct(np.nan, np.nan)
 (True, inf, 0.0)
->>> within_integer(104, 100, 4.0), within_integer(-1, 2**63 - 1, 100.0)
+>>> within_integer(104, 100, 4.0, np.inf), within_integer(104, 100, 4.0, 3.5)
 (True, False)
+>>> within_integer(-1, 2**63 - 1, 100.0, np.inf)
+False
+>>> within_real(0.0, 0.3, np.inf, 0.5), within_real(0.2, 0.3, np.inf, 0.5)
+(False, True)
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
 # x / 0 is infinity, as IEEE 754 has it, and no exception that keeps a loop from being fast
 _njit = njit(cache=True, error_model="numpy")
+_LARGEST = np.finfo(np.float64).max  # what is finite has a finite error, for a bound in its unit may admit it
 _EXACT = np.uint64(1 << 53)
 _LAST_BITS = np.uint64(2047)  # what is left of 64 bits without these, a float64 holds
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """How far a value given back may be off: in per cent of it, and in its own unit; infinity: not bounded so.
+
+    >>> ErrorBound(4.5).tightest(ErrorBound(20.0, 0.5)), ErrorBound(0.0).admits(0.0, math.inf)
+    (ErrorBound(error_pct=4.5, error=0.5), True)
+    """
+
+    error_pct: float = math.inf
+    error: float = math.inf
+
+    def tightest(self, other: ErrorBound) -> ErrorBound:
+        """Both bounds at once."""
+        return ErrorBound(min(self.error_pct, other.error_pct), min(self.error, other.error))
+
+    def admits(self, error_pct: float, error: float) -> bool:
+        """Whether what keeps to these limits keeps to the bound; what is exact does."""
+        return not min(error_pct, error) or (error_pct <= self.error_pct and error <= self.error)
+
+
+EXACT = ErrorBound(0.0, 0.0)
 
 
 @_njit
@@ -33,16 +66,40 @@ def real_error_pct(mv, sv):  # type: ignore[no-untyped-def]
     """The error in % of `mv` for the real `sv`, infinity where no finite error describes it; never NaN."""
     if mv == sv:
         return 0.0
+    if mv == 0.0:
+        return np.inf
     error = abs(mv - sv) / abs(sv) * 100.0
+    if error < np.inf:
+        return error
+    if sv != 0.0 and np.isfinite(mv) and np.isfinite(sv):
+        return _LARGEST
     if error == error:
         return error
     return 0.0 if mv != mv and sv != sv else np.inf
 
 
 @_njit
-def within_real(mv, sv, limit_pct):  # type: ignore[no-untyped-def]
-    """Whether the real `mv` stands for `sv` within the limit."""
-    return real_error_pct(mv, sv) <= limit_pct
+def within_real(mv, sv, limit_pct, limit):  # type: ignore[no-untyped-def]
+    """Whether the real `mv` stands for `sv` within both limits, of which one may be infinity."""
+    if mv == sv:
+        return True
+    if mv == 0.0 or sv == 0.0:
+        return False
+    if mv != mv or sv != sv:
+        return mv != mv and sv != sv
+    gap = abs(mv - sv)
+    return gap / abs(sv) * 100.0 <= limit_pct and gap <= limit
+
+
+@_njit
+def real_error(mv, sv):  # type: ignore[no-untyped-def]
+    """The error of `mv` for the real `sv` in its own unit, infinity where no finite error describes it; never NaN."""
+    if mv == sv:
+        return 0.0
+    gap = abs(mv - sv)
+    if gap == gap:
+        return gap
+    return 0.0 if mv != mv and sv != sv else np.inf
 
 
 @_njit
@@ -65,11 +122,25 @@ def _at_least(whole):  # type: ignore[no-untyped-def]
 
 
 @_njit
+def _gap(mv, sv):  # type: ignore[no-untyped-def]
+    """|mv - sv| of two int64 as uint64."""
+    return np.uint64(mv) - np.uint64(sv) if mv > sv else np.uint64(sv) - np.uint64(mv)
+
+
+@_njit
+def integer_error(mv, sv):  # type: ignore[no-untyped-def]
+    """The error of `mv` for the integer `sv` in its own unit, never too small."""
+    return _at_least(_gap(mv, sv))
+
+
+@_njit
 def integer_error_pct(mv, sv):  # type: ignore[no-untyped-def]
-    """The error in % of `mv` for the integer `sv`, infinity where `sv` is 0 and `mv` is not."""
+    """The error in % of `mv` for the integer `sv`, infinity where one of them is 0 and the other is not."""
     if mv == sv:
         return 0.0
-    gap = np.uint64(mv) - np.uint64(sv) if mv > sv else np.uint64(sv) - np.uint64(mv)
+    if mv == 0:
+        return np.inf
+    gap = _gap(mv, sv)
     size = _magnitude(sv)
     if (gap | size) < _EXACT:
         return np.float64(gap) / np.float64(size) * 100.0
@@ -77,6 +148,10 @@ def integer_error_pct(mv, sv):  # type: ignore[no-untyped-def]
 
 
 @_njit
-def within_integer(mv, sv, limit_pct):  # type: ignore[no-untyped-def]
-    """Whether the integer `mv` stands for `sv` within the limit."""
-    return integer_error_pct(mv, sv) <= limit_pct
+def within_integer(mv, sv, limit_pct, limit):  # type: ignore[no-untyped-def]
+    """Whether the integer `mv` stands for `sv` within both limits, of which one may be infinity."""
+    if mv == sv:
+        return True
+    if mv == 0 or sv == 0:
+        return False
+    return integer_error_pct(mv, sv) <= limit_pct and integer_error(mv, sv) <= limit

@@ -11,11 +11,18 @@ What is measured of parts (tasks, batches) adds up to that of the whole, see `le
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 
 from spillway.levers.attributes.columns import Column
-from spillway.levers.attributes.synopsis.bounds import integer_error_pct, real_error_pct
+from spillway.levers.attributes.synopsis.bounds import (
+    integer_error,
+    integer_error_pct,
+    real_error,
+    real_error_pct,
+)
 from spillway.levers.certificate import Certificate
 
 
@@ -27,6 +34,13 @@ def _error_pct(truth, known, given, here, is_integer):  # type: ignore[no-untype
 
 
 @njit(cache=True)
+def _error(truth, known, given, here, is_integer):  # type: ignore[no-untyped-def]
+    if not known or not here:
+        return 0.0 if known == here else np.inf
+    return integer_error(given, truth) if is_integer else real_error(given, truth)
+
+
+@njit(cache=True)
 def _errors_pct(truth, known, given, here, is_integer):  # type: ignore[no-untyped-def]
     found = np.empty(len(truth))
     for i in range(len(truth)):
@@ -35,16 +49,20 @@ def _errors_pct(truth, known, given, here, is_integer):  # type: ignore[no-untyp
 
 
 @njit(cache=True)
-def _sums(truth, known, given, here, is_integer, chosen, error_pct):  # type: ignore[no-untyped-def]
-    """Largest and summed error of the chosen rows, and how many are above the threshold."""
-    most, total, violations = 0.0, 0.0, 0
+def _sums(truth, known, given, here, is_integer, chosen, limit_pct, limit):  # type: ignore[no-untyped-def]
+    """Largest and summed errors of the chosen rows, in % and in their unit, and how many are outside the limits."""
+    most_pct, total_pct, most, total, violations = 0.0, 0.0, 0.0, 0.0, 0
     for i in range(len(truth)):
         if chosen[i]:
-            error = _error_pct(truth[i], known[i], given[i], here[i], is_integer)
-            most = max(most, error)
-            total += error
-            violations += error > error_pct
-    return most, total, violations
+            error_pct = _error_pct(truth[i], known[i], given[i], here[i], is_integer)
+            if error_pct != 0.0:
+                error = _error(truth[i], known[i], given[i], here[i], is_integer)
+                most_pct, most = max(most_pct, error_pct), max(most, error)
+                total_pct += error_pct
+                total += error
+                # what no finite error describes is outside of every limit: a zero for a value, none for one
+                violations += error_pct == np.inf or not (error_pct <= limit_pct and error <= limit)
+    return most_pct, total_pct, most, total, violations
 
 
 def _numbers(truth: Column, given: Column) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]:
@@ -68,15 +86,33 @@ def certify(
     is_shed: np.ndarray | None = None,
     stored_values: int = 0,
     is_rounded: np.ndarray | None = None,
+    error: float = math.inf,
 ) -> Certificate:
-    """Measure the column `given` back against the `truth` at the rows that were shed (all, if not said) or rounded."""
+    """Measure the column `given` back against the `truth` at the rows that were shed (all, if not said) or rounded.
+
+    The bound is `error_pct` of the value and `error` in its unit. A zero for a value, or a value for a zero, is a
+    violation whatever the bound.
+    """
     shed = np.ones(len(truth), np.bool_) if is_shed is None else is_shed
     rounded = np.zeros(len(truth), np.bool_) if is_rounded is None else is_rounded & ~shed
     chosen = shed | rounded
     if truth.kind == "text":
-        errors = relative_errors_pct(truth.take(chosen), given.take(chosen))
-        most, total = float(errors.max(initial=0.0)), float(errors.sum())
-        violations = int((errors > error_pct).sum())
+        wrong = int(np.isinf(relative_errors_pct(truth.take(chosen), given.take(chosen))).sum())
+        worst = math.inf if wrong else 0.0
+        sums = (worst, worst, worst, worst, wrong)
     else:
-        most, total, violations = _sums(*_numbers(truth, given), chosen, error_pct)
-    return Certificate(error_pct, int(shed.sum()), int(rounded.sum()), stored_values, total, most, violations)
+        sums = _sums(*_numbers(truth, given), chosen, error_pct, error)
+    most_pct, total_pct, most, total, violations = sums
+    shed_values, rounded_values = int(shed.sum()), int(rounded.sum())
+    return Certificate(
+        error_pct,
+        shed_values,
+        rounded_values,
+        stored_values,
+        total_pct,
+        most_pct,
+        violations,
+        error,
+        total,
+        most,
+    )

@@ -7,11 +7,12 @@ know, and stores a correction only when the prediction mv misses by more than th
 
 Recovery runs the same kernel over the frame as transmitted, with the entries in place of the truth. With the
 predictor `last`, mv is the last value *stored* for the key in this frame (A20), unchanged by rows at which
-the attribute was transmitted; the first value of a key is always stored (A21). sv = 0 is stored unless mv
-is 0; null, NaN, infinities and text are stored on any change.
+the attribute was transmitted; the first value of a key is always stored (A21). Zero stands for zero alone; null,
+NaN, infinities and text are stored on any change.
 
-Every row is shed at a *precision*, a place among those of the model; E above is then that row's aim. What a value is
-compared with is the same whatever the precisions before it were.
+An attribute may be bound in its own unit instead of relative to the value, or both ways (`bounds`). Every row is
+shed at a *precision*, a place among those of the model; E above is then that row's aim. What a value is compared
+with is the same whatever the precisions before it were.
 
 Guarantee: every recovered value keeps |rv - sv| / |sv| x 100 <= its row's aim <= E in the float64 arithmetic of
 `bounds`, and what cannot be measured that way (null, NaN, infinities, text, 0) comes back as it was.
@@ -106,14 +107,18 @@ class Shed:
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """The attribute given back over the frame, and each shed value's bound in % (NaN where it was not shed)."""
+    """The attribute given back over the frame, and each shed value's bound in % (NaN where it was not shed).
+
+    A bound in the attribute's own unit is told in per cent of the least that the truth can be; infinity where that
+    is nothing.
+    """
 
     values: Column
     bound_pct: np.ndarray
 
 
 @njit(cache=True)
-def _source_rows(key, is_shed, values, valid, is_real, precision, aims_pct):  # type: ignore[no-untyped-def]
+def _source_rows(key, is_shed, values, valid, is_real, precision, aims_pct, aims):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0
     at = np.full(keys, -1, np.int64)
@@ -128,9 +133,9 @@ def _source_rows(key, is_shed, values, valid, is_real, precision, aims_pct):  # 
             if not valid[i] or not valid[j]:
                 keep = valid[i] == valid[j]
             elif is_real:
-                keep = within_real(values[j], values[i], aims_pct[precision[i]])
+                keep = within_real(values[j], values[i], aims_pct[precision[i]], aims[precision[i]])
             else:
-                keep = within_integer(values[j], values[i], aims_pct[precision[i]])
+                keep = within_integer(values[j], values[i], aims_pct[precision[i]], aims[precision[i]])
         if keep:
             source[i] = j
         else:
@@ -177,7 +182,7 @@ def shed(
         column.valid,
         column.kind == "real",
         precision,
-        _aims_pct(model),
+        *_aims(model),
     )
     stored = is_shed & (source == np.arange(len(source)))
     stored[:first_new_row] = False
@@ -214,7 +219,7 @@ def recover(
             None,
             "read all batches of the frame",
         )
-    bound[is_shed] = _bounds_of(model, precision, is_shed)
+    bound[is_shed] = _bounds_pct(model, precision[is_shed], known.take(source).values[is_shed])
     bound[rows] = 0.0
     return Recovered(known.take(source), bound)
 
@@ -260,7 +265,7 @@ def _recover_by_prediction(
     given = _placed(column.hide(is_shed), whole, entries.values.take(~entries.is_step))
     known = _walked(True, model, frame, is_shed, precision, given, is_entry, is_step, steps)
     bound = np.full(n, np.nan)
-    bound[is_shed] = _bounds_of(model, precision, is_shed)
+    bound[is_shed] = _bounds_pct(model, precision[is_shed], known.values[is_shed])
     bound[whole] = 0.0
     return Recovered(known, bound)
 
@@ -284,7 +289,7 @@ def _walked(
     lost = walk(
         decode, frame.key, is_shed, column.kind == "integer", values, wholes, valid, is_entry, is_step, steps,
         evaluated.offsets, evaluated.regresses, evaluated.persistence, evaluated.slope, evaluated.season,
-        evaluated.common, precision, _aims_pct(model), tables, starts, units, scale_of(model),
+        evaluated.common, precision, *_aims(model), tables, starts, units, scale_of(model),
     )  # fmt: skip
     if lost >= 0:
         raise Refused(
@@ -296,15 +301,24 @@ def _walked(
     return Column(column.kind, wholes if column.kind == "integer" else values, valid)
 
 
-def _bounds_of(model: AttributeModel, precision: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    aims = _aims_pct(model)
-    return aims if len(aims) == 1 else aims[precision[rows]]
+def _bounds_pct(model: AttributeModel, precision: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """What these values keep to at their rows' precisions, in per cent."""
+    aims_pct, aims = _aims(model)
+    if not np.isfinite(aims).any():
+        return aims_pct if len(aims_pct) == 1 else aims_pct[precision]
+    aim, size = aims[precision], np.abs(values.astype(np.float64))
+    with np.errstate(all="ignore"):
+        least = np.where(aim < size, 100.0 * aim / (size - aim), np.inf)
+    exact = (aim == 0) | ~np.isfinite(size) | (size == 0)  # zero stands for zero alone
+    return np.minimum(aims_pct[precision], np.where(exact, 0.0, least))
 
 
-def _aims_pct(model: AttributeModel) -> np.ndarray:
-    """What values keep to at each precision: text is given back exactly at every one."""
-    exact = model.kind == "text"
-    return np.array([0.0 if exact else model.bound_pct(index) for index in range(len(model.precisions))])
+def _aims(model: AttributeModel) -> tuple[np.ndarray, np.ndarray]:
+    """What values keep to at each precision, in per cent and in their unit: text comes back exactly at every one."""
+    if model.kind == "text":
+        return np.zeros(len(model.precisions)), np.zeros(len(model.precisions))
+    bounds = [model.bound_at(place) for place in range(len(model.precisions))]
+    return np.array([one.error_pct for one in bounds]), np.array([one.error for one in bounds])
 
 
 def _placed(column: Column, rows: np.ndarray, values: Column) -> Column:

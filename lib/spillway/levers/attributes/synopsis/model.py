@@ -6,6 +6,7 @@ used (its regressors transmitted and not null, its history known), so the same m
 every gap in the data, and the two ends agree without a word about it. The list ``(last,)`` is the paper's
 form: compared with the last *stored* value, corrections exact.
 
+A bound may also be absolute, in the attribute's own unit (`error`), instead of relative or beside it; then both hold.
 Round and shed come in several *precisions*, finest first, from exact to the bound E; a scheme says which one each
 row has. Both ends read the same list, so an index is all that crosses.
 
@@ -13,8 +14,11 @@ row has. Both ends read the same list, so an index is all that crosses.
 >>> model.paper_form, AttributeModel.from_dict(model.to_dict()) == model
 (True, True)
 >>> fine = replace(model, precisions=(Precision(0.0), Precision(1.5), Precision()))
->>> [fine.bound_pct(index) for index in range(3)]
+>>> [fine.bound_at(place).error_pct for place in range(3)]
 [0.0, 1.5, 4.5]
+>>> half = AttributeModel("temp", "real", math.inf, precisions=(Precision(aim=0.1), Precision()), error=0.5)
+>>> [half.bound_at(place).error for place in range(2)], AttributeModel.from_dict(half.to_dict()) == half
+([0.1, 0.5], True)
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from typing import Any
 
 from spillway.errors import Refused
 from spillway.levers.attributes.choices import PREDICTORS, WAYS
+from spillway.levers.attributes.synopsis.bounds import ErrorBound
 
 ROUNDINGS = ("grid", "hold")
 NAMES = (*PREDICTORS, "previous")
@@ -128,19 +133,23 @@ class Precision:
     """How closely shed values are given back.
 
     `aim_pct` <= E is the bound the kernels hold themselves to (None: E itself), `step_pct` how fine corrections
-    are (0: exact values). `unit` > 0 makes steps even, `unit` wide, instead of relative.
+    are (0: exact values). `unit` > 0 makes steps even, `unit` wide, instead of relative. `aim` is the bound in the
+    attribute's own unit (None: the model's `error`, if it has one).
 
     >>> Precision.from_dict(Precision(0.5, 1.0).to_dict())
-    Precision(aim_pct=0.5, step_pct=1.0, unit=0.0)
+    Precision(aim_pct=0.5, step_pct=1.0, unit=0.0, aim=None)
     """
 
     aim_pct: float | None = None
     step_pct: float = 0.0
     unit: float = 0.0
+    aim: float | None = None
 
     def __post_init__(self) -> None:
-        if self.aim_pct is not None and not (self.aim_pct >= 0 and math.isfinite(self.aim_pct)):
-            raise Refused("aim_pct", "be a finite number >= 0", self.aim_pct, "retrain")
+        for name in ("aim_pct", "aim"):
+            aim = getattr(self, name)
+            if aim is not None and not (aim >= 0 and math.isfinite(aim)):
+                raise Refused(name, "be a finite number >= 0", aim, "retrain")
         if not (self.step_pct >= 0 and math.isfinite(self.step_pct)):
             raise Refused("step_pct", "be a finite number >= 0", self.step_pct, "retrain")
         if not (self.unit >= 0 and math.isfinite(self.unit)):
@@ -148,51 +157,82 @@ class Precision:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON; floats survive it exactly."""
-        return {"aim_pct": self.aim_pct, "step_pct": self.step_pct, "unit": self.unit}
+        return {"aim_pct": self.aim_pct, "step_pct": self.step_pct, "unit": self.unit, "aim": self.aim}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Precision:
         """The inverse of `to_dict`."""
-        aim = facts["aim_pct"]
-        return Precision(None if aim is None else float(aim), float(facts["step_pct"]), float(facts["unit"]))
+        return Precision(
+            _maybe(facts["aim_pct"]),
+            float(facts["step_pct"]),
+            float(facts["unit"]),
+            _maybe(facts.get("aim")),
+        )
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How closely rounded values keep to the truth, and by which method of `rounding`; 0 %: sent as they are.
+    """How closely rounded values keep to the truth, and by which method of `rounding`; 0: sent as they are.
+
+    `error_pct` is infinity where the bound is in the attribute's own unit alone (`error`).
 
     >>> Rounding.from_dict(Rounding("hold", 3.1).to_dict())
-    Rounding(method='hold', error_pct=3.1)
+    Rounding(method='hold', error_pct=3.1, error=None)
     """
 
     method: str = "grid"
     error_pct: float = 0.0
+    error: float | None = None
 
     def __post_init__(self) -> None:
         if self.method not in ROUNDINGS:
             raise Refused("method", f"be one of {', '.join(ROUNDINGS)}", self.method, "retrain")
-        if not (self.error_pct >= 0 and math.isfinite(self.error_pct)):
-            raise Refused("error_pct", "be a finite number >= 0", self.error_pct, "retrain")
+        _check_bound(self.error_pct, self.error)
+
+    @property
+    def bound(self) -> ErrorBound:
+        """What rounded values keep to."""
+        return ErrorBound(self.error_pct, math.inf if self.error is None else self.error)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON."""
-        return {"method": self.method, "error_pct": self.error_pct}
+        """JSON, which knows no infinity."""
+        return {"method": self.method, "error_pct": _finite(self.error_pct), "error": self.error}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Rounding:
         """The inverse of `to_dict`."""
-        return Rounding(str(facts["method"]), float(facts["error_pct"]))
+        return Rounding(str(facts["method"]), _or_infinity(facts["error_pct"]), _maybe(facts.get("error")))
+
+
+def _check_bound(error_pct: float, error: float | None) -> None:
+    if not error_pct >= 0 or (math.isinf(error_pct) and error is None):
+        raise Refused("error_pct", "be a finite number >= 0", error_pct, "state it in the contract")
+    if error is not None and not (error >= 0 and math.isfinite(error)):
+        raise Refused("error", "be a finite number >= 0", error, "state it in the contract")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _or_infinity(value: Any) -> float:
+    return math.inf if value is None else float(value)
+
+
+def _maybe(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 @dataclass(frozen=True)
 class AttributeModel:
     """Trained facts of one attribute.
 
-    `error_pct` (E) is the promise. `precisions` are how closely it may be shed, `roundings` how closely it may be
-    rounded, each finest first and within E; without `roundings` rounding saves nothing. `decimals`: recovered
-    values are rounded to so many, when the attribute has no more. `cycle_length` is what training saw, for the
-    reader. `rank` is the attribute's place in the order of recovery: where attributes of lower rank are shed,
-    predictors read them as recovered.
+    `error_pct` (E) is the promise, and so is `error`, in the attribute's own unit, where there is one; with `error`,
+    `error_pct` may be infinity: no relative bound. `precisions` are how closely it may be shed, `roundings` how
+    closely it may be rounded, each finest first and within E; without `roundings` rounding saves nothing.
+    `decimals`: recovered values are rounded to so many, when the attribute has no more. `cycle_length` is what
+    training saw, for the reader. `rank` is the attribute's place in the order of recovery: where attributes of
+    lower rank are shed, predictors read them as recovered.
     """
 
     attribute: str
@@ -205,18 +245,18 @@ class AttributeModel:
     decimals: int | None = None
     cycle_length: int = 0
     rank: int = 0
+    error: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in ("real", "integer", "text"):
             raise Refused("kind", "be real, integer or text", self.kind, "retrain")
         if self.way not in WAYS:
             raise Refused("way", f"be one of {', '.join(WAYS)}", self.way, "retrain")
-        if not (self.error_pct >= 0 and math.isfinite(self.error_pct)):
-            raise Refused("error_pct", "be a finite number >= 0", self.error_pct, "state it in the contract")
+        _check_bound(self.error_pct, self.error)
         if not self.precisions:
             raise Refused("precisions", "name at least one", (), "retrain")
-        self._check_order("precisions", [self.bound_pct(index) for index in range(len(self.precisions))])
-        self._check_order("roundings", [one.error_pct for one in self.roundings])
+        self._check_order("precisions", [self.bound_at(place) for place in range(len(self.precisions))])
+        self._check_order("roundings", [one.bound for one in self.roundings])
         if not self.predictors:
             raise Refused("predictors", "name at least one predictor", (), "last is the paper's")
         if self.predictors[-1].terms:
@@ -238,16 +278,31 @@ class AttributeModel:
         """The index of the precision that spends most."""
         return len(self.precisions) - 1
 
-    def bound_pct(self, precision: int) -> float:
-        """What values recovered at a precision really keep to: its aim, or E."""
-        aim = self.precisions[precision].aim_pct
-        return self.error_pct if aim is None else aim
+    @property
+    def bound(self) -> ErrorBound:
+        """The promise."""
+        return ErrorBound(self.error_pct, _or_infinity(self.error))
 
-    def _check_order(self, name: str, bounds_pct: Sequence[float]) -> None:
-        if any(bound > self.error_pct for bound in bounds_pct):
-            raise Refused(name, f"lie within 0..{self.error_pct} %", list(bounds_pct), "retrain")
-        if any(coarse < fine for fine, coarse in pairwise(bounds_pct)):
-            raise Refused(name, "be finest first", list(bounds_pct), "retrain")
+    def bound_at(self, precision: int) -> ErrorBound:
+        """What values recovered at a precision really keep to: its aims, or the promise."""
+        one, promise = self.precisions[precision], self.bound
+        return ErrorBound(
+            promise.error_pct if one.aim_pct is None else one.aim_pct,
+            promise.error if one.aim is None else one.aim,
+        )
+
+    def bound_pct(self, precision: int) -> float:
+        """The relative part of `bound_at`."""
+        return self.bound_at(precision).error_pct
+
+    def _check_order(self, name: str, bounds: Sequence[ErrorBound]) -> None:
+        for what, unit, most in (("error_pct", " %", self.error_pct), ("error", "", self.bound.error)):
+            # what is exact in one measure is so in the other
+            found = [0.0 if not min(one.error_pct, one.error) else getattr(one, what) for one in bounds]
+            if any(bound > most for bound in found):
+                raise Refused(name, f"lie within 0..{most:g}{unit}", found, "retrain")
+            if any(coarse < fine for fine, coarse in pairwise(found)):
+                raise Refused(name, "be finest first", found, "retrain")
 
     def for_scheme(self, transmitted: frozenset[str] | set[str]) -> AttributeModel:
         """The same model without predictors whose regressors a scheme does not transmit.
@@ -263,7 +318,8 @@ class AttributeModel:
         return {
             "attribute": self.attribute,
             "kind": self.kind,
-            "error_pct": self.error_pct,
+            "error_pct": _finite(self.error_pct),
+            "error": self.error,
             "way": self.way,
             "predictors": [predictor.to_dict() for predictor in self.predictors],
             "precisions": [precision.to_dict() for precision in self.precisions],
@@ -286,7 +342,7 @@ class AttributeModel:
         return AttributeModel(
             str(facts["attribute"]),
             str(facts["kind"]),
-            float(facts["error_pct"]),
+            _or_infinity(facts["error_pct"]),
             str(facts["way"]),
             tuple(Predictor.from_dict(predictor) for predictor in facts["predictors"]),
             precisions,
@@ -294,4 +350,5 @@ class AttributeModel:
             None if facts["decimals"] is None else int(facts["decimals"]),
             int(facts["cycle_length"]),
             int(facts.get("rank", 0)),
+            _maybe(facts.get("error")),
         )

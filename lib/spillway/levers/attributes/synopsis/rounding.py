@@ -1,10 +1,11 @@
 """The lever `round`: spend the error bound on the wire, so that the column compresses, and recover nothing.
 
 * `grid`: each value goes to the nearest of J even levels per octave, J = ceil(1 / (2 E)) with E as a share,
-  so that the relative error is at most E and few distinct values remain for the dictionary;
+  so that the relative error is at most E and few distinct values remain for the dictionary; where a bound in
+  the attribute's own unit is the tighter one, levels are twice that apart;
 * `hold`: the key's previous sent value while it is within E, else the grid's: repeats for the compressor.
-A value that its level misses by more than E (in the arithmetic of `bounds`), zeros, nulls, NaN,
-infinities and text are sent as they are. Levels are made of multiplications and exact scalings by powers of
+A value that its level misses by more than E (in the arithmetic of `bounds`), zeros and what would become one,
+nulls, NaN, infinities and text are sent as they are. Levels are made of multiplications and exact scalings by powers of
 two alone: every machine rounds alike. Every row has a precision, its place among the model's roundings.
 
 >>> from spillway.levers.attributes.synopsis.model import Rounding
@@ -40,35 +41,38 @@ def levels_per_octave(error_pct: float) -> int:
 
 
 @njit(cache=True)
-def _level(value, levels):  # type: ignore[no-untyped-def]
+def _level(value, levels, error_pct, error):  # type: ignore[no-untyped-def]
+    if error < abs(value) * (error_pct / 100.0):  # the tighter of the two here
+        return np.rint(value / (2.0 * error)) * (2.0 * error)
     mantissa, exponent = math.frexp(value)
     return math.ldexp(np.rint(mantissa * 2.0 * levels) / (2.0 * levels), exponent)
 
 
 @njit(cache=True)
-def _round_real(key, wanted, values, valid, precision, errors_pct, every_levels, holds):  # type: ignore[no-untyped-def]
+def _round_real(key, wanted, values, valid, precision, errors_pct, errors, every_levels, holds):  # type: ignore[no-untyped-def]
     n = len(values)
     sent = np.full((key.max() + 1) if n else 0, np.nan)
     out = values.copy()
     for i in range(n):
         if not wanted[i] or not valid[i] or not np.isfinite(values[i]):
             continue
-        error_pct, levels, hold = errors_pct[precision[i]], every_levels[precision[i]], holds[precision[i]]
+        at = precision[i]
+        error_pct, error, levels, hold = errors_pct[at], errors[at], every_levels[at], holds[at]
         held = sent[key[i]]
-        if error_pct == 0.0:
+        if error_pct == 0.0 or error == 0.0:
             pass
-        elif hold and np.isfinite(held) and within_real(held, values[i], error_pct):
+        elif hold and np.isfinite(held) and within_real(held, values[i], error_pct, error):
             out[i] = held
         else:
-            level = _level(values[i], levels)
-            if np.isfinite(level) and within_real(level, values[i], error_pct):
+            level = _level(values[i], levels, error_pct, error)
+            if np.isfinite(level) and within_real(level, values[i], error_pct, error):
                 out[i] = level
         sent[key[i]] = out[i]
     return out
 
 
 @njit(cache=True)
-def _round_integer(key, wanted, values, valid, precision, errors_pct, every_levels, holds):  # type: ignore[no-untyped-def]
+def _round_integer(key, wanted, values, valid, precision, errors_pct, errors, every_levels, holds):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0
     sent = np.zeros(keys, np.int64)
@@ -78,14 +82,15 @@ def _round_integer(key, wanted, values, valid, precision, errors_pct, every_leve
         if not wanted[i] or not valid[i]:
             continue
         k = key[i]
-        error_pct, levels, hold = errors_pct[precision[i]], every_levels[precision[i]], holds[precision[i]]
-        if error_pct == 0.0:
+        at = precision[i]
+        error_pct, error, levels, hold = errors_pct[at], errors[at], every_levels[at], holds[at]
+        if error_pct == 0.0 or error == 0.0:
             pass
-        elif hold and known[k] and within_integer(sent[k], values[i], error_pct):
+        elif hold and known[k] and within_integer(sent[k], values[i], error_pct, error):
             out[i] = sent[k]
         else:
-            level = np.rint(_level(np.float64(values[i]), levels))
-            if abs(level) < 9.2e18 and within_integer(np.int64(level), values[i], error_pct):
+            level = np.rint(_level(np.float64(values[i]), levels, error_pct, error))
+            if abs(level) < 9.2e18 and within_integer(np.int64(level), values[i], error_pct, error):
                 out[i] = np.int64(level)
         sent[k] = out[i]
         known[k] = True
@@ -102,15 +107,21 @@ def round_rows(
     ones.
     """
     column = frame.columns[model.attribute]
-    errors_pct = np.array([one.error_pct for one in model.roundings])
-    if column.kind == "text" or not errors_pct.any():
+    bounds = [one.bound for one in model.roundings]
+    if column.kind == "text" or not any(min(one.error_pct, one.error) for one in bounds):
         return column
     kernel = _round_real if column.kind == "real" else _round_integer
-    wanted = np.ascontiguousarray(is_rounded, np.bool_)
-    precision = checked_precision(precision, len(frame), len(model.roundings))
-    levels = np.array([float(levels_per_octave(one.error_pct)) for one in model.roundings])
-    holds = np.array([one.method == "hold" for one in model.roundings])
-    values = kernel(frame.key, wanted, column.values, column.valid, precision, errors_pct, levels, holds)
+    values = kernel(
+        frame.key,
+        np.ascontiguousarray(is_rounded, np.bool_),
+        column.values,
+        column.valid,
+        checked_precision(precision, len(frame), len(bounds)),
+        np.array([one.error_pct for one in bounds]),
+        np.array([one.error for one in bounds]),
+        np.array([float(levels_per_octave(one.error_pct)) for one in bounds]),
+        np.array([one.method == "hold" for one in model.roundings]),
+    )
     return Column(column.kind, values, column.valid)
 
 

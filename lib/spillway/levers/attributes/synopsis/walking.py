@@ -92,13 +92,13 @@ def _moved(p, q, table, unit, scale):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _accepts(r, real, whole, is_integer, aim_pct):  # type: ignore[no-untyped-def]
-    """Whether the reconstruction r (a float64, whole for integers) keeps to the aim."""
+def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyped-def]
+    """Whether the reconstruction r (a float64, whole for integers) keeps to both aims."""
     if not np.isfinite(r):
         return False
     if is_integer:
-        return abs(r) < _INT64_END and within_integer(np.int64(r), whole, aim_pct)
-    return within_real(r, real, aim_pct)
+        return abs(r) < _INT64_END and within_integer(np.int64(r), whole, aim_pct, aim)
+    return within_real(r, real, aim_pct, aim)
 
 
 @njit(cache=True)
@@ -126,13 +126,13 @@ def _nearest_step(p, sv, table, unit, scale):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def walk(  # type: ignore[no-untyped-def]
     decode, key, is_shed, is_integer, values, wholes, valid, is_entry, is_step, steps,
-    offsets, regresses, persistence, slope, season, common, precision, aims_pct, tables, starts, units, scale,
+    offsets, regresses, persistence, slope, season, common, precision, aims_pct, aims, tables, starts, units, scale,
 ):  # fmt: skip
     """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become what is known.
 
     `values` are float64 (of integers too, whose exact values are in `wholes`), `offsets` what each
     regression says at each row (NaN where it cannot be evaluated). `precision` is each row's place in `aims_pct`,
-    `units` and the `power_tables`. Returns the row at which decoding had nothing to start from, or -1.
+    `aims`, `units` and the `power_tables`. Returns the row at which decoding had nothing to start from, or -1.
     """
     n = len(key)
     keys = key.max() + 1 if n else 0
@@ -145,11 +145,12 @@ def walk(  # type: ignore[no-untyped-def]
     shed_before = np.zeros(keys, np.bool_)
     surprise = 0.0
     last_any = np.nan
-    now, aim_pct, unit, table = np.int64(-1), 0.0, 0.0, tables
+    now, aim_pct, aim, unit, table = np.int64(-1), 0.0, 0.0, 0.0, tables
     for i in range(n):
         if is_shed[i] and precision[i] != now:
             now = precision[i]
-            aim_pct, unit, table = aims_pct[now], units[now], tables[starts[now] : starts[now + 1]]
+            aim_pct, aim, unit = aims_pct[now], aims[now], units[now]
+            table = tables[starts[now] : starts[now + 1]]
         k = key[i]
         known = rows_known[k]
         newest = history[k, (known - 1) % depth] if known > 0 else np.nan
@@ -217,11 +218,11 @@ def walk(  # type: ignore[no-untyped-def]
                     r = np.nan
                     if predicted:
                         r = _moved(p, q, table, unit, scale)
-                        if not _accepts(r, values[i], wholes[i], is_integer, aim_pct):
+                        if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                             new = True
                             q = _nearest_step(p, values[i], table, unit, scale)
                             r = _moved(p, q, table, unit, scale)
-                            if not _accepts(r, values[i], wholes[i], is_integer, aim_pct):
+                            if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                                 r = np.nan
                     else:
                         new = True

@@ -1,9 +1,9 @@
-"""The error threshold E of an attribute (3.2.4.3): E = min(fixed point, category recovery error rate).
+"""The error threshold E of an attribute (3.2.4.3): E = min(fixed point, category recovery error rate, 20.33 %).
 
 - *Curve*: the share of values that the synopsis would store, against E from 0 to 100 %. The store rule is
   that of Algorithm 3 with the sign mended (errata A17, A18): per key, mv is the value last stored and sv the
-  next; sv is stored when |mv - sv| / |sv| x 100 > E. The first value of a key is always stored, sv = 0
-  matches only mv = 0, and a null, NaN or infinity is stored on any change.
+  next; sv is stored when |mv - sv| / |sv| x 100 > E. The first value of a key is always stored, zero
+  matches only zero (`bounds`), and a null, NaN or infinity is stored on any change.
 - *Fixed point*: the smallest E of the grid beyond which the curve stays within `flatness` (1 %) of the whole
   drop, above its last value.
 - *Drift*: the fixed point of a later window against the trained one, in per cent of the larger (Table 4.3).
@@ -16,14 +16,16 @@ algorithm. The curve need not fall monotonically (a larger E may store one value
 fixed point looks at all of the curve beyond E and not at its first flat step.
 
 Where we differ: the thesis reads the point off a drawing; "flat" is defined here so that outliers, which keep
-a curve falling slowly for ever, cannot move it. The overrule of a contract wins over both.
+a curve falling slowly for ever, cannot move it. The text allows streams of no known class any error; ours is never
+looser than its loosest class, for the fixed point of whatever comes and goes may be 100 %. The overrule of a contract
+wins over all.
 
 >>> import numpy as np
 >>> drawn = curve(np.array([100.0, 109.0, 111.0, 112.0, 90.0]), np.zeros(5, dtype=np.int64), [0, 10, 100])
 >>> drawn.stored_share_pct
 (100.0, 60.0, 20.0)
 >>> threshold(9.2, 4.7)
-Threshold(error_pct=4.7, source='category')
+Threshold(error_pct=4.7, source='category', error=None)
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ ERROR_GRID_PCT: tuple[float, ...] = tuple(
     + [step / 2 for step in range(50, 201)]
 )
 FLATNESS = 0.01
+LOOSEST_PCT = 20.33
+"""The rate of the loosest class: what states no bound of its own is never allowed more."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Threshold:
-    """E in per cent and where it comes from: fixed_point, category or contract."""
+    """E in per cent (infinity: no relative bound) and in the attribute's unit, and where it comes from.
+
+    That is fixed_point, category, loosest_class or contract; or why the attribute is given back exactly.
+    """
 
     error_pct: float
     source: str
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -121,10 +129,10 @@ def fixed_point(drawn: Curve, flatness: float = FLATNESS) -> float:
 def threshold(
     fixed_point_pct: float, category_rate_pct: float = math.inf, overrule_pct: float | None = None
 ) -> Threshold:
-    """The lower of fixed point and category rate, unless the contract overrules both.
+    """The lowest of fixed point, category rate and the loosest class, unless the contract overrules them.
 
-    >>> threshold(9.5, 13.5), threshold(20, math.inf, overrule_pct=3)
-    (Threshold(error_pct=9.5, source='fixed_point'), Threshold(error_pct=3.0, source='contract'))
+    >>> threshold(9.5, 13.5).source, threshold(20, math.inf, overrule_pct=3).source, threshold(100.0).error_pct
+    ('fixed_point', 'contract', 20.33)
     """
     if overrule_pct is not None:
         _check_error("error_pct", overrule_pct)
@@ -135,8 +143,10 @@ def threshold(
         return Threshold(float(overrule_pct), "contract")
     _check_error("fixed_point_pct", fixed_point_pct)
     _check_error("category_rate_pct", category_rate_pct)
-    if category_rate_pct < fixed_point_pct:
+    if category_rate_pct < min(fixed_point_pct, LOOSEST_PCT):
         return Threshold(float(category_rate_pct), "category")
+    if fixed_point_pct > LOOSEST_PCT:
+        return Threshold(LOOSEST_PCT, "category" if category_rate_pct == LOOSEST_PCT else "loosest_class")
     return Threshold(float(fixed_point_pct), "fixed_point")
 
 
@@ -178,7 +188,7 @@ def _stored_counts(values: _Reals, keys: _Whole, grid: _Reals, key_count: int) -
                 stored[e] += 1
             continue
         for e in range(thresholds):
-            if not within_real(last[key, e], now, grid[e]):
+            if not within_real(last[key, e], now, grid[e], np.inf):
                 last[key, e] = now
                 stored[e] += 1
     return stored

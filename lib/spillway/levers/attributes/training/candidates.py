@@ -29,11 +29,12 @@ _AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
 
 @dataclass(frozen=True)
 class Lattice:
-    """How far a prediction may miss, and how coarse corrections are."""
+    """How far a prediction may miss, in per cent and in the attribute's unit, and how coarse corrections are."""
 
-    aim_pct: float
+    aim_pct: float | None
     step_pct: float
     unit: float = 0.0
+    aim: float | None = None
 
 
 @njit(cache=True)
@@ -72,8 +73,15 @@ def estimated_bytes(frame: Frame, result: Shed) -> int:
     return int(bits / 8) + 1
 
 
-def lattices_of(error_pct: float, column: Column, decimals: int | None) -> list[Lattice]:
-    """Precisions to try, a good first guess first; even steps where the values have a common unit."""
+def lattices_of(
+    error_pct: float, column: Column, decimals: int | None, error: float | None = None
+) -> list[Lattice]:
+    """Precisions to try, a good first guess first; even steps where the values have a common unit.
+
+    With a bound in the attribute's own unit (`error`) steps are even, and multiples of what the values are.
+    """
+    if error is not None:
+        return _even_lattices(error_pct, column, decimals, error)
     found = [Lattice(error_pct * 0.45, error_pct * 0.9)]
     for aim in _AIMS:
         found += [Lattice(error_pct * aim, error_pct * aim * width) for width in (2.0, 1.0)]
@@ -82,6 +90,25 @@ def lattices_of(error_pct: float, column: Column, decimals: int | None) -> list[
         found += [Lattice(error_pct * aim, 0.0, unit) for aim in (1.0, 0.6, 0.3, 0.1)]
     exact = error_pct == 0 and unit
     return [Lattice(0.0, 0.0, unit)] if exact else list(dict.fromkeys(found))
+
+
+def _even_lattices(error_pct: float, column: Column, decimals: int | None, error: float) -> list[Lattice]:
+    """Steps of twice the aim leave no value farther from one than the aim.
+
+    >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)
+    [Lattice(aim_pct=None, step_pct=0.0, unit=0.3, aim=0.0)]
+    """
+    least = unit_of(column, decimals)
+    found = []
+    for share in _AIMS:
+        aim = error * share
+        width = 2.0 * aim if not least else least * math.floor(2.0 * aim / least * (1 + 1e-12))
+        if width > 0 and math.isfinite(width):
+            found.append(Lattice(None, 0.0, width, aim))
+    first = found[:1]
+    if math.isfinite(error_pct):
+        found += [one for one in lattices_of(error_pct, column, decimals) if one.aim_pct]
+    return [*first, *found[1:]] or [Lattice(None, 0.0, least, 0.0)]
 
 
 def unit_of(column: Column, decimals: int | None) -> float:

@@ -19,6 +19,7 @@ which sheds one still has the next best.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -40,6 +41,7 @@ from spillway.levers.attributes.synopsis.model import (
     Rounding,
 )
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
+from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.attributes.training.candidates import (
     Lattice,
     estimated_bytes,
@@ -82,14 +84,21 @@ class TrainedAttribute:
         return of_way(self.options, way)
 
 
-def measure(model: AttributeModel, frame: Frame, estimate: bool = False) -> Weighed:
+def measure(
+    model: AttributeModel, frame: Frame, estimate: bool = False, rate_pct: float = LOOSEST_PCT
+) -> Weighed:
     """Shed the whole column at the coarsest precision, pack it (or estimate what that would take), and compare."""
     result = _all_shed(model, frame)
     stored = len(result.entries)
-    errors = certify(frame.columns[model.attribute], result.reconstructed, model.error_pct, None, stored)
+    truth, bound = frame.columns[model.attribute], model.bound
+    errors = certify(truth, result.reconstructed, bound.error_pct, None, stored, error=bound.error)
     size = estimated_bytes(frame, result) if estimate else len(pack(result.entries, frame))
     return Weighed(
-        size, errors.stored_share_pct, errors.mean_error_pct, errors.max_error_pct, errors.violations
+        size,
+        errors.stored_share_pct,
+        errors.loss_pct(rate_pct),
+        errors.max_error_pct,
+        errors.violations,
     )
 
 
@@ -102,12 +111,15 @@ def train_attributes(
     predictors: Sequence[str] = PREDICTORS,
     mean_error_pct: float = 1.0,
     cycle_length: int = 0,
+    error: Mapping[str, float] | None = None,
+    rate_pct: float = LOOSEST_PCT,
 ) -> dict[str, TrainedAttribute]:
     """Train every attribute named in `error_pct` (its bound E) on the rows of `frame`.
 
     `regressors`: attributes that predictions may read (default: every numeric column of the frame).
     `predictors` as in the contract; ``["last"]`` is the paper's method. `mean_error_pct`: what the mean
-    relative error should keep to where that is possible without weighing more than `last`.
+    relative error should keep to where that is possible without weighing more than `last`. `error`: bounds in an
+    attribute's own unit, of which the loss is the mean error over the bound times `rate_pct`.
     """
     usable = [*frame.columns] if regressors is None else [*regressors]
     usable = [name for name in usable if name in frame.columns and frame.columns[name].kind != "text"]
@@ -115,10 +127,15 @@ def train_attributes(
     for attribute, bound in error_pct.items():
         kind = frame.columns[attribute].kind
         start = AttributeModel(
-            attribute, kind, bound, decimals=_decimals(frame.columns[attribute]), cycle_length=cycle_length
+            attribute,
+            kind,
+            bound,
+            decimals=_decimals(frame.columns[attribute]),
+            cycle_length=cycle_length,
+            error=(error or {}).get(attribute),
         )
         names = [name for name in usable if name != attribute] if "regression" in predictors else []
-        trained[attribute] = _Training(start, frame, names, predictors, mean_error_pct).run(ways)
+        trained[attribute] = _Training(start, frame, names, predictors, mean_error_pct, rate_pct).run(ways)
     return trained
 
 
@@ -189,25 +206,33 @@ def _spread(frame: Frame) -> Frame:
     return frame.take(np.unique(starts[:, None] + np.arange(size)))
 
 
-def _rounding_facts(model: AttributeModel, frame: Frame) -> tuple[int, float, float]:
+def _rounding_facts(model: AttributeModel, frame: Frame, rate_pct: float) -> tuple[int, float, float]:
     given = round_rows(model, frame, np.ones(len(frame), np.bool_))
-    errors = certify(frame.columns[model.attribute], given, model.error_pct)
-    return parquet_bytes(given), errors.mean_error_pct, errors.max_error_pct
+    bound = model.bound
+    errors = certify(frame.columns[model.attribute], given, bound.error_pct, error=bound.error)
+    return parquet_bytes(given), errors.loss_pct(rate_pct), errors.max_error_pct
 
 
 class _Training:
     """The search for one attribute."""
 
     def __init__(
-        self, start: AttributeModel, frame: Frame, names: list[str], allowed: Sequence[str], limit_pct: float
+        self,
+        start: AttributeModel,
+        frame: Frame,
+        names: list[str],
+        allowed: Sequence[str],
+        limit_pct: float,
+        rate_pct: float,
     ) -> None:
         self.start, self.names, self.allowed, self.limit_pct = start, names, allowed, limit_pct
+        self.rate_pct = rate_pct
         self.search = _spread(frame)
         self.proof = frame.rows(0, PROOF_ROWS)
         self.tried: dict[str, int] = {}
 
     def run(self, ways: Sequence[str]) -> TrainedAttribute:
-        paper = measure(self.start, self.proof)
+        paper = self._measured(self.start, self.proof)
         model, proof = self.start, paper
         if self.start.kind != "text" and set(self.allowed) - {"last"} and len(self.proof):
             model, proof = self._best(paper)
@@ -232,15 +257,21 @@ class _Training:
         return replace(
             self.start,
             predictors=predictors,
-            precisions=(Precision(lattice.aim_pct, lattice.step_pct, lattice.unit),),
+            precisions=(Precision(lattice.aim_pct, lattice.step_pct, lattice.unit, lattice.aim),),
         )
 
     def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Weighed:
-        return measure(self._with(predictors, lattice), self.search, estimate=True)
+        return self._measured(self._with(predictors, lattice), self.search, estimate=True)
+
+    def _measured(self, model: AttributeModel, frame: Frame, estimate: bool = False) -> Weighed:
+        return measure(model, frame, estimate, self.rate_pct)
 
     def _best(self, paper: Weighed) -> tuple[AttributeModel, Weighed]:
         lattices = lattices_of(
-            self.start.error_pct, self.search.columns[self.start.attribute], self.start.decimals
+            self.start.error_pct,
+            self.search.columns[self.start.attribute],
+            self.start.decimals,
+            self.start.error,
         )
         first = lattices[0]
         plain = Predictor("previous")
@@ -256,9 +287,9 @@ class _Training:
             for lattice in lattices:
                 candidate = self._weigh(predictors, lattice)
                 found.append((self._with(predictors, lattice), candidate))
-        rough = measure(self.start, self.search, estimate=True).packed_bytes
+        rough = self._measured(self.start, self.search, estimate=True).packed_bytes
         found.sort(key=lambda pair: self._cost(pair[1], rough))
-        proofs = [(model, measure(model, self.proof)) for model, _ in found[:SHORTLIST]]
+        proofs = [(model, self._measured(model, self.proof)) for model, _ in found[:SHORTLIST]]
         good = [
             pair for pair in proofs if pair[1].packed_bytes <= paper.packed_bytes and not pair[1].violations
         ]
@@ -306,19 +337,19 @@ class _Training:
     def _rounded(self, model: AttributeModel) -> tuple[AttributeModel, tuple[int, float, float]]:
         """The model with its best rounding, and that rounding's wire bytes, mean and largest error."""
         facts = (parquet_bytes(self.proof.columns[model.attribute]), 0.0, 0.0)
-        if model.kind == "text" or not model.error_pct:
+        if model.kind == "text" or not min(model.error_pct, model.bound.error):
             return model, facts
         tried: list[tuple[int, int, AttributeModel]] = []
         for method in ROUNDINGS:
             for share in _ROUNDING_SHARES:
-                candidate = replace(model, roundings=(Rounding(method, model.error_pct * share),))
-                size, mean, _ = _rounding_facts(candidate, self.search)
+                candidate = replace(model, roundings=(_share_of(model, method, share),))
+                size, mean, _ = _rounding_facts(candidate, self.search, self.rate_pct)
                 if mean <= self.limit_pct:
                     tried.append((size, len(tried), candidate))
         if not tried:
             return model, facts
         best = min(tried)[2]
-        proof = _rounding_facts(best, self.proof)
+        proof = _rounding_facts(best, self.proof, self.rate_pct)
         return (best, proof) if proof[0] < facts[0] else (model, facts)
 
     def _options(
@@ -333,13 +364,21 @@ class _Training:
             size, mean, worst = rounding
             how = "rounding saves nothing"
             if model.roundings:
-                how = f"{model.roundings[-1].method} at {model.roundings[-1].error_pct:g} %"
+                coarsest = model.roundings[-1]
+                how = f"{coarsest.method} at {coarsest.error_pct:g} %"
+                if math.isinf(coarsest.error_pct):
+                    how = f"{coarsest.method} at {coarsest.error:g}"
             yield Option(name, "round", size / rows, 0.0, mean, worst, "", how)
         if "shed" in ways:
             label = describe(model.predictors[0])
             how = f"{label} stores {proof.stored_share_pct:.1f} % of the values"
             packed = proof.packed_bytes / rows
             yield Option(name, "shed", 0.0, packed, proof.mean_error_pct, proof.max_error_pct, label, how)
+
+
+def _share_of(model: AttributeModel, method: str, share: float) -> Rounding:
+    error = None if model.error is None else model.error * share
+    return Rounding(method, model.error_pct * share, error)
 
 
 def describe(predictor: Predictor) -> str:

@@ -6,6 +6,7 @@ sent, then for what the channel makes go at the rate of now.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,9 +32,17 @@ from spillway.levers.attributes.policy import (
 )
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.settings import CRITICALITIES
+from spillway.levers.attributes.stated import may_be_inexact, own_bound
 from spillway.levers.attributes.threshold.categories import Matcher
 from spillway.levers.attributes.threshold.classes import Category
-from spillway.levers.attributes.threshold.curve import Threshold, curve, fixed_point, threshold
+from spillway.levers.attributes.threshold.curve import (
+    LOOSEST_PCT,
+    Threshold,
+    curve,
+    fixed_point,
+    threshold,
+)
+from spillway.levers.attributes.threshold.quantities import are_codes
 from spillway.levers.attributes.training.choose import (
     TrainedAttribute,
     recovery_order,
@@ -66,12 +75,11 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
     ]
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
-    errors = {name: thresholds[name].error_pct for name in measures}
-    trained = train_models(lesson, frame, errors, numeric, cycle)
+    trained = train_models(lesson, frame, thresholds, numeric, cycle, min(category.rate_pct, LOOSEST_PCT))
     lesson.say(
         f"{contract.stream}: learned from {rows.num_rows:,} tuples: cycle {'+'.join(cycle.attributes)} of "
         f"{cycle.length} ({cycle.form}), {category.domain}, thresholds "
-        + ", ".join(f"{name} {thresholds[name].error_pct:g} %" for name in measures)
+        + ", ".join(f"{name} {_bound_said(thresholds[name])}" for name in measures)
     )
     found = [
         Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity}),
@@ -85,7 +93,11 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     ]
     for name in measures:
         one, chosen = trained[name], thresholds[name]
-        value = {"error_pct": chosen.error_pct, "source": chosen.source}
+        value = {
+            "error_pct": _finite(chosen.error_pct),
+            "error": chosen.error,
+            "source": chosen.source,
+        }
         found.append(Fact(kinds.THRESHOLD, name, value, _curve_evidence(rows, cycle, name)))
         found.append(Fact(kinds.MODEL, name, one.model.to_dict(), one.evidence))
         found.append(Fact(kinds.OPTIONS, name, [option.to_dict() for option in one.options]))
@@ -105,19 +117,28 @@ def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def train_models(
-    lesson: Lesson, frame: Frame, error_pct: Mapping[str, float], numeric: Sequence[str], cycle: Cycle
+    lesson: Lesson,
+    frame: Frame,
+    thresholds: Mapping[str, Threshold],
+    numeric: Sequence[str],
+    cycle: Cycle,
+    rate_pct: float = LOOSEST_PCT,
 ) -> dict[str, TrainedAttribute]:
     """Models in two rounds: first as if every other attribute were sent, then for what the channel makes go.
 
     The first round's options say which attributes the scheme will shed at today's rate. These are trained again in the
-    order of their recovery, each leaning on what is sent and on those before it as recovered.
+    order of their recovery, each leaning on what is sent and on those before it as recovered. `rate_pct`: that of the
+    stream's class.
     """
     settings = own_settings(lesson.contract)
+    error_pct = {name: one.error_pct for name, one in thresholds.items()}
     learn = partial(
         train_attributes,
         ways=settings.ways,
         predictors=settings.predictors,
         cycle_length=cycle.length,
+        error={name: one.error for name, one in thresholds.items() if one.error is not None},
+        rate_pct=rate_pct,
     )
     first = learn(frame, error_pct, regressors=numeric)
     if lesson.load is None or lesson.part is None:
@@ -193,17 +214,29 @@ def category_fact(contract: StreamContract, category: Category) -> Fact:
 def thresholds_of(
     contract: StreamContract, rows: pa.Table, cycle: Cycle, category: Category, measures: list[str]
 ) -> dict[str, Threshold]:
-    """E of every measure: the lower of fixed point and category, unless the contract overrules (3.2.4.3)."""
+    """E of every measure: what the contract says of it, else what training finds of quantities (3.2.4.3).
+
+    What is none is given back exactly, unless the contract says otherwise of that very attribute.
+    """
     found = {}
-    keys, stated = key_codes(rows, cycle.attributes), own_settings(contract).error_pct
+    keys, settings = key_codes(rows, cycle.attributes), own_settings(contract)
     for name in measures:
         attribute = contract.attribute(name)
-        overrule = attribute.error_pct if attribute.error_pct is not None else stated
+        own = own_bound(attribute)
         if attribute.type == "string":
             found[name] = Threshold(0.0, "text is given back exactly")
-            continue
-        point = fixed_point(curve(rankable(rows[name]), keys))
-        found[name] = threshold(point, category.rate_pct, overrule)
+        elif own is not None:
+            found[name] = Threshold(own.error_pct, "contract", attribute.error)
+        elif not may_be_inexact(attribute):
+            found[name] = Threshold(0.0, "codes by contract" if attribute.codes else "no quantity")
+        elif are_codes(Column.from_arrow(rows[name])):
+            found[name] = Threshold(0.0, "codes: few different values")
+        elif settings.error_pct is not None:
+            found[name] = Threshold(min(settings.error_pct, LOOSEST_PCT), "contract")
+        elif settings.bounds == "stated":
+            found[name] = Threshold(0.0, "no bound is stated")
+        else:
+            found[name] = threshold(fixed_point(curve(rankable(rows[name]), keys)), category.rate_pct)
     return found
 
 
@@ -228,3 +261,16 @@ def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str])
     by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
     ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)
     return {one.attribute: one.score for one in ranked}
+
+
+def _bound_said(one: Threshold) -> str:
+    """
+    >>> _bound_said(Threshold(4.5, "contract", 0.5)), _bound_said(Threshold(math.inf, "contract", 0.5))
+    ('4.5 % and 0.5', '0.5')
+    """
+    said = [f"{one.error_pct:g} %"] if math.isfinite(one.error_pct) else []
+    return " and ".join(said + ([f"{one.error:g}"] if one.error is not None else []))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,8 +1,9 @@
 """Do the trained facts still hold? Checked on what came later, next to validation; asks for retraining by name.
 
 The cycle: members that came or went, and how well its order still foretells the next tuple. The thresholds: the fixed
-point of later tuples against the trained one (3.2.4.3), where the fixed point is what set the threshold. Nothing is
-retrained here: `spillway_train` does that every night, and a batch keeps the models it was planned with.
+point of later tuples against the trained one (3.2.4.3), where that is what set the threshold. The attributes:
+what was trained and is gone from the contract, or is of another type there. Nothing is retrained here: `spillway_train`
+does that every night, and a batch keeps the models it was planned with.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from spillway.contracts import StreamContract
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.cycle.members import cycle_drift
+from spillway.levers.attributes.facts import kind_of_type
 from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.policy import own_settings
@@ -32,7 +34,34 @@ def noticed(
     if not rows.num_rows:
         return []
     cycle = Cycle.from_dict(facts.value(kinds.CYCLE))
-    return [*_of_cycle(contract, cycle, rows), *_of_thresholds(contract, cycle, facts, rows)]
+    found = list(_of_attributes(contract, cycle, facts))
+    if set(cycle.attributes) <= set(contract.names):
+        found += [*_of_cycle(contract, cycle, rows), *_of_thresholds(contract, cycle, facts, rows)]
+    return found
+
+
+def _of_attributes(contract: StreamContract, cycle: Cycle, facts: Facts) -> Iterator[Noticed]:
+    """What the contract no longer has, or has as something else."""
+    types = {attribute.name: attribute.type for attribute in contract.attributes}
+    lost = [(name, f"it makes the cycle {'+'.join(cycle.attributes)}") for name in cycle.attributes]
+    lost += [(name, "it was trained") for name in facts.of(kinds.THRESHOLD)]
+    for name, why in lost:
+        if name not in types:
+            yield Noticed(
+                "the_attributes_are_those_trained",
+                f"{name} is gone",
+                f"{name}, as trained",
+                f"{contract.stream}: {name} is gone from the contract, and {why}; retrain it",
+            )
+    for name, fact in facts.of(kinds.MODEL).items():
+        if name in types and kind_of_type(types[name]) != fact.value["kind"]:
+            yield Noticed(
+                "the_attributes_are_those_trained",
+                f"{name} is {types[name]}",
+                f"{fact.value['kind']}, as trained",
+                f"{contract.stream}: {name} is {types[name]} in the contract and was trained as {fact.value['kind']}: "
+                "it is kept as it is until the stream is retrained",
+            )
 
 
 def _of_cycle(contract: StreamContract, cycle: Cycle, rows: pa.Table) -> Iterator[Noticed]:

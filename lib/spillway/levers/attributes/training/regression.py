@@ -34,6 +34,7 @@ WIDEST = 6
 MOST_TERMS = 4
 _ROWS = 1000
 _EXACT = 1e-9
+_LARGEST = 1e150  # squares of what is larger overflow
 
 
 def basis(names: Sequence[str]) -> list[Term]:
@@ -50,10 +51,16 @@ def basis(names: Sequence[str]) -> list[Term]:
 
 def regressions(target: str, frame: Frame, names: Sequence[str]) -> list[Predictor]:
     """Regressions of `target` on the attributes `names`, of one to MOST_TERMS terms, as levels and changes."""
+    # what overflows on the way is weighed as useless, and no news
+    with np.errstate(all="ignore"):
+        return _regressions(target, frame, names)
+
+
+def _regressions(target: str, frame: Frame, names: Sequence[str]) -> list[Predictor]:
     column = frame.columns[target]
     truth = np.where(column.valid, column.values.astype(np.float64), np.nan)
     reader = RegressorReader(frame)
-    usable = np.isfinite(truth)
+    usable = np.abs(truth) < _LARGEST
     names = [name for name in names if _known_share(reader.values(name), usable) > 0.5]
     if not names or usable.sum() < 32:
         return []
