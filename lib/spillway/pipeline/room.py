@@ -55,15 +55,18 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
     """
     rates = {stream: offer.rate_kbps for stream, offer in offers.items()}
     capacity, total = channel.capacity_kbps, sum(rates.values())
-    if total <= capacity:
-        return {stream: rate * capacity / total if total else capacity for stream, rate in rates.items()}
-    if channel.divide_by == "utility":
+    given = rates
+    if total > capacity and channel.divide_by == "utility":
         weights = {stream: offer.weight for stream, offer in offers.items()}
         steps = {stream: offer.steps for stream, offer in offers.items()}
-        # whole attributes that go leave room that is nobody's; too few steps (none, where nothing is trained yet)
-        # leave too much, of which no part may be more than there is
-        rates = dict(utility(rates, steps, capacity, weights).capacities_kbps)
-    return dict(zip(rates, proportional_capacities(list(rates.values()), capacity), strict=True))
+        given = dict(utility(rates, steps, capacity, weights).capacities_kbps)
+    free = capacity - sum(given.values())
+    if free >= 0:
+        # that of whole attributes that go, too
+        each = {stream: rate / total if total else 1 / len(rates) for stream, rate in rates.items()}
+        return {stream: kbps + free * each[stream] for stream, kbps in given.items()}
+    # too few attributes to go (none, where nothing is trained yet): no part is more than there is all the same
+    return dict(zip(given, proportional_capacities(list(given.values()), capacity), strict=True))
 
 
 def parts(tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]) -> dict[str, Part]:

@@ -15,6 +15,7 @@ from spillway.contracts import Contracts, Subject, load_contracts
 from spillway.intake.landing import new_files
 from spillway.ledger import Row, difference
 from spillway.registry import lever
+from spillway.show.quotas import QuotaStatus, quotas_of
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
     StreamFigures,
@@ -87,6 +88,7 @@ class Status:
     runs: tuple[RunShown, ...]
     streams: tuple[StreamStatus, ...]
     workloads: tuple[WorkloadStatus, ...]
+    quotas: tuple[QuotaStatus, ...]
     shortages: tuple[Shortage, ...]
     validated_at: datetime | None
 
@@ -134,7 +136,8 @@ def status(tables: Tables) -> Status:
     shortages += _unclaimed(contracts, batches)
     last = max((row["validated_at"] for row in validations), default=None)
     ordered = tuple(sorted(shortages, key=_urgency))
-    return Status(tuple(_runs(batches)), tuple(streams), tuple(workloads), ordered, last)
+    quotas = tuple(quotas_of(tables, contracts))
+    return Status(tuple(_runs(batches)), tuple(streams), tuple(workloads), quotas, ordered, last)
 
 
 def _urgency(shortage: Shortage) -> tuple[bool, str]:
