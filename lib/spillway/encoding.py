@@ -27,6 +27,8 @@ def encoder(sink: Any, schema: pa.Schema) -> pq.ParquetWriter:
         compression_level=3,
         use_dictionary=[name for name in schema.names if name not in NEVER_REPEATED],
         write_statistics=[field.name for field in schema if _has_edges(field.type)],
+        # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
+        store_schema=False,
     )
 
 

@@ -17,11 +17,11 @@ from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import Contracts, StreamContract, read_channel, read_stream
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.levers.protocol import Offer, Room
-from spillway.levers.shares import Step
+from spillway.levers.protocol import Offer, Room, Work
+from spillway.levers.rate_distortion import Choice
 from spillway.pipeline import shed
 from spillway.pipeline.drafting import own_table
-from spillway.pipeline.room import divided, measure_load, parts
+from spillway.pipeline.room import LISTED_BYTES, divided, measure_load, parts
 from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -98,7 +98,7 @@ def test_parts_never_come_to_more_than_the_channel_and_leave_nothing_of_it(
 ) -> None:
     channel = read_channel("up", {"capacity": f"{capacity:.6f} kbps", "divide_by": divide_by})
     offers = {
-        name: Offer(rate, None, (Step("x", rate, 1.0),) if rate and trained else ())
+        name: Offer(rate, None, (choice(rate, 0.0, 1.0),) if rate and trained else ())
         for name, rate in rates.items()
     }
     found = divided(channel, offers)
@@ -115,17 +115,27 @@ def test_where_all_fits_what_is_free_is_shared_out_too() -> None:
     assert divided(channel, {"a": Offer(0.0)}) == {"a": 100.0}
 
 
+def choice(as_it_is: float, less: float, loss: float) -> tuple[Choice, ...]:
+    """Something that crosses as it is, or as less at a loss."""
+    return Choice(as_it_is, (0.0, 0.0, as_it_is)), Choice(less, (loss, 1.0, less))
+
+
 def test_utility_takes_from_whom_it_costs_least() -> None:
-    channel = read_channel("up", {"capacity": "90 kbps", "divide_by": "utility"})
-    dear, cheap = Offer(60.0, None, (Step("x", 30.0, 9.0),)), Offer(60.0, None, (Step("y", 30.0, 3.0),))
+    channel = read_channel("up", {"capacity": "90 kbps"})
+    dear, cheap = Offer(60.0, None, (choice(40.0, 10.0, 9.0),)), Offer(60.0, None, (choice(40.0, 10.0, 3.0),))
     assert divided(channel, {"dear": dear, "cheap": cheap}) == {"dear": 60.0, "cheap": 30.0}
 
 
-def test_who_has_nothing_to_offer_has_no_more_than_its_part_all_the_same() -> None:
-    channel = read_channel("up", {"capacity": "30 kbps", "divide_by": "utility"})
+def test_what_the_best_choice_leaves_is_shared_out_too() -> None:
+    channel = read_channel("up", {"capacity": "96 kbps"})
+    offers = {name: Offer(60.0, None, (choice(40.0, 0.0, 1.0),)) for name in ("a", "b")}
+    found = divided(channel, offers)
+    assert sorted(found.values()) == [28.0, 68.0]
+
+
+def test_where_nobody_has_a_choice_each_is_told_its_share() -> None:
+    channel = read_channel("up", {"capacity": "30 kbps"})
     assert divided(channel, {"a": Offer(60.0), "b": Offer(30.0)}) == {"a": 20.0, "b": 10.0}
-    able = Offer(60.0, None, (Step("x", 30.0, 9.0),))
-    assert divided(channel, {"able": able, "not": Offer(30.0)}) == {"able": 15.0, "not": 15.0}
 
 
 def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None:
@@ -138,6 +148,9 @@ def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None
     widths = column_bytes([file], ["seq", *contract.names])
     assert load.tuples_per_second == 25.0
     assert load.widths_bits == {name: size * 8 / 100 for name, size in widths.items()}
+    around = file.size - sum(widths.values()) + LISTED_BYTES
+    assert load.fixed_kbps == pytest.approx(around * 8 / 1000 / 4.0)
+    assert load.rate_kbps == pytest.approx((file.size + LISTED_BYTES) * 8 / 1000 / 4.0)
 
 
 def test_a_declared_width_is_taken_at_its_word(tables: Tables) -> None:
@@ -209,16 +222,12 @@ class TestWhenMoreComesOutThanWasPlanned:
         monkeypatch.setattr(ThinPlan, "can_do_more", lambda self, batch: True)
         monkeypatch.setattr(ThinPlan, "fell_short", lambda self, batch, kbps: short.update({batch: kbps}))
         shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
-        above = [
-            line
-            for line in said
-            if line == "net: 1 batches came out above the channel's part; shedding a little more"
-        ]
-        assert len(above) == shed.MOST_ATTEMPTS - 1
+        again = "net: 1 batches came out above the channel's part; planned again by what came out"
+        assert said.count(again) == shed.MOST_DRAFTS - 1
         assert "net: 1 batches stay above the channel's part; the shortfall is on record" in said
         assert short[1] > 0
 
-    def test_it_aims_lower_each_time_and_leaves_no_draft_behind(
+    def test_it_aims_a_little_lower_knows_what_came_out_and_leaves_no_draft_behind(
         self, tables: Tables, narrow: Contracts, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from tests.levers.thin.lever import ThinPlan
@@ -226,13 +235,49 @@ class TestWhenMoreComesOutThanWasPlanned:
         from spillway.store import blobs
 
         aims: list[float] = []
-        monkeypatch.setattr(
-            ThinPlan, "can_do_more", lambda self, batch: aims.append(self.work.aims[batch]) or True
-        )
+        told: list[Work] = []
+
+        def can_do_more(self: ThinPlan, batch: int) -> bool:
+            aims.append(self.work.aims[batch])
+            told.append(self.work)
+            return True
+
+        monkeypatch.setattr(ThinPlan, "can_do_more", can_do_more)
         shed.shed_channel(tables, InProcess(), narrow, "up")
-        assert aims == sorted(aims, reverse=True)
-        assert aims[0] == 1.0 > aims[-1]
-        root = tables.path("transmitted", "net")
+        assert aims == [1.0, *shed.AIMS]
+        assert not told[0].tried
+        (plan, drafted), root = told[1].tried[1], tables.path("transmitted", "net")
+        assert isinstance(plan, ThinPlan)
+        assert drafted.sent_rows == 90
         assert len(blobs.list_files(root)) == len(tables.now().at("transmitted", "net").files())
         (batch,) = load_batches(tables.now(), "net")
         assert batch.status == DONE
+
+    def test_who_leaves_room_and_could_lose_less_is_asked_again_and_the_last_that_fits_is_sent(
+        self, tables: Tables, narrow: Contracts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tests.levers.thin.lever import ThinPlan
+
+        said: list[str] = []
+        wide = rooms(narrow.streams["net"], capacity="1000 kbps")
+        monkeypatch.setattr(ThinPlan, "could_lose_less", lambda self, batch: True)
+        shed.shed_channel(tables, InProcess(), wide, "up", said.append)
+        again = "net: 1 batches left room unused; planned again by what came out"
+        assert said.count(again) == shed.MOST_DRAFTS - 1
+        files = tables.now().at("transmitted", "net").files()
+        from spillway.store import blobs
+
+        assert len(blobs.list_files(tables.path("transmitted", "net"))) == len(files) == 1
+
+    def test_what_crosses_is_whole_files_and_what_the_log_says_of_them(
+        self, tables: Tables, narrow: Contracts
+    ) -> None:
+        shed.shed_channel(tables, InProcess(), narrow, "up")
+        now = tables.now()
+        (file,) = now.at("transmitted", "net").files()
+        (sent,) = (
+            now.at("ledger")
+            .rows(subject="net", stage="sent", unit="rows", dimension_kind="total")
+            .to_pylist()
+        )
+        assert file.size < sent["bytes_kept"] < file.size + 1500

@@ -248,6 +248,26 @@ def test_a_column_the_contract_has_gained_is_added_and_is_null_in_older_rows(lak
     assert now.at("models").types()["of"] == "array<struct<name:string,rows:bigint>>"
 
 
+def test_a_field_that_structs_have_gained_is_added_and_is_null_in_older_rows(lake: Settings) -> None:
+    of, kinds = [{"name": "a", "rows": 3}], ("string,rows:bigint", "string,rows:bigint,weight:double")
+    old, new = (TableColumn("of", f"array<struct<name:{kind}>>", True, "what it is of") for kind in kinds)
+    tables = with_columns(Tables(lake), "models", old)
+    tables.at("models").replace([{**fact(version=1), "of": of}], stream="s", version=1)
+    gained = with_columns(tables, "models", new, without="of")
+    assert gained.at("models").rows(["of"]).to_pylist() == [{"of": of}]  # nothing is written by it yet
+    gained.at("models").replace([{**fact(version=2), "of": [("a", 3, 0.5)]}], stream="s", version=2)
+    now = gained.now()
+    assert now.at("models").rows(["version", "of"]).sort_by("version").to_pylist() == [
+        {"version": 1, "of": [{**of[0], "weight": None}]},
+        {"version": 2, "of": [{**of[0], "weight": 0.5}]},
+    ]
+    assert now.at("models").types()["of"] == new.type
+    with pytest.raises(SpillwayError, match="column `of` must stay"):
+        with_columns(now, "models", old, without="of").at("models").replace(
+            [{**fact(version=3), "of": of}], stream="s", version=3
+        )
+
+
 def test_a_column_the_contract_has_lost_is_null_in_newer_rows(lake: Settings) -> None:
     tables = Tables(lake)
     table = tables.at("raw", "s")

@@ -28,7 +28,7 @@ from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import Entries, shed
-from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.synopsis.model import AttributeModel, Rounding
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
 from spillway.levers.certificate import Certificate
 
@@ -149,7 +149,7 @@ def baseline(name: str, frame: Frame, attribute: str, error_pct: float) -> Basel
         result = shed(model, frame, everything)
         entries, given = result.entries, result.reconstructed
     elif name == "rounded":
-        given = round_rows(replace(model, rounding_pct=error_pct), frame, everything)
+        given = round_rows(replace(model, roundings=(Rounding("grid", error_pct),)), frame, everything)
         entries = Entries.of_values(frame.seq, given)
     elif name in BASELINES:
         entries, given = _piecewise(name, frame, column, error_pct)

@@ -33,7 +33,7 @@ from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.facts import MODEL, THRESHOLD, Learned
 from spillway.levers.attributes.frames import frame_of, with_regressors
 from spillway.levers.attributes.policy import own_settings
-from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Facts, Load, Room
 from spillway.pipeline.facts import load_facts, save_facts
@@ -286,8 +286,14 @@ class Lab:
 
 
 def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:
-    """The model held to another E, its precision scaled alike (even steps stay: they fit the values)."""
+    """The model held to another E, its precisions scaled alike (even steps stay: they fit the values)."""
     scale = error_pct / model.error_pct if model.error_pct else 0.0
-    aim = None if model.aim_pct is None else min(error_pct, model.aim_pct * scale)
-    step = model.step_pct * scale
-    return replace(model, error_pct=error_pct, aim_pct=aim, step_pct=step, rounding_pct=None)
+    precisions = tuple(
+        Precision(
+            None if one.aim_pct is None else min(error_pct, one.aim_pct * scale),
+            one.step_pct * scale,
+            one.unit,
+        )
+        for one in model.precisions
+    )
+    return replace(model, error_pct=error_pct, precisions=precisions, roundings=())

@@ -26,7 +26,7 @@ import numpy as np
 from evidence.attributes.lab import Lab
 from evidence.attributes.results import RunResult
 from evidence.book import Book
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
 
 PRECISIONS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13, 0.09, 0.06)
 ACCURACY_PCT, RATIO = 99.0, 0.7
@@ -109,7 +109,7 @@ def _at_precision(model: AttributeModel, share: float, width: float) -> Attribut
         return model
     predictors = (Predictor("previous"),) if model.paper_form else model.predictors
     aim = model.error_pct * share
-    return replace(model, predictors=predictors, aim_pct=aim, step_pct=aim * width, unit=0.0)
+    return replace(model, predictors=predictors, precisions=(Precision(aim, aim * width),))
 
 
 def points_of(tried: Sequence[RunResult], attribute: str, last_bytes: int) -> list[Point]:

@@ -29,10 +29,10 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.batch import Batch
-from spillway.contracts import Contracts, StreamContract
+from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
-from spillway.levers.shares import Step
+from spillway.levers.rate_distortion import Choice
 
 Say = Callable[[str], None]
 
@@ -81,10 +81,12 @@ class Load:
 
     widths_bits: Mapping[str, float]
     tuples_per_second: float
+    fixed_kbps: float = 0.0
+    """What crosses beside columns: footers, and what the table's log says of the files."""
 
     @property
     def rate_kbps(self) -> float:
-        return sum(self.widths_bits.values()) * self.tuples_per_second / 1000.0
+        return sum(self.widths_bits.values()) * self.tuples_per_second / 1000.0 + self.fixed_kbps
 
     def thinned(self, share: float) -> Load:
         """The load of a share of the rows.
@@ -114,12 +116,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a stream would put on a channel, what of it it could give up in which order, and what it is worth."""
+    """What a stream would put on a channel, and what of it could cross in other ways."""
 
     rate_kbps: float
     load: Load | None = None
-    steps: tuple[Step, ...] = ()
-    weight: float = 1.0
+    items: tuple[tuple[Choice, ...], ...] = ()
+    """What it has a choice in, each with its ways: kbps that cross, and what that costs; as it is first."""
+
+    @property
+    def fixed_kbps(self) -> float:
+        """What it has no choice in."""
+        return max(0.0, self.rate_kbps - sum(item[0].crosses for item in self.items))
 
 
 @dataclass(frozen=True)
@@ -162,6 +169,7 @@ class Lesson:
     load: Load | None
     part: Part | None
     say: Say
+    channel: Channel
 
 
 @dataclass(frozen=True)
@@ -180,6 +188,8 @@ class Work:
     """By batch, what is offered to this stage."""
     aims: Mapping[int, float]
     """By batch, the share of its part that is aimed at: less than 1 where more came out than was planned."""
+    tried: Mapping[int, tuple[Plan, Drafted]] = field(default_factory=dict)
+    """By batch, what was planned the last time and what it came to, where it is planned again."""
     columns: tuple[str, ...] = ()
     """What reaches this stage: the stream's attributes, and what the levers before it added."""
     ordinal: int = 1
@@ -264,6 +274,8 @@ class Drafted:
     """By unit, what the stage before kept."""
     aside_rows: Mapping[str, int]
     aside_bytes: Mapping[str, int]
+    crossed_bytes: Mapping[str, int]
+    """By table, what of that lies at the destination: whole files, and what the table's log says of them."""
     counts: Mapping[str, int]
     """What tasks counted while they laid aside, by the names they gave it."""
     sent_rows: int
@@ -294,6 +306,10 @@ class Plan(ABC):
     def said(self, batch: int) -> str:
         """What was done to a batch, in a few words; empty where nothing was."""
         return ""
+
+    def could_lose_less(self, batch: int) -> bool:
+        """Whether it would have lost less of the batch with more room."""
+        return False
 
     def can_do_more(self, batch: int) -> bool:
         """Whether it could shed more of the batch if it aimed lower."""
@@ -357,11 +373,16 @@ class Lever(ABC):
         return []
 
     def offered(
-        self, offer: Offer, contract: StreamContract, facts: Facts | None, own_kbps: float | None
+        self,
+        offer: Offer,
+        contract: StreamContract,
+        channel: Channel,
+        facts: Facts | None,
+        own_kbps: float | None,
     ) -> Offer:
-        """What a stream would put on its room after this lever, and could give up by it.
+        """What a stream would put on its room after this lever, and what of it could cross in other ways.
 
-        `own_kbps`: its part of its own channel, where the room is the channel that goes into.
+        `channel`: the stream's own; `own_kbps`: its part of that, where the room is the channel that goes into.
         """
         return offer
 

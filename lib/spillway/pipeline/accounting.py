@@ -31,6 +31,44 @@ class Measurable(Protocol):
     def aside(self) -> Mapping[tuple[int, str], Draft]:
         """Of what the levers laid aside, by ordinal and table."""
 
+    @property
+    def crossing(self) -> Sequence[Draft]:
+        """Of all that lies at the destination."""
+
+
+def crossing_bytes(draft: Draft, batch: int) -> int:
+    """Bytes of a batch that cross with a table: whole files, and what the table's log will say of them."""
+    return draft.file_bytes(batch) + draft.log_bytes(batch)
+
+
+def drafted_by(
+    tables: Tables,
+    way: WayDown,
+    drafts: Measurable,
+    batch: Batch,
+    ordinal: int,
+    offered: Mapping[str, int],
+    seconds: float = 0.0,
+) -> Drafted:
+    """What was written of a batch, for the lever of this place."""
+    contract = way.contract
+    columns = [*OVERHEAD, *contract.names]
+    files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
+    mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
+    return Drafted(
+        batch,
+        ordinal,
+        dict(offered),
+        {table: found.rows(batch.batch) for table, found in mine.items()},
+        {table: found.file_bytes(batch.batch) for table, found in mine.items()},
+        {one.table: crossing_bytes(one, batch.batch) for one in mine.values() if one in drafts.crossing},
+        _counts(mine.values(), batch.batch),
+        drafts.sent.rows(batch.batch),
+        drafts.sent.column_bytes(batch.batch, columns),
+        column_bytes(files, columns),
+        seconds,
+    )
+
 
 def stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[str]:
     """The stages after taking in that an earlier run of these batches had, and that this one may not have."""
@@ -43,26 +81,11 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
     contract, rows = way.contract, []
     share = seconds / max(1, len(way.batches))
     for batch in way.batches:
-        columns = [*OVERHEAD, *contract.names]
-        files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
-        raw_bytes = column_bytes(files, columns)
-        sent_bytes = drafts.sent.column_bytes(batch.batch, columns)
-        sent_rows = drafts.sent.rows(batch.batch)
         offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
+        raw_bytes: Mapping[str, int] = {}
         for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
-            mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
-            drafted = Drafted(
-                batch,
-                ordinal,
-                dict(offered),
-                {table: found.rows(batch.batch) for table, found in mine.items()},
-                {table: found.file_bytes(batch.batch) for table, found in mine.items()},
-                _counts(mine.values(), batch.batch),
-                sent_rows,
-                sent_bytes,
-                raw_bytes,
-                share,
-            )
+            drafted = drafted_by(tables, way, drafts, batch, ordinal, offered, share)
+            raw_bytes = drafted.raw_bytes
             lines = list(plan.account(drafted))
             assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
                 "a lever speaks for itself"
@@ -72,7 +95,9 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
                     _refuse_to_drop(contract, line)
                     offered[line.unit] = line.kept
             rows += lines
-        rows += _sent(contract, batch, drafts, offered, raw_bytes, sent_bytes)
+        if not way.plans:
+            raw_bytes = drafted_by(tables, way, drafts, batch, 0, offered).raw_bytes
+        rows += _sent(contract, batch, drafts, offered, raw_bytes)
     return rows
 
 
@@ -99,7 +124,6 @@ def _sent(
     drafts: Measurable,
     offered: Mapping[str, int],
     raw_bytes: Mapping[str, int],
-    sent_bytes: Mapping[str, int],
 ) -> list[LedgerRow]:
     """The last stage: what it was offered against what was written to be sent, counted from what was written.
 
@@ -115,7 +139,7 @@ def _sent(
             offered=offered["rows"],
             kept=rows,
             bytes_offered=sum(raw_bytes.values()),
-            bytes_kept=sum(sent_bytes.values()),
+            bytes_kept=sum(crossing_bytes(one, batch.batch) for one in drafts.crossing),
         ),
         LedgerRow(*place, "values", offered=offered["values"], kept=values),
     ]

@@ -10,8 +10,8 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.pieces import pieces
-from spillway.pipeline.accounting import SENT, account, stages_of_old
-from spillway.pipeline.planning import WayDown
+from spillway.pipeline.accounting import SENT, account, crossing_bytes, drafted_by, stages_of_old
+from spillway.pipeline.planning import Again, WayDown
 from spillway.pipeline.room import OVERHEAD
 from spillway.pipeline.stages import LayAside, SendDown
 from spillway.registry import columns_of, lever
@@ -28,6 +28,12 @@ class Drafts:
     aside: Mapping[tuple[int, str], Draft]
     """By ordinal and table."""
     tables: Mapping[str, Table]
+
+    @property
+    def crossing(self) -> tuple[Draft, ...]:
+        """What lies at the destination: `transmitted`, and what was laid aside there."""
+        aside = (one for one in self.aside.values() if self.tables[one.table].contract.root == "destination")
+        return (self.sent, *aside)
 
     def discard(self) -> None:
         """Throw all of it away."""
@@ -84,12 +90,30 @@ def added_columns(contract: StreamContract, levers: Iterable[str] = ()) -> tuple
 
 
 def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
-    """The measured rate of what goes out; of a stream that counts declared bits, the planned one."""
+    """The measured rate of all that crosses; of a stream that counts declared bits, the planned one."""
     if way.contract.width == "declared":
         offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
         return offered.rate_kbps
-    sent = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
-    return sum(sent.values()) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+    bytes_ = sum(crossing_bytes(one, batch.batch) for one in drafts.crossing)
+    return bytes_ * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+
+
+def told_by(tables: Tables, way: WayDown, drafts: Drafts, aims: Mapping[int, float]) -> Again:
+    """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
+    tried = {
+        ordinal: {
+            batch.batch: (plan, drafted_by(tables, way, drafts, batch, ordinal, {})) for batch in way.batches
+        }
+        for ordinal, plan in enumerate(way.plans, start=1)
+    }
+    around = {}
+    for batch in way.batches:
+        if way.contract.width == "declared":
+            continue
+        columns = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
+        beside = crossing_bytes(drafts.sent, batch.batch) - sum(columns.values())
+        around[batch.batch] = max(0, beside) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+    return Again(aims, tried, around)
 
 
 def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
-from spillway.levers.protocol import Load, Plan, Room, Work
+from spillway.levers.protocol import Drafted, Load, Plan, Room, Work
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.stages import Down, SentColumns
@@ -32,10 +32,22 @@ class WayDown:
         return [batch.batch for batch in self.batches]
 
 
+@dataclass(frozen=True)
+class Again:
+    """What an earlier draft of these batches told, where they are planned again."""
+
+    aims: Mapping[int, float] = field(default_factory=dict)
+    """By batch, the share of its part to aim at."""
+    tried: Mapping[int, Mapping[int, tuple[Plan, Drafted]]] = field(default_factory=dict)
+    """By ordinal of the lever and batch, its plan and what that came to."""
+    fixed_kbps: Mapping[int, float] = field(default_factory=dict)
+    """By batch, what crossed beside the columns of `transmitted`."""
+
+
 def plan_all(
     room: Room,
     runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
-    aims: Mapping[int, float] | None = None,
+    again: Again | None = None,
 ) -> list[WayDown]:
     """A way for the batches of every stream (and order of levers): all streams are planned together, place by place.
 
@@ -46,6 +58,8 @@ def plan_all(
     for (stream, _), batches in runs.items():
         contract = room.contracts.streams[stream]
         loads = {batch.batch: measure_load(tables, contract, batch) for batch in batches}
+        if again is not None:
+            loads |= {n: replace(loads[n], fixed_kbps=kbps) for n, kbps in again.fixed_kbps.items()}
         days = sorted({batch.batch_date for batch in batches})
         raw = tables.at("raw", stream).stored(batch_date=days)
         stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)
@@ -60,7 +74,7 @@ def plan_all(
         }
         for name in sorted(set(here.values())):
             mine = [i for i, other in here.items() if other == name]
-            works = [_work(tables, ways[i], name, ordinal, aims or {}) for i in mine]
+            works = [_work(tables, ways[i], name, ordinal, again or Again()) for i in mine]
             plans = lever(name).plan(room, works)
             for i, plan in zip(mine, plans, strict=True):
                 way = ways[i]
@@ -69,7 +83,7 @@ def plan_all(
     return ways
 
 
-def _work(tables: Tables, way: WayDown, name: str, ordinal: int, aims: Mapping[int, float]) -> Work:
+def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -> Work:
     contract, stream = way.contract, way.contract.stream
     if name not in contract.lever_names:
         numbers = ", ".join(map(str, way.numbers))
@@ -97,7 +111,8 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, aims: Mapping[i
         framed,
         lambda day: way.down.before(ordinal, day),
         loads,
-        {number: aims.get(number, 1.0) for number in way.numbers},
+        {number: again.aims.get(number, 1.0) for number in way.numbers},
+        again.tried.get(ordinal, {}),
         (*(c for one in levers[: ordinal - 1] for c, _, _ in columns_of(one)), *contract.names),
         ordinal,
     )

@@ -1,8 +1,9 @@
 """Each stream's part of the channels it goes through (3.3): all streams of a channel are planned together.
 
 First every channel is divided among its own streams; then, where channels go into another one (`into`), what they
-would send is divided again. `divide_by: proportional` is the text's: one drop rate for all. `utility` takes from
-the streams whose next attribute costs least, weighed by what the stream is worth. Streams with nothing waiting count
+would send is divided again. `divide_by: proportional` is the text's: one drop rate for all. `divide_by: utility`
+chooses among all ways of all streams at once what costs least together (`levers.rate_distortion`), and each stream's
+part is what it would send then. Streams with nothing waiting count
 with their last known rate, so that a quiet quarter of an hour gives no place away for good.
 """
 
@@ -15,7 +16,8 @@ from spillway.contracts import Channel, StreamContract
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Load, Offer, Part, Room
-from spillway.levers.shares import proportional_capacities, utility
+from spillway.levers.rate_distortion import choose
+from spillway.levers.shares import proportional_capacities
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.store.batches import load_batches
@@ -24,6 +26,8 @@ from spillway.store.tables import Tables
 
 OVERHEAD = ("seq",)
 """Columns that travel beside the attributes and are counted like them."""
+LISTED_BYTES = 1_500
+"""About what a table's log says of a file and its commit, before a draft has told."""
 
 
 def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load:
@@ -36,12 +40,16 @@ def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load
         )
     if contract.width == "declared":
         widths = {a.name: float(a.declared_bits) for a in contract.attributes} | dict.fromkeys(OVERHEAD, 64.0)
+        fixed_kbps = 0.0
     else:
         columns = [*OVERHEAD, *contract.names]
         files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
         measured = column_bytes(files, columns)
         widths = {name: measured[name] * 8.0 / rows for name in columns}
-    return Load(widths, rows / batch.seconds_covered)
+        # what lies around columns in raw will lie around those that are sent, and a log will list their files
+        around = sum(file.size for file in files) - sum(measured.values()) + LISTED_BYTES * len(files)
+        fixed_kbps = max(0, around) * 8.0 / 1000.0 / batch.seconds_covered
+    return Load(widths, rows / batch.seconds_covered, fixed_kbps)
 
 
 def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
@@ -55,18 +63,28 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
     """
     rates = {stream: offer.rate_kbps for stream, offer in offers.items()}
     capacity, total = channel.capacity_kbps, sum(rates.values())
-    given = rates
-    if total > capacity and channel.divide_by == "utility":
-        weights = {stream: offer.weight for stream, offer in offers.items()}
-        steps = {stream: offer.steps for stream, offer in offers.items()}
-        given = dict(utility(rates, steps, capacity, weights).capacities_kbps)
-    free = capacity - sum(given.values())
-    if free >= 0:
-        # that of whole attributes that go, too
+    if total <= capacity:
+        # who brings nothing has a place all the same, and all places together are no more than the channel
         each = {stream: rate / total if total else 1 / len(rates) for stream, rate in rates.items()}
-        return {stream: kbps + free * each[stream] for stream, kbps in given.items()}
-    # too few attributes to go (none, where nothing is trained yet): no part is more than there is all the same
-    return dict(zip(given, proportional_capacities(list(given.values()), capacity), strict=True))
+        return {stream: capacity * part for stream, part in each.items()}
+    if channel.divide_by == "utility":
+        return _by_utility(offers, capacity)
+    return dict(zip(rates, proportional_capacities(list(rates.values()), capacity), strict=True))
+
+
+def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
+    """What each stream would send of the choice that costs least together; what that leaves is shared out too."""
+    items = [(stream, item) for stream, offer in offers.items() for item in offer.items]
+    fixed = {stream: offer.fixed_kbps for stream, offer in offers.items()}
+    found = choose([item for _, item in items], capacity_kbps - sum(fixed.values()))
+    sent = dict(fixed)
+    for (stream, item), pick in zip(items, found.picks, strict=True):
+        sent[stream] += item[pick].crosses
+    total, left = sum(sent.values()), capacity_kbps - sum(sent.values())
+    if left < 0:  # nothing fits: each is told its share all the same, and puts on record what is too much
+        return {stream: kbps * capacity_kbps / total for stream, kbps in sent.items()}
+    offered = sum(offer.rate_kbps for offer in offers.values())
+    return {stream: kbps + left * offers[stream].rate_kbps / offered for stream, kbps in sent.items()}
 
 
 def parts(tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]) -> dict[str, Part]:
@@ -76,27 +94,32 @@ def parts(tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]) ->
     loads = {stream: _load(tables, one, waiting.get(stream, ())) for stream, one in contracts.items()}
     for name in sorted({contract.channel for contract in contracts.values()}):
         offers = {
-            stream: offer(tables, contract, loads[stream])
+            stream: offer(tables, room, contract, loads[stream])
             for stream, contract in contracts.items()
             if contract.channel == name
         }
         own |= divided(room.contracts.channels[name], offers)
     if all(contract.channel == room.name for contract in contracts.values()):
         return {stream: Part(kbps) for stream, kbps in own.items()}
-    sent = {s: offer(tables, contract, loads[s], own[s]) for s, contract in contracts.items()}
+    sent = {s: offer(tables, room, contract, loads[s], own[s]) for s, contract in contracts.items()}
     trunk = divided(room.contracts.channels[room.name], sent)
     return {stream: Part(own[stream], trunk[stream]) for stream in contracts}
 
 
 def offer(
-    tables: Tables, contract: StreamContract, load: Load | float, own_kbps: float | None = None
+    tables: Tables,
+    room: Room,
+    contract: StreamContract,
+    load: Load | float,
+    own_kbps: float | None = None,
 ) -> Offer:
     """The stream's rate (after its own shedding, when `own_kbps` is given) and what it could give up."""
     if not isinstance(load, Load):
         return Offer(load if own_kbps is None else min(load, own_kbps))
-    found = Offer(load.rate_kbps, load, (), contract.priority)
+    found, channel = Offer(load.rate_kbps, load), room.contracts.channels[contract.channel]
     for name in contract.lever_names:
-        found = lever(name).offered(found, contract, newest_facts(tables, contract.stream, name), own_kbps)
+        facts = newest_facts(tables, contract.stream, name)
+        found = lever(name).offered(found, contract, channel, facts, own_kbps)
     return found
 
 
@@ -111,7 +134,8 @@ def _load(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) ->
         name: sum(load.widths_bits[name] * load.tuples_per_second * span for load, span in loads) / tuples
         for name in loads[-1][0].widths_bits
     }
-    return Load(widths, tuples / seconds)
+    fixed_kbps = sum(load.fixed_kbps * span for load, span in loads) / seconds
+    return Load(widths, tuples / seconds, fixed_kbps)
 
 
 def _last_rate(tables: Tables, contract: StreamContract) -> float:

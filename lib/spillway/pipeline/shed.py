@@ -1,8 +1,9 @@
 """Shedding a channel: pin, plan, draft, measure, publish, account, for all streams that share it.
 
 All streams are planned together before anything is applied. Then each stream's batches go down through its levers
-into drafts, files that no table has yet. What came out is measured; a batch above its part of the channel is planned
-again with that much less, and its draft thrown away. What fits is published in this order, each replacing its own
+into drafts, files that no table has yet. All that would cross is measured, whole files and what logs say of them; a
+batch above its part of the channel, or one that loses something though it leaves room, is planned again with what the
+draft told. The last draft that fits is published in this order, each replacing its own
 (stream, batch): what levers laid aside, their records, the ledger, `transmitted` last; then the batch turns done.
 Whoever sees a transmitted row can recover it.
 """
@@ -19,14 +20,18 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.job import Made, One, side_by_side
 from spillway.levers.protocol import Part, Room, Say
-from spillway.pipeline.drafting import Drafts, draft, publish, sent_kbps
+from spillway.pipeline.drafting import Drafts, draft, publish, sent_kbps, told_by
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.spending import Parts, parts_of_batches
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 
-MOST_ATTEMPTS = 4
+MOST_DRAFTS = 3
+LEAST_USED = 0.9
+"""A batch that loses something is to use this share of its part."""
+AIMS = (0.995, 0.96)
+"""What the second and the third plan of a batch aim at that came out too large: sizes are known then, not exactly."""
 
 
 def shed_channel(
@@ -185,22 +190,38 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, levers = way.contract.stream, way.batches[0].levers
     started, aims = time.monotonic(), dict.fromkeys(way.numbers, 1.0)
-    for attempt in range(1, MOST_ATTEMPTS + 1):
+    fitting: tuple[WayDown, Drafts] | None = None
+    for attempt in range(1, MOST_DRAFTS + 1):
         drafts = draft(tables, engine, way)
-        over = _over_capacity(way, drafts)
-        if not over:
+        over, idle = _too_large(way, drafts), _too_small(way, drafts)
+        last = attempt == MOST_DRAFTS
+        if over and fitting is not None:
+            drafts.discard()
             break
-        if attempt == MOST_ATTEMPTS:
+        if over and last:
             for batch in (b for b in way.batches if b.batch in over):
                 for plan in way.plans:
                     plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps)
             say(f"{stream}: {len(over)} batches stay above the channel's part; the shortfall is on record")
-            break
-        for number, factor in over.items():
-            aims[number] *= factor
-        say(f"{stream}: {len(over)} batches came out above the channel's part; shedding a little more")
-        drafts.discard()
-        (way,) = plan_all(room, {(stream, levers): way.batches}, aims)
+        if not over and fitting is not None:
+            fitting[1].discard()
+        told = told_by(
+            tables, way, drafts, {**aims, **dict.fromkeys(over, AIMS[min(attempt, len(AIMS)) - 1])}
+        )
+        if over and not last:
+            drafts.discard()
+            say(
+                f"{stream}: {len(over)} batches came out above the channel's part; planned again by what came out"
+            )
+        else:
+            fitting = (way, drafts)
+            if last or not idle:
+                break
+            say(f"{stream}: {len(idle)} batches left room unused; planned again by what came out")
+        aims = dict(told.aims)
+        (way,) = plan_all(room, {(stream, levers): way.batches}, told)
+    assert fitting is not None, "the last draft is published whatever it came to"
+    way, drafts = fitting
     publish(tables, way, drafts, time.monotonic() - started)
     for batch in way.batches:
         said = "; ".join(filter(None, (plan.said(batch.batch) for plan in way.plans))) or "all kept"
@@ -214,13 +235,25 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     return done
 
 
-def _over_capacity(way: WayDown, drafts: Drafts) -> dict[int, float]:
-    """Batches that came out above their part though they could shed more, and by what factor to aim lower."""
+def _too_large(way: WayDown, drafts: Drafts) -> list[int]:
+    """Batches that came out above their part though they could shed more."""
     if way.contract.mode == "observe":
-        return {}
-    found = {}
-    for batch in way.batches:
-        sent = sent_kbps(way, drafts, batch)
-        if sent > batch.allowed_kbps and any(plan.can_do_more(batch.batch) for plan in way.plans):
-            found[batch.batch] = 0.98 * batch.allowed_kbps / sent
-    return found
+        return []
+    return [
+        batch.batch
+        for batch in way.batches
+        if sent_kbps(way, drafts, batch) > batch.allowed_kbps
+        and any(plan.can_do_more(batch.batch) for plan in way.plans)
+    ]
+
+
+def _too_small(way: WayDown, drafts: Drafts) -> list[int]:
+    """Batches that lose something and leave more of their part unused than they should."""
+    if way.contract.mode == "observe":
+        return []
+    return [
+        batch.batch
+        for batch in way.batches
+        if sent_kbps(way, drafts, batch) < LEAST_USED * batch.allowed_kbps
+        and any(plan.could_lose_less(batch.batch) for plan in way.plans)
+    ]

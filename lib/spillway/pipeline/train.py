@@ -65,11 +65,12 @@ def train_stream(
     held = _held(tables, stream)
     files = _files(tables, stream, held)
     load, part = _today(tables, contracts, contract, held)
+    channel = contracts.channels[contract.channel]
     versions: dict[str, int] = {}
     for name in contract.lever_names:
         before = newest_facts(tables, stream, name)
         again = before is not None
-        lesson = Lesson(contract, again, partial(edge_rows, files, last=again), load, part, say)
+        lesson = Lesson(contract, again, partial(edge_rows, files, last=again), load, part, say, channel)
         facts = lever(name).train(lesson)
         if facts is None:
             assert before is not None, "who has learned nothing says what is missing"

@@ -260,7 +260,9 @@ class MemoryLog:
     def add_columns(self, columns: pa.Schema) -> None:
         with _one_at_a_time:
             held = self._current()
-            held.schema = pa.schema([*held.schema, *columns])
+            gained = {one.name: one for one in columns}
+            kept = [gained.pop(one.name, one) for one in held.schema]
+            held.schema = pa.schema([*kept, *gained.values()])
             held.version += 1
         self.refresh()
 

@@ -134,6 +134,21 @@ def arrow_type(ddl: str) -> pa.DataType:
     raise Refused("type", "be a type that tables of Spillway have", ddl, "see schemas/tables")
 
 
+def has_grown(was: pa.DataType, now: pa.DataType) -> bool:
+    """Whether a struct, or a list of structs, has only gained fields at its end; older rows have null for them.
+
+    >>> was, now = arrow_type("array<struct<a:string>>"), arrow_type("array<struct<a:string,b:bigint>>")
+    >>> has_grown(was, now), has_grown(now, was)
+    (True, False)
+    """
+    if pa.types.is_list(was) and pa.types.is_list(now):
+        return has_grown(was.value_type, now.value_type)
+    if not (pa.types.is_struct(was) and pa.types.is_struct(now)):
+        return False
+    old, new = ([(one.name, spark_type(one.type)) for one in kind] for kind in (was, now))
+    return len(new) > len(old) and new[: len(old)] == old
+
+
 def spark_type(kind: pa.DataType) -> str:
     """An Arrow type as contracts of tables spell it.
 

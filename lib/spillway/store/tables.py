@@ -39,7 +39,7 @@ from spillway.store.filters import Between, Filter, all_match, in_words, matchin
 from spillway.store.logs import Log, Stale, data_file, log_of
 from spillway.store.readers import StoredFiles
 from spillway.store.small_rows import arrow_rows
-from spillway.store.table_contracts import TableContract, spark_type, table_contracts
+from spillway.store.table_contracts import TableContract, has_grown, spark_type, table_contracts
 from spillway.store.writing import Written, shaped, write_file
 
 __all__ = ["Between", "Draft", "Make", "Piece", "Table", "Tables"]
@@ -309,17 +309,22 @@ class Table:
                 yield rest
 
     def _fit_columns(self) -> None:
-        """Add the columns that the contract has gained since the table was made; a type never changes."""
+        """Add the columns, and fields of structs, that the contract has gained; else a type never changes."""
         wanted = self.contract.arrow_schema
         for attempt in range(ATTEMPTS):
-            have = {one.name: spark_type(one.type) for one in self.schema}
+            have = {one.name: one.type for one in self.schema}
+            missing = []
             for one in wanted:
-                if have.get(one.name, spark_type(one.type)) != spark_type(one.type):
+                was, now = have.get(one.name, one.type), spark_type(one.type)
+                if one.name not in have:
+                    missing.append(one.with_nullable(True))
+                elif spark_type(was) != now and has_grown(was, one.type):
+                    missing.append(self.schema.field(one.name).with_type(one.type))
+                elif spark_type(was) != now:
                     raise SpillwayError(
-                        f"{self.path}: column `{one.name}` must stay {have[one.name]}, got {spark_type(one.type)}; "
+                        f"{self.path}: column `{one.name}` must stay {spark_type(was)}, got {now}; "
                         "give the changed attribute a new name in the contract"
                     )
-            missing = [one.with_nullable(True) for one in wanted if one.name not in have]
             if not missing:
                 return
             try:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.attributes.option import Option, of_way, scaled
+from spillway.levers.attributes.option import Option, of_way, options_of, scaled
 
 weights = st.floats(0.0, 1e6)
 
@@ -64,3 +64,19 @@ def test_an_option_that_cannot_be_is_refused_by_name() -> None:
 def test_options_without_the_one_to_keep_cannot_be_scaled() -> None:
     with pytest.raises(Refused, match=r"`options` must offer to keep the attribute, got \['shed'\]"):
         scaled([Option("a", "shed", 0.0, 1.0)], 8.0)
+
+
+def test_of_several_precisions_the_coarsest_speaks_for_its_way() -> None:
+    sizes = {2: 0.2, 0: 0.9, 1: 0.5}
+    options = [Option("a", "keep", 2.0)] + [
+        Option("a", "shed", 0.0, size, precision=place) for place, size in sizes.items()
+    ]
+    assert [one.precision for one in options_of(options, "shed")] == [0, 1, 2]
+    coarsest = of_way(options, "shed")
+    assert coarsest is not None
+    assert coarsest.synopsis_bytes_per_tuple == 0.2
+    assert options_of(options, "round") == ()
+    assert all(Option.from_dict(one.to_dict()) == one for one in options)
+    assert Option.from_dict({"attribute": "a", "way": "keep", "wire_bytes_per_tuple": 1.0}).precision == 0
+    with pytest.raises(Refused, match="`precision` must be a place of 0 or more, got -1"):
+        Option("a", "shed", 0.0, precision=-1)

@@ -11,11 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.contracts import StreamContract, read_stream
+from spillway.contracts import StreamContract, read_channel, read_stream
+from spillway.levers.attributes.capacity.crossings import Terms
 from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.policy import decide, decide_stages, own_settings, policy_of, tuples_in_window
+from spillway.levers.attributes.policy import (
+    Choosing,
+    choosing,
+    decide,
+    decide_stages,
+    own_settings,
+    policy_of,
+    prefixes,
+    tuples_in_window,
+)
 from spillway.levers.attributes.settings import AttributeSettings, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import Load, Part
@@ -65,83 +75,179 @@ costs_of_all = st.fixed_dictionaries(
 )
 
 
-@given(costs_of_all, st.integers(1, 140))
-def test_the_choice_is_the_cheapest_that_fits_or_the_least_there_is(
-    costs: dict[str, tuple[float, float, float]], capacity_bytes: int
+def choosing_of(costs: Mapping[str, Sequence[float]], **settings: Any) -> Choosing:
+    """What a decision rests on: these options, all of one priority."""
+    stated = AttributeSettings(**settings)
+    return Choosing(stated, options(costs), load(costs), Terms("error", stated.synopsis, stated.ways))
+
+
+@given(costs_of_all, st.integers(1, 140), st.permutations(NAMES))
+def test_the_choice_loses_least_of_all_that_fits_by_priority_and_place(
+    costs: dict[str, tuple[float, float, float]], capacity_bytes: int, ranking: list[str]
 ) -> None:
-    ways = options(costs)
-    found = decide(AttributeSettings(), ways, load(costs), capacity_bytes * 8.0, NAMES)
+    priorities = {"a": 4.0, "b": 1.0, "c": 2.5}
+    rests_on = replace(choosing_of(costs, synopsis="send"), priorities=priorities)
+    found = decide(rests_on, capacity_bytes * 8.0, ranking)
     tried = []
-    for combination in itertools.product(*(ways[name] for name in NAMES)):
-        # a synopsis that is not smaller than its column is no way to shed it
-        if any(
-            one.way == "shed" and one.synopsis_bytes_per_tuple >= costs[one.attribute][0]
-            for one in combination
-        ):
-            continue
-        wire = 2 + sum(one.wire_bytes_per_tuple for one in combination)
-        tried.append((wire, wire + sum(one.synopsis_bytes_per_tuple for one in combination)))
-    as_it_is = 2 + sum(kept for kept, _, _ in costs.values())
-    wire = found.planned_kbps / 8.0
-    if as_it_is <= capacity_bytes:
-        assert found.scheme == ()
-    elif any(sent <= capacity_bytes for sent, _ in tried):
-        best = min(net for sent, net in tried if sent <= capacity_bytes)
-        chosen = {way.attribute: way.way for way in found.ways}
-        kept_at_source = sum(costs[name][2] for name in NAMES if chosen[name] == "shed")
-        assert wire <= capacity_bytes + 1e-9
-        assert wire + kept_at_source == pytest.approx(best)
+    for combination in itertools.product(("keep", "round", "shed"), repeat=3):
+        crosses, lost = 2.0, 0.0
+        for name, way in zip(NAMES, combination, strict=True):
+            kept, rounded, stored = costs[name]
+            if (way == "round" and rounded >= kept) or (way == "shed" and stored >= kept):
+                break  # it saves nothing
+            crosses += {"keep": kept, "round": rounded, "shed": stored}[way]
+            worth = priorities[name] * (ranking.index(name) + 1) / 3
+            lost += {"keep": 0.0, "round": 0.5, "shed": 0.3}[way] * worth
+        else:
+            tried.append((crosses, lost))
+    fitting = [lost for crosses, lost in tried if crosses <= capacity_bytes]
+    if fitting:
+        assert found.loss == pytest.approx(min(fitting))
+        assert found.planned_kbps <= capacity_bytes * 8.0 + 1e-9
         assert found.shortfall_kbps == 0
     else:
-        assert wire == pytest.approx(min(sent for sent, _ in tried))
-        assert found.shortfall_kbps == pytest.approx((wire - capacity_bytes) * 8.0)
+        least = min(crosses for crosses, _ in tried)
+        assert found.planned_kbps == pytest.approx(least * 8.0)
+        assert found.shortfall_kbps == pytest.approx((least - capacity_bytes) * 8.0)
+
+
+def test_what_always_travels_is_taken_off_first() -> None:
+    costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
+    rests_on = choosing_of(costs)
+    around = replace(rests_on, load=replace(rests_on.load, fixed_kbps=40.0))
+    assert decide(around, 256.0, NAMES).scheme == ()
+    assert decide(around, 255.0, NAMES).scheme != ()
+    assert decide(rests_on, 216.0, NAMES).scheme == ()
+
+
+def test_a_ranking_by_what_shedding_saves_has_no_say_in_what_an_attribute_is_worth() -> None:
+    costs = dict.fromkeys(NAMES, (10.0, 4.0, 2.0))
+    assert choosing_of(costs).worths(("c", "a", "b")) == pytest.approx({"c": 1 / 3, "a": 2 / 3, "b": 1.0})
+    assert choosing_of(costs, rank_by="recoverability").worths(("c", "a", "b")) == dict.fromkeys(NAMES, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("ways", "room_bytes", "way", "place"),
+    [
+        (("keep", "shed"), 14, "shed", 0),
+        (("keep", "shed"), 9, "shed", 1),
+        (("keep", "round"), 14, "round", 1),
+        (("keep", "round", "shed"), 14, "shed", 0),
+        (("keep",), 14, "keep", 0),
+    ],
+)
+def test_the_scheme_says_which_precision_was_chosen(
+    ways: tuple[str, ...], room_bytes: int, way: str, place: int
+) -> None:
+    offered = {
+        "a": [
+            Option("a", "keep", 30.0),
+            *(Option("a", "round", 20.0 - 8 * at, 0.0, at, precision=at) for at in range(3)),
+            *(Option("a", "shed", 0.0, 13.0 - 8 * at, 0.1 + at, precision=at) for at in range(2)),
+        ]
+    }
+    terms = Terms(synopsis="send", ways=ways)
+    rests_on = Choosing(own_settings(contract()), offered, Load({"key": 8.0, "a": 240.0}, 1000.0), terms)
+    found = decide(rests_on, 8.0 + 8.0 * room_bytes, ["a"])
+    assert [(one.way, one.precision) for one in found.ways] == [(way, place)]
+    assert (found.shortfall_kbps > 0) == (ways == ("keep",))
 
 
 def test_a_choice_says_what_it_did_in_a_sentence() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    fits = decide(AttributeSettings(), options(costs), load(costs), 300.0, NAMES)
-    assert fits.reason == "216 kbps into 300: keep everything, 216 kbps planned"
-    some = decide(AttributeSettings(), options(costs), load(costs), 136.0, NAMES)
-    assert some.reason == "216 kbps into 136: round b and shed a, c, 88 kbps planned"
-    nothing_more = decide(AttributeSettings(), options(costs), load(costs), 80.0, NAMES)
-    assert nothing_more.reason == (
+    rests_on = choosing_of(costs)
+
+    def said(capacity_kbps: float) -> str:
+        return decide(rests_on, capacity_kbps, NAMES).reason
+
+    assert said(300.0) == "216 kbps into 300: keep everything, 216 kbps planned"
+    assert said(200.0) == "216 kbps into 200: send synopses of a, 152 kbps planned"
+    assert said(140.0) == "216 kbps into 140: send synopses of a, c, 120 kbps planned"
+    assert said(112.0) == "216 kbps into 112: round b and send synopses of a, c, 112 kbps planned"
+    assert said(90.0) == "216 kbps into 90: round b and shed a, c, 88 kbps planned"
+    assert said(80.0) == (
         "216 kbps into 80: round b and shed a, c, 88 kbps planned; 8 kbps too much remain, nothing more may be shed"
     )
-    assert nothing_more.shortfall_kbps == pytest.approx(8.0)
 
 
-def test_where_the_plan_is_a_prefix_the_text_decides_by_the_ranking() -> None:
+def test_the_text_sheds_the_shortest_prefix_of_the_ranking_and_holds_its_synopses() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    text = AttributeSettings(plan="prefix")
-    found = decide(text, options(costs), load(costs), 140.0, ("b", "a", "c"))
+    rests_on = choosing_of(costs, plan="prefix")
+    found = decide(rests_on, 140.0, ("b", "a", "c"))
     assert found.scheme == ("b",)
+    assert not any(way.sent for way in found.ways)
     assert found.planned_kbps == pytest.approx(136.0)
 
 
+@given(costs_of_all, st.permutations(NAMES), st.integers(1, 30))
+def test_the_channel_is_offered_every_prefix_that_the_text_may_shed(
+    costs: dict[str, tuple[float, float, float]], ranking: list[str], capacity_bytes: int
+) -> None:
+    rests_on = choosing_of(costs, plan="prefix")
+    offered = prefixes(rests_on, ranking)
+    assert len(offered) == 4
+    found = decide(rests_on, capacity_bytes * 8.0, ranking)
+    at = len(found.scheme)
+    if set(found.scheme) == set(ranking[:at]):  # what was not needed after all is given back
+        assert found.planned_kbps == pytest.approx(offered[at].crosses + 16.0)
+    assert [one.crosses for one in offered] == sorted((one.crosses for one in offered), reverse=True)
+
+
 def test_a_stream_without_measures_says_what_is_too_much() -> None:
-    nothing = decide(AttributeSettings(), {}, Load({"key": 8.0}, 1000.0), 6.0, ())
+    nothing = decide(Choosing(AttributeSettings(), {}, Load({"key": 8.0}, 1000.0)), 6.0, ())
     assert (nothing.ways, nothing.shortfall_kbps) == ((), 2.0)
     assert nothing.reason.endswith("2 kbps too much remain, nothing more may be shed")
 
 
-@given(costs_of_all, st.integers(3, 140), st.integers(3, 140))
-def test_what_the_own_channel_makes_go_stays_gone_on_the_trunk(
-    costs: dict[str, tuple[float, float, float]], own: int, trunk: int
+@given(costs_of_all, st.integers(3, 140), st.integers(3, 140), st.sampled_from(["prefix", "least_loss"]))
+def test_both_stages_are_planned_and_what_the_own_channel_left_alone_is_the_trunks(
+    costs: dict[str, tuple[float, float, float]], own: int, trunk: int, plan: str
 ) -> None:
-    part = Part(own * 8.0, trunk * 8.0)
-    first = decide(AttributeSettings(), options(costs), load(costs), part.own_kbps, NAMES)
-    both = decide_stages(AttributeSettings(), options(costs), load(costs), part, NAMES)
+    part, rests_on = Part(own * 8.0, trunk * 8.0), choosing_of(costs, plan=plan)
+    first = decide(rests_on, part.own_kbps, NAMES)
+    both = decide_stages(rests_on, part, NAMES)
     was, now = ({way.attribute: way for way in found.ways} for found in (first, both))
-    assert all(now[name].way == was[name].way for name in first.scheme)
-    assert all(now[name].stage == 2 for name in set(both.scheme) - set(first.scheme))
+    if plan == "prefix":
+        assert all(now[name].way == was[name].way for name in first.scheme)
+        assert all(now[name].stage == 2 for name in set(both.scheme) - set(first.scheme))
+    else:
+        narrower = decide(rests_on, part.narrower_kbps, NAMES)
+        assert [way.treatment for way in both.ways] == [way.treatment for way in narrower.ways]
+        for name, way in now.items():
+            assert way.stage == (1 if way.way == "keep" or way.treatment == was[name].treatment else 2)
     if not both.shortfall_kbps:
         assert both.planned_kbps <= part.trunk_kbps + 1e-9
 
 
 def test_the_trunks_part_of_the_reason_is_named() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    found = decide_stages(AttributeSettings(), options(costs), load(costs), Part(140.0, 60.0), NAMES)
-    assert "; trunk: " in found.reason
+    assert "; trunk: " in decide_stages(choosing_of(costs), Part(140.0, 60.0), NAMES).reason
+
+
+CHANNEL = read_channel("up", {"capacity": "100 kbps"})
+
+
+def test_bytes_that_came_out_otherwise_are_believed_the_next_time() -> None:
+    costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
+    paid = {"a": {"shed": 6.0}, "b": {"round": 0.5}}
+    plain, after = (
+        choosing(contract(), CHANNEL, learned(), load(costs), NAMES, known).measured for known in (None, paid)
+    )
+    assert [one.bytes_per_tuple for one in plain["a"]] == [10.0, 4.0, 2.0]
+    assert [one.bytes_per_tuple for one in after["a"]] == [10.0, 4.0, 12.0]
+    assert [one.bytes_per_tuple for one in after["b"]] == [10.0, 4.5, 12.0]
+    policy = policy_of(contract(), CHANNEL, learned(), load(costs), Part(160.0), paid=paid)
+    assert "shed" not in {way.way for way in policy.decide(NAMES).ways if way.attribute == "a"}
+
+
+def test_priority_class_and_contract_weigh_together() -> None:
+    costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
+    stated = replace(contract(), priority=2.0)
+    dear = tuple(replace(a, priority=3.0) if a.name == "b" else a for a in stated.attributes)
+    known = replace(learned(), category={"criticality": "low"})
+    found = choosing(replace(stated, attributes=dear), CHANNEL, known, load(costs), NAMES)
+    low = 20.33 / 13.5
+    assert found.priorities == pytest.approx({"a": 2 * low, "b": 6 * low, "c": 2 * low})
 
 
 def learned() -> Learned:
@@ -154,7 +260,7 @@ def learned() -> Learned:
 
 def test_an_observed_stream_keeps_everything_and_says_what_would_go() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    policy = policy_of(contract(mode="observe"), learned(), load(costs), Part(100.0))
+    policy = policy_of(contract(mode="observe"), CHANNEL, learned(), load(costs), Part(100.0))
     found = policy.decide(NAMES)
     assert found.scheme == ()
     assert found.reason.startswith("observed only: 216 kbps into 100")
@@ -165,7 +271,8 @@ def test_an_observed_stream_keeps_everything_and_says_what_would_go() -> None:
 def test_the_planner_aims_at_the_share_it_is_told() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
     full, half = (
-        policy_of(contract(plan="prefix"), learned(), load(costs), Part(180.0), aim) for aim in (1.0, 0.5)
+        policy_of(contract(plan="prefix"), CHANNEL, learned(), load(costs), Part(180.0), aim)
+        for aim in (1.0, 0.5)
     )
     assert full.decide(NAMES).planned_kbps > 90.0
     assert half.decide(NAMES).planned_kbps <= 90.0
@@ -184,7 +291,7 @@ def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_w
     kept = [a for a in stated.attributes if a.name != "c"]
     without = replace(stated, attributes=tuple(kept))
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0)}
-    policy = policy_of(without, learned(), load(costs), Part(10.0))
+    policy = policy_of(without, CHANNEL, learned(), load(costs), Part(10.0))
     assert policy.attributes == ("a", "b")
     assert [name for name, _ in policy.trained_ranking] == ["b", "a"]
     assert own_settings(without).rank_by == "stddev"

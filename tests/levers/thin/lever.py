@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.batch import Batch
-from spillway.contracts import StreamContract
+from spillway.contracts import Channel, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import (
@@ -160,11 +160,16 @@ class ThinLever(Lever):
         return [Fact("every", "", lesson.contract.lever_settings("thin").every)]
 
     def offered(
-        self, offer: Offer, contract: StreamContract, facts: Facts | None, own_kbps: float | None
+        self,
+        offer: Offer,
+        contract: StreamContract,
+        channel: Channel,
+        facts: Facts | None,
+        own_kbps: float | None,
     ) -> Offer:
         share = 1.0 - 1.0 / contract.lever_settings("thin").every
         load = None if offer.load is None else offer.load.thinned(share)
-        return Offer(offer.rate_kbps * share, load, offer.steps, offer.weight)
+        return Offer(offer.rate_kbps * share, load, offer.items)
 
     def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
         return [ThinPlan(one) for one in work]

@@ -141,10 +141,11 @@ def _batch(at: dict[str, Any], first: int, last: int, status: str) -> dict[str, 
 
 
 def _scheme(at: dict[str, Any], run: int, first: int) -> dict[str, Any]:
-    rain = ("rain", "shed", 2, "last", "second lowest") if run else ("rain", "keep", 1, "", "it fits")
+    away = ("rain", "shed", 2, "last", "second lowest", 0, False)
+    rain = away if run else ("rain", "keep", 1, "", "it fits", 0, False)
     ways = [
-        ("temp", "shed", 1, "trend", "lowest rank"),
-        ("wind", "round", 1, "", "cheaper than shedding"),
+        ("temp", "shed", 1, "trend", "lowest rank", 0, False),
+        ("wind", "round", 1, "", "cheaper than shedding", 0, False),
         rain,
     ]
     return at | {

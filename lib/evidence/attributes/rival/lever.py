@@ -8,12 +8,14 @@ from typing import Any
 
 from evidence.attributes.rival.settings import RivalSettings
 from spillway.batch import Batch
+from spillway.contracts import Channel
 from spillway.levers.attributes.lever import Attributes
 from spillway.levers.attributes.plan import AttributePlan
 from spillway.levers.attributes.planner import Policy, plan_batch
 from spillway.levers.attributes.policy import policy_of
 from spillway.levers.attributes.ranking.reevaluation import Chooser, Reevaluation, State
 from spillway.levers.attributes.scheme import Run, Way
+from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import Part, Plan, Room, Views, Work
 
 Scores = list[Mapping[str, float]]
@@ -22,15 +24,19 @@ Scores = list[Mapping[str, float]]
 class GivenPlan(AttributePlan):
     """One scheme for every batch, decided by somebody else; what follows from it is the product's."""
 
-    def __init__(self, work: Work, tables: Views, framed: Sequence[Batch], scheme: Mapping[str, str]) -> None:
-        super().__init__(replace(work, batches=()), tables, ())
+    def __init__(
+        self,
+        work: Work,
+        channel: Channel,
+        tables: Views,
+        framed: Sequence[Batch],
+        scheme: Mapping[str, str],
+    ) -> None:
+        super().__init__(replace(work, batches=()), channel, tables, ())
         self.work, self.framed = work, framed
         for batch in work.batches:
             models = self.learned[batch.models["attributes"]].models
-            ways = tuple(
-                Way(name, scheme.get(name, "keep"), predictor=model.predictors[0].name, reason="given")
-                for name, model in models.items()
-            )
+            ways = tuple(_given(scheme.get(name, "keep"), model) for name, model in models.items())
             rate = work.loads[batch.batch].rate_kbps
             capacity = batch.allowed_kbps
             self.runs[batch.batch] = [
@@ -44,17 +50,24 @@ class GivenPlan(AttributePlan):
                     reason="given",
                 )
             ]
-            self.states[batch.batch] = {}
+            self.states[batch.batch], self.paid[batch.batch], self.lost[batch.batch] = {}, {}, 0.0
 
     def can_do_more(self, batch: int) -> bool:
         return False
 
 
+def _given(way: str, model: AttributeModel) -> Way:
+    """The way at the precision that spends most."""
+    places = {"shed": model.precisions, "round": model.roundings}.get(way, ())
+    predictor = model.predictors[0].name
+    return Way(model.attribute, way, predictor=predictor, reason="given", precision=max(0, len(places) - 1))
+
+
 class WatchedPlan(AttributePlan):
     """The product's plan made while every window is ranked; `seen` has the scores, `policy` the first batch's."""
 
-    def __init__(self, work: Work, tables: Views, framed: Sequence[Batch]) -> None:
-        super().__init__(replace(work, batches=()), tables, ())
+    def __init__(self, work: Work, channel: Channel, tables: Views, framed: Sequence[Batch]) -> None:
+        super().__init__(replace(work, batches=()), channel, tables, ())
         self.work, self.framed = work, framed
         self.seen: Scores = []
         self.policies: list[Policy] = []
@@ -62,9 +75,11 @@ class WatchedPlan(AttributePlan):
         for batch in work.batches:
             policy = policy_of(
                 self.contract,
+                channel,
                 self.learned[batch.models["attributes"]],
                 work.loads[batch.batch],
                 Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
+                hits=True,
             )
             self.policies.append(policy)
             self.runs[batch.batch], state = plan_batch(
@@ -76,7 +91,8 @@ class WatchedPlan(AttributePlan):
                 replace(policy, reevaluation=_Watching(**vars(policy.reevaluation), seen=self.seen)),
                 state,
             )
-            self.states[batch.batch] = state
+            self.states[batch.batch], self.paid[batch.batch] = state, {}
+            self.lost[batch.batch] = max(run.loss for run in self.runs[batch.batch])
 
 
 @dataclass(frozen=True)
@@ -99,15 +115,16 @@ class Rival(Attributes):
     """The lever, with decisions as its settings say."""
 
     def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
-        return [self._plan(one, room.tables) for one in work]
+        channels = room.contracts.channels
+        return [self._plan(one, channels[one.contract.channel], room.tables) for one in work]
 
-    def _plan(self, work: Work, tables: Views) -> AttributePlan:
+    def _plan(self, work: Work, channel: Channel, tables: Views) -> AttributePlan:
         settings = work.contract.lever_settings("attributes")
         if isinstance(settings, RivalSettings) and settings.watched:
-            return WatchedPlan(work, tables, work.framed)
+            return WatchedPlan(work, channel, tables, work.framed)
         if isinstance(settings, RivalSettings) and settings.scheme is not None:
-            return GivenPlan(work, tables, work.framed, settings.scheme)
-        return AttributePlan(work, tables, work.framed)
+            return GivenPlan(work, channel, tables, work.framed, settings.scheme)
+        return AttributePlan(work, channel, tables, work.framed)
 
 
 LEVER = Rival()

@@ -35,7 +35,8 @@ from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
 
 FRAMES_READ_AHEAD = 64
 """Frames whose corrections are read at a time: they lie together in a file, and are read forward."""
-SYNOPSIS = "synopsis"
+SYNOPSIS, SENT_SYNOPSIS = "synopsis", "sent_synopsis"
+"""Where packed corrections lie: at the source, or at the destination."""
 
 Models = Mapping[str, AttributeModel]
 Columns = dict[str, Any]
@@ -54,7 +55,10 @@ class Shedding(Decision):
     """By batch, the version it was pinned to."""
     parts: tuple[FramePart, ...]
     """Every part of a frame, in `seq` order."""
-    synopsis: Stored | None = None
+    synopses: tuple[Stored, ...] = ()
+    """Where corrections are read back from: those that are held, and those that were sent."""
+    held_here: bool = True
+    """Whether those that are held are at hand; elsewhere what they stand for stays absent."""
     endless: bool = False
     """Whether a frame has no end: it is worked through once and kept, instead of as far as is asked."""
 
@@ -78,27 +82,30 @@ class Shedding(Decision):
         return SentRows(self, before)
 
     def given_back(self, after: Rows, day: date) -> Rows:
-        assert self.synopsis is not None, "a decision read back knows where its synopsis is"
-        return GivenBackRows(self, after, self.synopsis.on(day))
+        assert self.synopses, "a decision read back knows where its synopses are"
+        return GivenBackRows(self, after, [one.on(day) for one in self.synopses])
 
     def aside(
         self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """The blocks of a piece, frame by frame."""
+        """The blocks of a piece, frame by frame: those that are sent, or those that are held."""
+        sent = table == SENT_SYNOPSIS
         runs = self.runs.within(parts[0].frame, parts[-1].to_seq)
         models = self.models_of(parts[0])
-        columns = [*self.key, *needed_columns(models, runs.attributes("shed"))]
+        columns = [*self.key, *needed_columns(models, runs.shed(sent))]
         blocks: list[dict[str, Any]] = []
         for part in parts:
             here = runs.within(part.frame, part.to_seq)
-            if not here.attributes("shed"):
+            if not here.shed(sent):
                 continue
             rows = before(columns, part.frame, part.to_seq)
             if not rows.num_rows:
                 continue
-            for block in shed_frame(rows, self.key, here, models, part.from_seq):
+            for block in shed_frame(rows, self.key, here, models, part.from_seq, sent):
                 blocks.append({"batch": part.batch, "frame": part.frame, **block.__dict__})
-                for what, count in (("shed", block.shed_values), ("payload", len(block.payload) + 1)):
+                size = len(block.payload) + 1
+                where = "sent" if sent else "held"
+                for what, count in (("shed", block.shed_values), ("payload", size), (where, size)):
                     name = f"{what}.{block.attribute}"
                     counts[name] = counts.get(name, 0) + count
         if blocks:
@@ -224,9 +231,12 @@ class SentRows:
         runs = self.plan.runs.within(part.frame, to_seq)
         models = self.plan.models_of(part)
         columns = {
-            name: round_rows(models[name], truth, runs.mask(name, "round", truth.seq)).to_arrow(
-                _kind(rows, name)
-            )
+            name: round_rows(
+                models[name],
+                truth,
+                runs.mask(name, "round", truth.seq),
+                runs.precision(name, "round", truth.seq),
+            ).to_arrow(_kind(rows, name))
             for name in names
         }
         return truth.seq, columns
@@ -236,11 +246,14 @@ class GivenBackRows:
     """The rows with shed values given back, each with its bound in the column `<attribute>__bound_pct`."""
 
     def __init__(
-        self, plan: Shedding, after: Rows, synopsis: Callable[[Sequence[str], int, int], pa.Table]
+        self,
+        plan: Shedding,
+        after: Rows,
+        synopses: Sequence[Callable[[Sequence[str], int, int], pa.Table]],
     ) -> None:
-        self.plan, self.after, self._read = plan, after, synopsis
+        self.plan, self.after, self._synopses = plan, after, synopses
         self._given = _ByFrame(plan)
-        self._blocks: dict[int, list[tuple[str, int, bytes]]] = {}
+        self._blocks: dict[int, list[tuple[str, bool, int, bytes]]] = {}
         self._blocks_of: range = range(0)
         self._used = 0
 
@@ -279,27 +292,32 @@ class GivenBackRows:
             return np.zeros(0, np.int64), {}
         runs = self.plan.runs.within(part.frame, to_seq)
         shed = [name for name in runs.attributes("shed") if name in wanted]
-        payloads: dict[str, list[bytes]] = {}
-        for attribute, first_seq, payload in self._blocks_at(part):
+        payloads: dict[tuple[str, bool], list[bytes]] = {}
+        for attribute, sent, first_seq, payload in self._blocks_at(part):
             if first_seq <= to_seq and attribute in with_regressors(models, shed):
-                payloads.setdefault(attribute, []).append(payload)
-        self._used += sum(len(payload) for found in payloads.values() for payload in found)
+                payloads.setdefault((attribute, sent), []).append(payload)
+        self._used += sum(
+            len(payload) for (_, sent), found in payloads.items() for payload in found if not sent
+        )
         made: Columns = {name: rows[name] for name in wanted}
-        for name, one in recover_frame(rows, self.plan.key, runs, models, payloads, shed).items():
+        for name, one in recover_frame(
+            rows, self.plan.key, runs, models, payloads, shed, self.plan.held_here
+        ).items():
             made[name] = one.values.to_arrow(_kind(rows, name))
             made[name + BOUND_SUFFIX] = pa.array(one.bound_pct, mask=np.isnan(one.bound_pct))
         return np.asarray(rows["seq"]), made
 
-    def _blocks_at(self, part: FramePart) -> list[tuple[str, int, bytes]]:
-        """The attribute of each block of the part's frame, its first seq, and its payload."""
+    def _blocks_at(self, part: FramePart) -> list[tuple[str, bool, int, bytes]]:
+        """Of each block of the part's frame its attribute, whether it was sent, its first seq, and its payload."""
         if part.frame not in self._blocks_of:
             ahead = 0 if self.plan.endless else FRAMES_READ_AHEAD * max(1, part.to_seq - part.frame + 1)
             self._blocks_of = range(part.frame, part.frame + ahead + 1)
-            rows = self._read(["attribute", "first_seq", "payload"], part.frame, part.frame + ahead)
+            names = ["attribute", "first_seq", "payload"]
             self._blocks = {}
-            for row in rows.to_pylist():
-                block = (row["attribute"], row["first_seq"], row["payload"])
-                self._blocks.setdefault(row["frame"], []).append(block)
+            for sent, read in zip((False, True), self._synopses, strict=True):
+                for row in read(names, part.frame, part.frame + ahead).to_pylist():
+                    block = (row["attribute"], sent, row["first_seq"], row["payload"])
+                    self._blocks.setdefault(row["frame"], []).append(block)
         return self._blocks.get(part.frame, [])
 
 

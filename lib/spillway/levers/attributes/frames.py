@@ -7,7 +7,7 @@ that spans batches has one block a batch, and recovery joins them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -98,32 +98,40 @@ def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel
         way: {name: rows for name in frame.columns if (rows := runs.mask(name, way, frame.seq)).any()}
         for way in ("shed", "round")
     }
-    return as_sent(frame, models, masks["shed"], masks["round"])
+    places = {name: runs.precision(name, "round", frame.seq) for name in masks["round"]}
+    return as_sent(frame, models, masks["shed"], masks["round"], precision=places)
 
 
 def shed_frame(
-    rows: pa.Table, key: Sequence[str], runs: Runs, models: Mapping[str, AttributeModel], first_new_seq: int
+    rows: pa.Table,
+    key: Sequence[str],
+    runs: Runs,
+    models: Mapping[str, AttributeModel],
+    first_new_seq: int,
+    sent: bool = False,
 ) -> list[Block]:
-    """The blocks of what is shed from `first_new_seq` on; earlier rows of the frame only give the state."""
-    attributes = [
-        name for name in with_regressors(models, runs.attributes("shed")) if name in runs.attributes("shed")
-    ]
+    """The blocks of what is shed from `first_new_seq` on; earlier rows of the frame only give the state.
+
+    Those that are sent with their batch, or those that are held. What is sent rests on nothing that is held, for the
+    destination is to give it back by itself; what is held rests on all that was given back before.
+    """
+    attributes = with_regressors(models, runs.shed(sent))
     truth = frame_of(rows, key, needed_columns(models, attributes))
-    sent = as_transmitted(truth, runs, models)
+    seen = as_transmitted(truth, runs, models)
     first_new_row = int(np.searchsorted(truth.seq, first_new_seq))
     blocks = []
-    for name in attributes:
-        is_shed = runs.mask(name, "shed", truth.seq)
-        if not bool(is_shed.any()):
+    for name, crosses, here in _in_order(attributes, runs, truth.seq, (True,) if sent else (True, False)):
+        mixed = _truth_where(here, truth.columns[name], seen.columns[name])
+        places = runs.precision(name, "shed", truth.seq)
+        result = shed(models[name], seen.with_columns({name: mixed}), here, first_new_row, places)
+        seen = seen.with_columns({name: result.reconstructed})
+        if crosses != sent:
             continue
-        mixed = _truth_where(is_shed, truth.columns[name], sent.columns[name])
-        result = shed(models[name], sent.with_columns({name: mixed}), is_shed, first_new_row)
-        sent = sent.with_columns({name: result.reconstructed})
         for stage in sorted({way.stage for run in runs for way in run.ways if way.way == "shed"}):
-            here = runs.mask(name, "shed", truth.seq, stage)
-            here[:first_new_row] = False
-            if bool(here.any()):
-                blocks.append(_block(name, stage, truth, here, result.entries.take(here[result.positions])))
+            mine = runs.mask(name, "shed", truth.seq, stage, sent)
+            mine[:first_new_row] = False
+            if bool(mine.any()):
+                blocks.append(_block(name, stage, truth, mine, result.entries.take(mine[result.positions])))
     return blocks
 
 
@@ -132,32 +140,48 @@ def recover_frame(
     key: Sequence[str],
     runs: Runs,
     models: Mapping[str, AttributeModel],
-    payloads: Mapping[str, Sequence[bytes]],
+    payloads: Mapping[tuple[str, bool], Sequence[bytes]],
     attributes: Sequence[str] | None = None,
+    held_too: bool = True,
 ) -> dict[str, Recovered]:
     """Every shed attribute of a whole frame given back, from the rows as transmitted and the frame's payloads.
 
-    `attributes` names those that are wanted; whatever they rest on is recovered too, so `payloads` must have it
-    (`with_regressors`).
+    `payloads`: by attribute, and whether they were sent. `attributes` names those that are wanted; whatever they rest
+    on is recovered too, so `payloads` must have it (`with_regressors`). Without `held_too` what was held stays absent.
     """
     gone = runs.attributes("shed")
     wanted = [name for name in gone if attributes is None or name in attributes]
-    sent = frame_of(rows, key, needed_columns(models, wanted))
-    found = {}
-    for name in with_regressors(models, wanted):
-        if name not in gone:
-            continue
-        is_shed = runs.mask(name, "shed", sent.seq)
-        if not bool(is_shed.any()):
-            continue
-        if sent.columns[name].kind != models[name].kind:  # nothing but nulls has no kind of its own
-            sent = sent.with_columns({name: Column.nulls(models[name].kind, len(sent))})
-        entries = joined(payloads.get(name, ()), models[name].kind)
+    seen = frame_of(rows, key, needed_columns(models, wanted))
+    found: dict[str, Recovered] = {}
+    passes = (True, False) if held_too else (True,)
+    for name, crosses, here in _in_order(with_regressors(models, wanted), runs, seen.seq, passes):
+        if seen.columns[name].kind != models[name].kind:  # nothing but nulls has no kind of its own
+            seen = seen.with_columns({name: Column.nulls(models[name].kind, len(seen))})
+        entries = joined(payloads.get((name, crosses), ()), models[name].kind)
         # a block goes to the end of its batch, the rows asked for may not
-        entries = entries.take(entries.seq <= sent.seq[-1])
-        found[name] = recover(models[name], sent, is_shed, entries)
-        sent = sent.with_columns({name: found[name].values})
+        entries = entries.take(entries.seq <= seen.seq[-1])
+        one = recover(models[name], seen, here, entries, runs.precision(name, "shed", seen.seq))
+        bound = one.bound_pct if name not in found else np.where(here, one.bound_pct, found[name].bound_pct)
+        found[name] = Recovered(one.values, bound)
+        seen = seen.with_columns({name: one.values})
+    for name in wanted:
+        if name not in found and bool(runs.mask(name, "shed", seen.seq).any()):
+            absent = (
+                Column.nulls(models[name].kind, len(seen)) if name not in seen.columns else seen.columns[name]
+            )
+            found[name] = Recovered(absent, np.full(len(seen), np.nan))
     return {name: one for name, one in found.items() if name in wanted}
+
+
+def _in_order(
+    attributes: Sequence[str], runs: Runs, seq: np.ndarray, passes: Sequence[bool]
+) -> Iterator[tuple[str, bool, np.ndarray]]:
+    """What is shed, as both ends work through it: attribute, whether it is sent, and its rows."""
+    for crosses in passes:
+        for name in attributes:
+            here = runs.mask(name, "shed", seq, sent=crosses)
+            if bool(here.any()):
+                yield name, crosses, here
 
 
 def joined(payloads: Sequence[bytes], kind: str) -> Entries:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from spillway.batch import Batch
-from spillway.contracts import StreamContract
-from spillway.levers.attributes.apply import SYNOPSIS, Shedding
+from spillway.contracts import Channel, StreamContract
+from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
+from spillway.levers.attributes.capacity.crossings import choices_of
 from spillway.levers.attributes.facts import Learned
-from spillway.levers.attributes.option import of_way
 from spillway.levers.attributes.plan import AttributePlan, shedding
-from spillway.levers.attributes.policy import decide, own_settings
+from spillway.levers.attributes.policy import Choosing, choosing, decide_stages, prefixes
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
-from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.protocol import (
     Fact,
     Facts,
@@ -23,6 +22,7 @@ from spillway.levers.protocol import (
     Lever,
     Noticed,
     Offer,
+    Part,
     Picture,
     Plan,
     Room,
@@ -30,7 +30,7 @@ from spillway.levers.protocol import (
     Views,
     Work,
 )
-from spillway.levers.shares import Step
+from spillway.levers.rate_distortion import Choice
 
 
 class Attributes(Lever):
@@ -38,7 +38,7 @@ class Attributes(Lever):
 
     name = "attributes"
     needs_training = True
-    aside_tables = (SYNOPSIS,)
+    aside_tables = (SYNOPSIS, SENT_SYNOPSIS)
     record_tables = (SCHEMES,)
 
     def train(self, lesson: Lesson) -> list[Fact] | None:
@@ -47,30 +47,29 @@ class Attributes(Lever):
         return learn(lesson)
 
     def offered(
-        self, offer: Offer, contract: StreamContract, facts: Facts | None, own_kbps: float | None
+        self,
+        offer: Offer,
+        contract: StreamContract,
+        channel: Channel,
+        facts: Facts | None,
+        own_kbps: float | None,
     ) -> Offer:
         if facts is None or offer.load is None:
             return offer
         learned = Learned.from_facts(facts)
         # the contract may have lost attributes, or protected them, since training
-        options = {name: learned.options[name] for name in contract.sheddable if name in learned.options}
-        ranking = learned.ranked(list(options))
-        gone: set[str] = set()
-        rate = offer.rate_kbps
-        if own_kbps is not None:
-            decision = decide(own_settings(contract), options, offer.load, own_kbps, ranking)
-            gone, rate = set(decision.scheme), decision.planned_kbps
-        steps = []
-        for name in ranking:
-            shed = of_way(options[name], "shed")
-            kbps = offer.load.widths_bits[name] * offer.load.tuples_per_second / 1000.0
-            if shed is not None and name not in gone and kbps > 0:
-                steps.append(Step(name, kbps, shed.mean_error_pct))
-        weight = offer.weight * criticality_weight(learned.category.get("criticality"))
-        return replace(offer, rate_kbps=rate, steps=(*offer.steps, *steps), weight=weight)
+        measures = [name for name in contract.sheddable if name in learned.options]
+        rests_on = choosing(contract, channel, learned, offer.load, measures)
+        ranking = learned.ranked(measures)
+        items = tuple(ways_out(rests_on, ranking))
+        if own_kbps is None:
+            return replace(offer, items=(*offer.items, *items))
+        sent = decide_stages(rests_on, Part(own_kbps), ranking).planned_kbps
+        return replace(offer, rate_kbps=min(sent, offer.rate_kbps), items=())
 
     def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
-        return [AttributePlan(one, room.tables, one.framed) for one in work]
+        channels = room.contracts.channels
+        return [AttributePlan(one, channels[one.contract.channel], room.tables, one.framed) for one in work]
 
     def decided(
         self,
@@ -83,23 +82,27 @@ class Attributes(Lever):
         runs = load_runs(tables, contract.stream, [batch.batch for batch in batches])
         found = shedding(contract.names, runs, learned, batches)
         days = sorted({batch.batch_date for batch in batches})
-        synopsis = tables.at(SYNOPSIS).stored("frame", stream=contract.stream, batch_date=days)
-        return replace(found, synopsis=synopsis)
+        synopses = tuple(
+            tables.at(table).stored("frame", stream=contract.stream, batch_date=days)
+            for table in self.aside_tables
+        )
+        return replace(found, synopses=synopses)
 
     def stored(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
         numbers = [batch.batch for batch in batches]
-        rows = tables.at(SYNOPSIS).rows(
-            ["batch", "attribute", "entries"],
-            stream=contract.stream,
-            batch_date=sorted({batch.batch_date for batch in batches}),
-            batch=numbers,
-        )
         found: dict[tuple[int, str], int] = {}
-        for row in rows.to_pylist():
-            place = (row["batch"], row["attribute"])
-            found[place] = found.get(place, 0) + row["entries"]
+        for table in self.aside_tables:
+            rows = tables.at(table).rows(
+                ["batch", "attribute", "entries"],
+                stream=contract.stream,
+                batch_date=sorted({batch.batch_date for batch in batches}),
+                batch=numbers,
+            )
+            for row in rows.to_pylist():
+                place = (row["batch"], row["attribute"])
+                found[place] = found.get(place, 0) + row["entries"]
         return found
 
     def noticed(
@@ -123,6 +126,22 @@ class Attributes(Lever):
         from spillway.levers.attributes.told import pictures
 
         return pictures(contract, facts, tables)
+
+
+def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Choice, ...]]:
+    """What a stream has a choice in, in kbps: each attribute by itself, or, by the text, how many of them go."""
+    if rests_on.settings.plan == "prefix":
+        yield prefixes(rests_on, ranking)
+        return
+    kbps = rests_on.bytes_to_kbps
+    for _, choices in choices_of(rests_on.measured, rests_on.worths(ranking), rests_on.terms):
+        yield tuple(
+            Choice(
+                one.crosses * kbps,
+                one.cost if rests_on.terms.minimize == "error" else (one.cost[0] * kbps, *one.cost[1:]),
+            )
+            for one in choices
+        )
 
 
 LEVER = Attributes()

@@ -34,14 +34,25 @@ class Option:
     max_error_pct: float = 0.0
     predictor: str = ""
     reason: str = ""
+    precision: int = 0
+    """Which of the model's precisions (or roundings) was measured, finest first."""
+    loss: float | None = None
+    """The error that a plan weighs, in %, where that is not the mean relative error."""
 
     def __post_init__(self) -> None:
         if self.way not in WAYS:
             raise Refused("way", f"be one of {', '.join(WAYS)}", self.way, "correct the option")
+        if self.precision < 0:
+            raise Refused("precision", "be a place of 0 or more", self.precision, "measure it again")
         for name in ("wire_bytes_per_tuple", "synopsis_bytes_per_tuple", "mean_error_pct", "max_error_pct"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
                 raise Refused(name, "be a finite number of 0 or more", value, "measure it again")
+
+    @property
+    def loss_pct(self) -> float:
+        """What a plan weighs: the mean error, of an attribute with an absolute bound relative to that."""
+        return self.mean_error_pct if self.loss is None else self.loss
 
     @property
     def bytes_per_tuple(self) -> float:
@@ -67,12 +78,24 @@ class Option:
 
 
 def of_way(options: Sequence[Option], way: str) -> Option | None:
-    """The attribute's option of a way, None where that way is not offered.
+    """The attribute's option of a way, the coarsest of several, None where that way is not offered.
 
     >>> of_way([Option("temp", "keep", 2.0)], "shed") is None
     True
     """
-    return next((option for option in options if option.way == way), None)
+    return max(options_of(options, way), key=lambda option: option.precision, default=None)
+
+
+def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
+    """The attribute's options of a way, finest first.
+
+    >>> found = options_of([Option("temp", "shed", 0.0, 0.5, precision=1), Option("temp", "shed", 0.0, 0.9)], "shed")
+    >>> [option.synopsis_bytes_per_tuple for option in found]
+    [0.9, 0.5]
+    """
+    return tuple(
+        sorted((option for option in options if option.way == way), key=lambda option: option.precision)
+    )
 
 
 def scaled(options: Sequence[Option], width_bytes: float) -> list[Option]:

@@ -9,29 +9,38 @@ from functools import cached_property
 from typing import Any
 
 from spillway.batch import Batch
+from spillway.contracts import Channel
 from spillway.ledger import TOTAL, LedgerRow
-from spillway.levers.attributes.apply import SYNOPSIS, Shedding
+from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
 from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
-from spillway.levers.attributes.policy import policy_of
+from spillway.levers.attributes.policy import choosing, policy_of
 from spillway.levers.attributes.scheme import Run, Runs
 from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, scheme_rows, state_before
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
-HITS_UP_TO_ROWS = 300_000
-"""Batches up to this size have every window ranked, to count hits; larger ones only those that are evaluated."""
+AROUND_SENT_BYTES = 3_000
+"""About what a file of sent synopses takes beside them, and its log says of it, before one has told."""
+LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
+"""What a batch's bytes came to over what was planned is believed within these."""
 
 
 class AttributePlan(Plan):
     """What is kept, rounded and shed of a stream's batches."""
 
-    def __init__(self, work: Work, tables: Views, framed: Sequence[Batch]) -> None:
+    def __init__(self, work: Work, channel: Channel, tables: Views, framed: Sequence[Batch]) -> None:
         """`framed`: every batch that may share a frame with these, themselves included."""
         self.work, self.contract, self.framed = work, work.contract, framed
+        self.channel = channel
         self.learned = {version: Learned.from_facts(facts) for version, facts in work.facts.items()}
         self.runs: dict[int, list[Run]] = {}
-        self.states: dict[int, Mapping[str, Any]] = {}
+        self.states: dict[int, dict[str, Any]] = {}
+        self.paid: dict[int, dict[str, dict[str, float]]] = {}
+        """By batch, attribute and way, what bytes came to over what was planned, as known when it was planned."""
+        self.around: dict[int, int] = {}
+        """By batch, bytes that a file of sent synopses takes beside them, as known when it was planned."""
         rows = scheme_rows(tables, self.contract.stream)
         state: Mapping[str, Any] | None = None
         for previous, batch in zip([None, *work.batches], work.batches, strict=False):
@@ -41,13 +50,16 @@ class AttributePlan(Plan):
             )
             if previous is None or between:
                 state = state_before(rows, batch.batch)
+            self.paid[batch.batch], self.around[batch.batch] = self._known(batch.batch, state)
             policy = policy_of(
                 self.contract,
+                channel,
                 self.learned[batch.models["attributes"]],
                 work.loads[batch.batch],
                 Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
                 work.aims[batch.batch],
-                hits=(batch.rows or 0) <= HITS_UP_TO_ROWS,
+                self.paid[batch.batch],
+                self.around[batch.batch] / max(1, batch.rows or 0),
             )
             self.runs[batch.batch], state = plan_batch(
                 work.before(batch.batch_date),
@@ -58,15 +70,69 @@ class AttributePlan(Plan):
                 policy,
                 state,
             )
+            state |= {"paid": self.paid[batch.batch], "around": self.around[batch.batch]}
             self.states[batch.batch] = state
         mine = {batch.batch for batch in work.batches}
         others = [batch.batch for batch in framed if batch.batch not in mine]
+        self.lost = {number: max(run.loss for run in runs) for number, runs in self.runs.items()}
+        """By batch, the most that was planned to be lost in any of its runs."""
         self._others = load_runs(tables, self.contract.stream, others)
 
     @cached_property
     def decision(self) -> Shedding:
         runs = Runs(tuple(run for found in self.runs.values() for run in found)) + self._others
         return shedding(self.contract.names, runs, self.learned, self.framed)
+
+    def _known(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
+        """What bytes came to over what was planned: of this batch where it was tried, else of the one before."""
+        if batch in self.work.tried:
+            plan, drafted = self.work.tried[batch]
+            assert isinstance(plan, AttributePlan)
+            return plan.came_to(drafted), plan.came_around(drafted)
+        known = state or {}
+        return dict(known.get("paid", {})), int(known.get("around", AROUND_SENT_BYTES))
+
+    def came_around(self, drafted: Drafted) -> int:
+        """What the file of sent synopses took beside them; as it was known, where none was sent."""
+        sent = sum(count for name, count in drafted.counts.items() if name.startswith("sent."))
+        whole = drafted.crossed_bytes.get(SENT_SYNOPSIS, 0)
+        return max(0, whole - sent) if whole else self.around[drafted.batch.batch]
+
+    def came_to(self, drafted: Drafted) -> dict[str, dict[str, float]]:
+        """What each attribute's bytes came to over what training said, by way: what the next plan goes by.
+
+        Measured on the draft, so that a synopsis that stops paying is known in the next batch, not after the next
+        training. What was neither rounded nor shed leaves what was known of it.
+        """
+        batch = drafted.batch
+        load = self.work.loads[batch.batch]
+        learned = self.learned[batch.models["attributes"]]
+        measures = [name for name in self.contract.sheddable if name in learned.options]
+        options = choosing(self.contract, self.channel, learned, load, measures).measured
+        found = {name: dict(ways) for name, ways in self.paid[batch.batch].items()}
+        for name in measures:
+            planned = {"round": 0.0, "shed": 0.0}
+            others = 0.0
+            for run in self.runs[batch.batch]:
+                one = next((way for way in run.ways if way.attribute == name), None)
+                option = None if one is None else _option(options[name], one.way, one.precision)
+                if option is None:
+                    continue
+                share = (run.to_seq - run.from_seq + 1) / (batch.last_seq - batch.first_seq + 1)
+                bytes_ = option.bytes_per_tuple * share * (batch.rows or 0)
+                if option.way in planned:
+                    planned[option.way] += bytes_
+                else:
+                    others += bytes_
+            measured = {
+                "round": drafted.sent_bytes.get(name, 0) - others,
+                "shed": float(drafted.counts.get(f"payload.{name}", 0)),
+            }
+            for way, bytes_ in planned.items():
+                if bytes_ > 0 and measured[way] > 0:
+                    factor = min(MOST_FACTOR, max(LEAST_FACTOR, measured[way] / bytes_))
+                    found.setdefault(name, {})[way] = factor
+        return found
 
     def runs_of(self, batch: int) -> Runs:
         """The runs of one batch."""
@@ -80,8 +146,17 @@ class AttributePlan(Plan):
         return Load({name: bits * factor for name, bits in load.widths_bits.items()}, load.tuples_per_second)
 
     def said(self, batch: int) -> str:
-        ways = {way: self.runs_of(batch).attributes(way) for way in ("round", "shed")}
-        return "; ".join(f"{way} {', '.join(names)}" for way, names in ways.items() if names)
+        runs = self.runs_of(batch)
+        sent = {way.attribute for run in runs for way in run.ways if way.sent}
+        held = {way.attribute for run in runs for way in run.ways if way.way == "shed" and not way.sent}
+        found = {"round": set(runs.attributes("round")), "send synopses of": sent, "shed": held}
+        named = {
+            said: [name for name in self.contract.names if name in names] for said, names in found.items()
+        }
+        return "; ".join(f"{said} {', '.join(names)}" for said, names in named.items() if names)
+
+    def could_lose_less(self, batch: int) -> bool:
+        return self.channel.minimize == "error" and self.lost[batch] > 0
 
     def can_do_more(self, batch: int) -> bool:
         return any(run.shortfall_kbps == 0 for run in self.runs[batch])
@@ -108,6 +183,7 @@ class AttributePlan(Plan):
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
         """Rows all go on; of the values, what was rounded and shed, by attribute, and what that took at the source."""
         batch, rows = drafted.batch, drafted.offered["rows"]
+        self.states[batch.batch] |= {"paid": self.came_to(drafted), "around": self.came_around(drafted)}
         runs, counts = self.runs_of(batch.batch), drafted.counts
         place = (
             "stream",
@@ -117,12 +193,16 @@ class AttributePlan(Plan):
             "attributes",
             drafted.ordinal,
         )
-        payload = sum(count for name, count in counts.items() if name.startswith("payload."))
         synopsis = drafted.aside_bytes.get(SYNOPSIS, 0)
+        sent = drafted.crossed_bytes.get(SENT_SYNOPSIS, 0)
+        of_held, of_sent = (
+            sum(count for name, count in counts.items() if name.startswith(f"{kind}."))
+            for kind in ("held", "sent")
+        )
         lines = []
         for name in self.contract.names:
             shed = counts.get(f"shed.{name}", 0)
-            mine = counts.get(f"payload.{name}", 0)
+            held, crossed = counts.get(f"held.{name}", 0), counts.get(f"sent.{name}", 0)
             lines.append(
                 LedgerRow(
                     *place,
@@ -136,8 +216,8 @@ class AttributePlan(Plan):
                     shed=shed,
                     recoverable=shed,
                     bytes_offered=drafted.raw_bytes.get(name, 0),
-                    bytes_kept=drafted.sent_bytes.get(name, 0),
-                    bytes_source=round(synopsis * mine / payload) if payload else 0,
+                    bytes_kept=drafted.sent_bytes.get(name, 0) + _part(sent, crossed, of_sent),
+                    bytes_source=_part(synopsis, held, of_held),
                 )
             )
         yield LedgerRow(*place, "rows", offered=rows, kept=rows, seconds=drafted.seconds)
@@ -190,6 +270,14 @@ def shedding(
         tuple(part for batch in mine for part in frame_parts(batch)),
         endless=any(batch.frame_tuples is None for batch in mine),
     )
+
+
+def _option(options: Sequence[Option], way: str, precision: int) -> Option | None:
+    return next((one for one in options if one.way == way and one.precision == precision), None)
+
+
+def _part(whole: int, mine: int, all_: int) -> int:
+    return round(whole * mine / all_) if all_ else 0
 
 
 def _reason(runs: Runs, name: str) -> str:

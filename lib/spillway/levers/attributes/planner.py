@@ -23,7 +23,7 @@ from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.ranking.reevaluation import Chooser, Reevaluation, State
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import window_count, window_edges, window_tuples
-from spillway.levers.attributes.scheme import Run, Way
+from spillway.levers.attributes.scheme import Run, Way, scheme_number
 from spillway.levers.pieces import frame_edges
 
 STRETCH = 262_144
@@ -42,6 +42,8 @@ class Consequence:
     planned_kbps: float
     shortfall_kbps: float
     reason: str
+    loss: float = 0.0
+    """The sum of worth x loss that was planned."""
 
     @property
     def scheme(self) -> tuple[str, ...]:
@@ -198,8 +200,10 @@ def _looked_at(
     runs[-1] = replace(run, evaluations=run.evaluations + due)
     if policy.measure_hits:
         runs[-1] = replace(runs[-1], hits=max(run.hits, 0) + (fresh == set(after.scheme)))
-    if due and set(after.scheme) != set(run.of("shed") + run.of("round")):
-        runs.append(_run(policy, next_seq, policy.decide(after.ranking), after))
+    if due:
+        decision = policy.decide(after.ranking)
+        if scheme_number(decision.ways) != run.scheme:
+            runs.append(_run(policy, next_seq, decision, after))
     return after
 
 
@@ -240,4 +244,5 @@ def _run(policy: Policy, from_seq: int, decision: Consequence, state: State) -> 
         capacity_kbps=policy.capacity_kbps,
         shortfall_kbps=decision.shortfall_kbps,
         reason=decision.reason,
+        loss=decision.loss,
     )

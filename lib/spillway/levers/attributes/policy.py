@@ -1,34 +1,135 @@
-"""What contract, training and measurement allow a stream's planner: widths, rate, options, the decision."""
+"""What contract, training and measurement allow a stream's planner: widths, rate, options, the decision.
+
+`plan: least_loss` chooses among all ways of all attributes at once (`capacity.crossings`); `plan: prefix` is the text's
+rule, the shortest prefix of the ranking (`capacity.fit`), whose synopses all stay at the source.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from spillway.contracts import StreamContract
+from spillway.contracts import Channel, StreamContract
+from spillway.levers.attributes.capacity.crossings import ABSENT_PCT, Crossing, Terms, cross, why
 from spillway.levers.attributes.capacity.fit import fit
-from spillway.levers.attributes.capacity.optimise import choose_ways
 from spillway.levers.attributes.facts import Learned
-from spillway.levers.attributes.option import Option, of_way, scaled
+from spillway.levers.attributes.option import Option, options_of, scaled
 from spillway.levers.attributes.planner import Consequence, Policy
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow
 from spillway.levers.attributes.scheme import Way
 from spillway.levers.attributes.settings import AttributeSettings
+from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.protocol import Load, Part
+from spillway.levers.rate_distortion import Choice
 
 OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
+Paid = Mapping[str, Mapping[str, float]]
+"""By attribute and way, what its bytes came to over what was planned, in the batches before."""
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """What a decision rests on besides the ranking and the capacity."""
+
+    settings: AttributeSettings
+    options: OptionsByName
+    load: Load
+    terms: Terms = field(default_factory=Terms)
+    priorities: Mapping[str, float] = field(default_factory=dict)
+    """By attribute, what a per cent of error of it weighs before the ranking has its say."""
+    around_sent_bytes: float = 0.0
+    """What a file of sent synopses takes beside them, a tuple: none is written where none is sent."""
+
+    def worths(self, ranking: Sequence[str]) -> dict[str, float]:
+        """What a per cent of error of each attribute weighs: priority x place / number of measures.
+
+        The first to be shed has place 1. A ranking by recoverability says what shedding saves, not what an attribute
+        is worth, and has no say.
+        """
+        places = {name: place for place, name in enumerate(ranking, start=1)}
+        count = max(1, len(self.options))
+        ranked = self.settings.rank_by != "recoverability"
+        return {
+            name: self.priorities.get(name, 1.0) * (places.get(name, count) / count if ranked else 1.0)
+            for name in self.options
+        }
+
+    @property
+    def bytes_to_kbps(self) -> float:
+        """From bytes a tuple to kbps."""
+        return self.load.tuples_per_second * 8.0 / 1000.0
+
+    @property
+    def fixed_kbps(self) -> float:
+        """What always travels."""
+        bits = sum(bits for name, bits in self.load.widths_bits.items() if name not in self.options)
+        return bits * self.load.tuples_per_second / 1000.0 + self.load.fixed_kbps
+
+    @property
+    def measured(self) -> dict[str, list[Option]]:
+        """The options for the widths that the batch's columns have."""
+        return {
+            name: scaled(found, self.load.widths_bits[name] / 8.0) for name, found in self.options.items()
+        }
+
+
+def choosing(
+    contract: StreamContract,
+    channel: Channel,
+    learned: Learned,
+    load: Load,
+    measures: Sequence[str],
+    paid: Paid | None = None,
+    around_sent_bytes: float = 0.0,
+) -> Choosing:
+    """What the contract, the channel and training say of a stream's choice."""
+    settings = own_settings(contract)
+    weight = contract.priority * criticality_weight(learned.category.get("criticality"))
+    options = {name: corrected(learned.options[name], (paid or {}).get(name, {})) for name in measures}
+    priorities = {name: weight * contract.attribute(name).priority for name in measures}
+    return Choosing(settings, options, load, terms_of(settings, channel), priorities, around_sent_bytes)
+
+
+def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
+    """The contract's words as the choice takes them."""
+    return Terms(
+        channel.minimize,
+        settings.synopsis,
+        settings.ways,
+        settings.asked_back_pct / 100.0,
+        channel.prices.sent_per_gb,
+        channel.prices.kept_per_gb,
+    )
+
+
+def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Option]:
+    """The options with what their bytes really came to; what is kept is measured, not planned."""
+    found = []
+    for one in options:
+        factor = paid.get(one.way, 1.0)
+        found.append(one if one.way == "keep" else one.scaled(factor))
+    return found
 
 
 def policy_of(
-    contract: StreamContract, learned: Learned, load: Load, part: Part, aim: float = 1.0, hits: bool = True
+    contract: StreamContract,
+    channel: Channel,
+    learned: Learned,
+    load: Load,
+    part: Part,
+    aim: float = 1.0,
+    paid: Paid | None = None,
+    around_sent_bytes: float = 0.0,
+    hits: bool = False,
 ) -> Policy:
     """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
     settings = own_settings(contract)
     measures = tuple(name for name in contract.sheddable if name in learned.models)
     stated = settings.reevaluate
+    rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes)
     return Policy(
         cycle=learned.cycle,
         attributes=measures,
@@ -48,7 +149,7 @@ def policy_of(
         widths_bits={name: load.widths_bits[name] for name in measures},
         rate_kbps=load.rate_kbps,
         capacity_kbps=part.narrower_kbps,
-        decide=_decider(contract, learned, measures, load, part.times(aim)),
+        decide=_decider(contract, learned, rests_on, part.times(aim)),
         measure_hits=hits,
     )
 
@@ -83,14 +184,13 @@ def smoothing_of(settings: AttributeSettings) -> Smoothing:
 
 
 def _decider(
-    contract: StreamContract, learned: Learned, measures: Sequence[str], load: Load, part: Part
+    contract: StreamContract, learned: Learned, rests_on: Choosing, part: Part
 ) -> Callable[[Sequence[str]], Consequence]:
     """What a ranking leads to; a stream that is only observed keeps everything, and says what it would do."""
-    options = {name: learned.options[name] for name in measures}
-    settings = own_settings(contract)
+    known: dict[tuple[str, ...], Consequence] = {}
 
-    def decision(ranking: Sequence[str]) -> Consequence:
-        found = decide_stages(settings, options, load, part, ranking)
+    def decided(ranking: Sequence[str]) -> Consequence:
+        found = decide_stages(rests_on, part, ranking)
         ways = tuple(
             replace(way, predictor=learned.models[way.attribute].predictors[0].name)
             if way.way == "shed"
@@ -105,45 +205,57 @@ def _decider(
             else way
             for way in ways
         )
+        load = rests_on.load
         over = max(0.0, load.rate_kbps - part.narrower_kbps)
         return Consequence(kept, load.rate_kbps, over, f"observed only: {found.reason}")
+
+    def decision(ranking: Sequence[str]) -> Consequence:
+        place = tuple(ranking)
+        if place not in known:
+            known[place] = decided(ranking)
+        return known[place]
 
     return decision
 
 
-def decide(
-    settings: AttributeSettings,
-    options: OptionsByName,
-    load: Load,
-    capacity_kbps: float,
-    ranking: Sequence[str],
-) -> Consequence:
-    """A ranking's consequence: by the text (`plan: prefix`), or by measured bytes."""
-    if not options:
+def decide(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
+    """A ranking's consequence: the least loss that fits, or the text's prefix where the contract says so."""
+    load = rests_on.load
+    if not rests_on.options:
         over = max(0.0, load.rate_kbps - capacity_kbps)
         return Consequence((), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over))
-    by = _by_ranking if settings.plan == "prefix" else _by_bytes
-    return by(settings, options, load, capacity_kbps, ranking)
+    by = _by_prefix if rests_on.settings.plan == "prefix" else _by_loss
+    return by(rests_on, capacity_kbps, ranking)
 
 
-def decide_stages(
-    settings: AttributeSettings, options: OptionsByName, load: Load, part: Part, ranking: Sequence[str]
-) -> Consequence:
+def decide_stages(rests_on: Choosing, part: Part, ranking: Sequence[str]) -> Consequence:
     """Both stages planned before either is shed (3.3): what the own channel makes go, then what the trunk does.
 
-    What goes at the first stage stays gone at the second, and each stage has a synopsis of its own.
+    Each stage has a synopsis of its own. By the text, what goes at the first stage stays gone at the second. Where the
+    least loss is sought, the narrower channel decides, and what the wider one would have left alone is stage 2's.
     """
-    first = decide(settings, options, load, part.own_kbps, ranking)
+    first = decide(rests_on, part.own_kbps, ranking)
     if part.trunk_kbps is None or first.planned_kbps <= part.trunk_kbps:
         return first
-    fixed = {way.attribute: way.way for way in first.ways if way.way != "keep"}
-    gone = {
-        name: 0.0 if way == "shed" else _rounded_bits(options[name], load.widths_bits[name])
-        for name, way in fixed.items()
-    }
-    free = [name for name in ranking if name not in fixed]
-    rest = Load({**load.widths_bits, **gone}, load.tuples_per_second)
-    second = decide(settings, {name: options[name] for name in free}, rest, part.trunk_kbps, free)
+    if rests_on.settings.plan == "prefix":
+        return _prefix_at_the_trunk(rests_on, part.trunk_kbps, first, ranking)
+    second = decide(rests_on, part.trunk_kbps, ranking)
+    before = {way.attribute: way.treatment for way in first.ways}
+    ways = tuple(
+        way if way.way == "keep" or way.treatment == before[way.attribute] else replace(way, stage=2)
+        for way in second.ways
+    )
+    return replace(second, ways=ways, reason=f"{first.reason}; trunk: {second.reason}")
+
+
+def _prefix_at_the_trunk(
+    rests_on: Choosing, trunk_kbps: float, first: Consequence, ranking: Sequence[str]
+) -> Consequence:
+    gone = set(first.scheme)
+    free = [name for name in ranking if name not in gone]
+    rest = Load({**rests_on.load.widths_bits, **dict.fromkeys(gone, 0.0)}, rests_on.load.tuples_per_second)
+    options = {name: found for name, found in rests_on.options.items() if name not in gone}
+    second = decide(replace(rests_on, options=options, load=rest), trunk_kbps, free)
     later = {way.attribute: replace(way, stage=2) if way.way != "keep" else way for way in second.ways}
     ways = tuple(later.get(way.attribute, way) for way in first.ways)
     return Consequence(
@@ -151,50 +263,73 @@ def decide_stages(
     )
 
 
-def _rounded_bits(options: Sequence[Option], width_bits: float) -> float:
-    rounded = of_way(scaled(options, width_bits / 8.0), "round")
-    assert rounded is not None, "what is rounded has a way to be"
-    return rounded.wire_bytes_per_tuple * 8.0
-
-
-def _by_ranking(
-    settings: AttributeSettings,
-    options: OptionsByName,
-    load: Load,
-    capacity_kbps: float,
-    ranking: Sequence[str],
-) -> Consequence:
-    found = fit(list(ranking), load.widths_bits, load.tuples_per_second, capacity_kbps, settings.fit)
+def _by_prefix(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
+    settings, load = rests_on.settings, rests_on.load
+    able = [
+        name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")
+    ]
+    room = capacity_kbps - load.fixed_kbps
+    found = fit(able, load.widths_bits, load.tuples_per_second, max(room, 1e-9), settings.fit)
     ways = tuple(
-        Way(name, "shed" if name in found.shed else "keep", reason=found.reasons[name]) for name in options
+        Way(
+            name,
+            "shed" if name in found.shed else "keep",
+            reason=found.reasons.get(name, "the contract allows no shedding"),
+            precision=_coarsest(rests_on.options[name]) if name in found.shed else 0,
+        )
+        for name in rests_on.options
     )
-    planned, shortfall = found.planned_kbps, found.shortfall_kbps
+    planned, shortfall = found.planned_kbps + load.fixed_kbps, found.shortfall_kbps
     return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 
 
-def _by_bytes(
-    settings: AttributeSettings,
-    options: OptionsByName,
-    load: Load,
-    capacity_kbps: float,
-    ranking: Sequence[str],
-) -> Consequence:
-    per_tuple = capacity_kbps * 1000.0 / 8.0 / load.tuples_per_second
-    fixed = sum(bits for name, bits in load.widths_bits.items() if name not in options) / 8.0
-    measured = {name: scaled(found, load.widths_bits[name] / 8.0) for name, found in options.items()}
-    chosen = choose_ways(measured, list(ranking), per_tuple, fixed, settings.ways)
-    to_kbps = load.tuples_per_second * 8.0 / 1000.0
-    ways = tuple(Way(name, chosen.ways[name], reason=chosen.reasons[name]) for name in options)
-    planned, shortfall = chosen.wire_bytes * to_kbps, chosen.shortfall_bytes * to_kbps
-    return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
+def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Choice, ...]:
+    """What the text may do: shed the first none, one, two ... of the ranking; kbps that cross, and what is absent."""
+    load, worths = rests_on.load, rests_on.worths(ranking)
+    able = [name for name in ranking if options_of(rests_on.options[name], "shed")]
+    kbps = {name: load.widths_bits[name] * load.tuples_per_second / 1000.0 for name in rests_on.options}
+    whole = sum(kbps.values())
+    found = []
+    for count in range(len(able) + 1 if "shed" in rests_on.settings.ways else 1):
+        gone = able[:count]
+        crosses = max(0.0, whole - sum(kbps[name] for name in gone))
+        lost = ABSENT_PCT * sum(worths[name] for name in gone)
+        found.append(Choice(crosses, (lost, float(count), crosses)))
+    return tuple(found)
+
+
+def _coarsest(options: Sequence[Option]) -> int:
+    return max((one.precision for one in options_of(options, "shed")), default=0)
+
+
+def _by_loss(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
+    load, measured = rests_on.load, rests_on.measured
+    room = (capacity_kbps - rests_on.fixed_kbps) / rests_on.bytes_to_kbps
+    found = cross(measured, rests_on.worths(ranking), room, rests_on.terms, rests_on.around_sent_bytes)
+    ways = tuple(_way(one, measured[name]) for name, one in found.ways.items())
+    planned = rests_on.fixed_kbps + found.crosses * rests_on.bytes_to_kbps
+    shortfall = max(0.0, planned - capacity_kbps) if found.over else 0.0
+    text = _sentence(ways, load, capacity_kbps, planned, shortfall)
+    if not found.exact:
+        text += f"; within {found.gap:.2g} of the least loss there is"
+    return Consequence(ways, planned, shortfall, text, found.loss)
+
+
+def _way(one: Crossing, options: Sequence[Option]) -> Way:
+    option = one.option
+    return Way(option.attribute, option.way, 1, "", why(one, options), option.precision, one.sent)
 
 
 def _sentence(ways: Sequence[Way], load: Load, capacity_kbps: float, planned: float, shortfall: float) -> str:
     parts = []
-    for way in ("round", "shed"):
-        names = [one.attribute for one in ways if one.way == way]
+    for way, sent, said in (
+        ("round", False, "round"),
+        ("shed", True, "send synopses of"),
+        ("shed", False, "shed"),
+    ):
+        names = [one.attribute for one in ways if one.way == way and one.sent == sent]
         if names:
-            parts.append(f"{way} {', '.join(names)}")
+            parts.append(f"{said} {', '.join(names)}")
     what = " and ".join(parts) or "keep everything"
     text = f"{load.rate_kbps:.4g} kbps into {capacity_kbps:.4g}: {what}, {planned:.4g} kbps planned"
     if shortfall > 0:

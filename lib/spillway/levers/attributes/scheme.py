@@ -25,13 +25,26 @@ from spillway.errors import Refused
 
 @dataclass(frozen=True)
 class Way:
-    """How one attribute travels under a scheme, and why."""
+    """How one attribute travels under a scheme, and why.
+
+    `precision` is the place among the model's precisions where it is shed, among its roundings where it is
+    rounded; 0 where it is kept.
+    """
 
     attribute: str
     way: str = "keep"
     stage: int = 1
     predictor: str = ""
     reason: str = ""
+    precision: int = 0
+    """Which of the model's precisions (of shedding) or roundings, the finest first."""
+    sent: bool = False
+    """Whether the synopsis of what is shed goes with the batch."""
+
+    @property
+    def treatment(self) -> tuple[str, str, bool]:
+        """What is done to which attribute, however precisely."""
+        return self.attribute, self.way, self.sent
 
 
 def scheme_number(ways: Iterable[Way]) -> int:
@@ -43,8 +56,14 @@ def scheme_number(ways: Iterable[Way]) -> int:
     >>> scheme_number([Way("a")]), scheme_number([Way("a", "shed")]) == scheme_number([Way("a", "shed"), Way("b")])
     (0, True)
     """
-    text = ";".join(f"{way.attribute}={way.way}@{way.stage}" for way in ways if way.way != "keep")
+    text = ";".join(_spelled(way) for way in ways if way.way != "keep")
     return zlib.crc32(text.encode()) if text else 0
+
+
+def _spelled(way: Way) -> str:
+    # the finest and what is held are not written, so that schemes of before keep their numbers
+    text = f"{way.attribute}={way.way}@{way.stage}" + (f"/{way.precision}" if way.precision else "")
+    return text + ("+" if way.sent else "")
 
 
 @dataclass(frozen=True)
@@ -63,6 +82,8 @@ class Run:
     capacity_kbps: float = 0.0
     shortfall_kbps: float = 0.0
     reason: str = ""
+    loss: float = 0.0
+    """The sum of worth x loss that was planned for."""
 
     @property
     def scheme(self) -> int:
@@ -121,17 +142,34 @@ class Runs:
             )
         return np.asarray(at)
 
-    def mask(self, attribute: str, way: str, seq: np.ndarray, stage: int | None = None) -> np.ndarray:
-        """Row by row, whether the attribute travels `way` (at `stage`)."""
+    def mask(
+        self, attribute: str, way: str, seq: np.ndarray, stage: int | None = None, sent: bool | None = None
+    ) -> np.ndarray:
+        """Row by row, whether the attribute travels `way` (at `stage`, its synopsis `sent` or not)."""
         if not len(seq):
             return np.zeros(0, np.bool_)
-        flags = np.array(
-            [
-                any(w.attribute == attribute and w.way == way and stage in (None, w.stage) for w in run.ways)
-                for run in self.runs
-            ]
-        )
+
+        def fits(one: Way) -> bool:
+            same = one.attribute == attribute and one.way == way
+            return same and stage in (None, one.stage) and sent in (None, one.sent)
+
+        flags = np.array([any(map(fits, run.ways)) for run in self.runs])
         return np.asarray(flags[self.index(seq)])
+
+    def precision(self, attribute: str, way: str, seq: np.ndarray) -> np.ndarray:
+        """Row by row, the place of the precision at which the attribute travels `way`; 0 where it does not.
+
+        >>> runs = Runs((Run(0, 9, (Way("temp", "shed", precision=2),)), Run(10, 19, (Way("temp", "shed"),))))
+        >>> runs.precision("temp", "shed", np.array([8, 9, 10])).tolist()
+        [2, 2, 0]
+        """
+        if not len(seq):
+            return np.zeros(0, np.int64)
+        found = [
+            max((w.precision for w in run.ways if w.attribute == attribute and w.way == way), default=0)
+            for run in self.runs
+        ]
+        return np.asarray(np.array(found, np.int64)[self.index(seq)])
 
     def attributes(self, way: str) -> tuple[str, ...]:
         """Every attribute that travels this way under any run, in contract order."""
@@ -139,6 +177,11 @@ class Runs:
         for run in self.runs:
             found.update(dict.fromkeys(run.of(way)))
         return tuple(found)
+
+    def shed(self, sent: bool) -> tuple[str, ...]:
+        """Every attribute that is shed under any run and whose synopsis is sent, or held."""
+        ways = (way for run in self.runs for way in run.ways if way.way == "shed" and way.sent == sent)
+        return tuple(dict.fromkeys(way.attribute for way in ways))
 
     def stretches(self, attribute: str, way: str) -> list[tuple[int, int]]:
         """The `seq` ranges in which the attribute travels `way`, neighbours merged."""
@@ -159,7 +202,15 @@ def run_from_row(row: Mapping[str, Any]) -> Run:
         int(row["from_seq"]),
         int(row["to_seq"]),
         tuple(
-            Way(w["attribute"], w["way"], int(w["stage"]), w["predictor"], w["reason"])
+            Way(
+                w["attribute"],
+                w["way"],
+                int(w["stage"]),
+                w["predictor"],
+                w["reason"],
+                int(w.get("precision") or 0),
+                bool(w.get("sent")),
+            )
             for w in row["attributes"]
         ),
         tuple((r["attribute"], float(r["score"]), float(r["width_bits"])) for r in row["ranking"]),
@@ -171,6 +222,7 @@ def run_from_row(row: Mapping[str, Any]) -> Run:
         float(row["capacity_kbps"]),
         float(row["shortfall_kbps"]),
         row["reason"],
+        float(row.get("loss") or 0.0),
     )
 
 
@@ -180,7 +232,9 @@ def run_to_row(run: Run) -> dict[str, Any]:
         "from_seq": run.from_seq,
         "to_seq": run.to_seq,
         "scheme": run.scheme,
-        "attributes": [(w.attribute, w.way, w.stage, w.predictor, w.reason) for w in run.ways],
+        "attributes": [
+            (w.attribute, w.way, w.stage, w.predictor, w.reason, w.precision, w.sent) for w in run.ways
+        ],
         "ranking": [tuple(one) for one in run.ranking],
         "windows": run.windows,
         "evaluations": run.evaluations,
@@ -190,4 +244,5 @@ def run_to_row(run: Run) -> dict[str, Any]:
         "capacity_kbps": run.capacity_kbps,
         "shortfall_kbps": run.shortfall_kbps,
         "reason": run.reason,
+        "loss": run.loss,
     }

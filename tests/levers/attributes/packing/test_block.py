@@ -14,7 +14,7 @@ from spillway.levers.attributes.packing.block import CODED, COLUMNS, LISTED, pac
 from spillway.levers.attributes.packing.entry_coder import periods_of
 from spillway.levers.attributes.packing.whole_numbers import BITS, WholeForm, decimals_of
 from spillway.levers.attributes.synopsis.entries import Entries, shed
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
 from spillway.levers.attributes.training.candidates import estimated_bytes
 
 # A block written by format version 1: it must stay readable for as long as version 1 is.
@@ -111,7 +111,9 @@ def test_the_estimate_orders_candidates_as_packing_does(step_pct):
     frame = stream()
     sizes = []
     for predictor in (Predictor("previous"), Predictor("any", persistence=0.0)):
-        model = AttributeModel("a", "real", 3.0, predictors=(predictor,), aim_pct=1.5, step_pct=step_pct)
+        model = AttributeModel(
+            "a", "real", 3.0, predictors=(predictor,), precisions=(Precision(1.5, step_pct),)
+        )
         result = shed(model, frame, np.ones(len(frame), bool))
         sizes.append((estimated_bytes(frame, result), len(pack(result.entries, frame))))
     (low, packed_low), (high, packed_high) = sizes

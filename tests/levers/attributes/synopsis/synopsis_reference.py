@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Term
 
 INT_EXTREMES = [-(2**63), 2**63 - 1, -(2**53) - 1, 2**53 + 1, 2**62, -1, 0, 1, 10, 11, 100, 109, 111]
 AWKWARD = [0.0, -0.0, 5e-324, -5e-324, 1e-310, 1e308, -1e308, 1.7e308, math.nan, math.inf, -math.inf]
@@ -91,6 +91,16 @@ def predictor_lists():
 
 
 @st.composite
+def precisions(draw, error_pct, shares=(1.0, 0.5)):
+    """A precision within a bound."""
+    return Precision(
+        error_pct * draw(st.sampled_from(shares)),
+        error_pct * draw(st.sampled_from([0.0, 0.5, 2.0])),
+        draw(st.sampled_from([0.0, 0.0, 0.01, 10.0])),
+    )
+
+
+@st.composite
 def cases(draw, kinds=("real", "integer"), predicted=True):
     """(model, frame with the truth, mask of shed rows)."""
     kind = draw(st.sampled_from(kinds))
@@ -107,9 +117,7 @@ def cases(draw, kinds=("real", "integer"), predicted=True):
         kind,
         error,
         predictors=draw(predictor_lists()),
-        aim_pct=error * draw(st.sampled_from([1.0, 0.5])),
-        step_pct=error * draw(st.sampled_from([0.0, 0.5, 2.0])),
-        unit=draw(st.sampled_from([0.0, 0.0, 0.01, 10.0])),
+        precisions=(draw(precisions(error)),),
         decimals=draw(st.sampled_from([None, 2])),
     )
     return model, frame, is_shed

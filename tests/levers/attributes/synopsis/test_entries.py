@@ -15,7 +15,7 @@ from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack, unpack
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import Entries, recover, shed
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 
@@ -124,7 +124,8 @@ def test_the_first_shed_value_of_every_key_is_stored(case):
 @given(cases())
 def test_an_exact_bound_gives_exact_values(case):
     model, frame, is_shed = case
-    exact = AttributeModel("a", model.kind, 0.0, predictors=model.predictors, unit=model.unit, decimals=2)
+    units = (Precision(unit=model.precisions[0].unit),)
+    exact = AttributeModel("a", model.kind, 0.0, predictors=model.predictors, precisions=units, decimals=2)
     result = shed(exact, frame, is_shed)
     recovered = recover(exact, sent(frame, is_shed), is_shed, result.entries)
     assert recovered.values.same(frame.columns["a"]).all()

@@ -11,7 +11,7 @@ from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import shed
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 from spillway.levers.attributes.synopsis.predictors import regression_values
 from spillway.levers.attributes.synopsis.walking import powers
 from spillway.levers.attributes.training.candidates import unit_of, without_regressors
@@ -168,7 +168,7 @@ def test_a_model_survives_json_and_refuses_what_cannot_be():
     model = AttributeModel(
         "a", "real", 4.7, "round",
         (Predictor("regression", (Term(0.1, ("x",), ("y@1",)),), 0.3), Predictor("season", season=24)),
-        2.35, 4.7, 0.01, 2, 75, "hold", 3.1,
+        (Precision(0.0, 0.0, 0.01), Precision(2.35, 4.7)), (Rounding("grid", 1.1), Rounding("hold", 3.1)), 2, 75, 4,
     )  # fmt: skip
     assert AttributeModel.from_dict(model.to_dict()) == model
     assert model.predictors[0].regressors == {"x", "y"}
@@ -177,11 +177,30 @@ def test_a_model_survives_json_and_refuses_what_cannot_be():
         (lambda: AttributeModel("a", "real", 1.0, way="zip"), "`way`"),
         (lambda: AttributeModel("a", "real", -1.0), "`error_pct`"),
         (lambda: AttributeModel("a", "real", math.inf), "`error_pct`"),
-        (lambda: AttributeModel("a", "real", 1.0, aim_pct=2.0), "`aim_pct`"),
-        (lambda: AttributeModel("a", "real", 1.0, step_pct=-1.0), "`step_pct`"),
-        (lambda: AttributeModel("a", "real", 1.0, unit=math.nan), "`unit`"),
-        (lambda: AttributeModel("a", "real", 1.0, rounding="up"), "`rounding`"),
-        (lambda: AttributeModel("a", "real", 1.0, rounding_pct=2.0), "`rounding_pct`"),
+        (
+            lambda: AttributeModel("a", "real", 1.0, precisions=(Precision(2.0),)),
+            "`precisions` must lie within",
+        ),
+        (lambda: AttributeModel("a", "real", 1.0, precisions=()), "`precisions` must name at least one"),
+        (
+            lambda: AttributeModel("a", "real", 1.0, precisions=(Precision(), Precision(0.5))),
+            "must be finest first",
+        ),
+        (
+            lambda: AttributeModel("a", "real", 1.0, roundings=(Rounding("grid", 2.0),)),
+            "`roundings` must lie within",
+        ),
+        (
+            lambda: AttributeModel(
+                "a", "real", 1.0, roundings=(Rounding("grid", 1.0), Rounding("grid", 0.5))
+            ),
+            "`roundings` must be finest first",
+        ),
+        (lambda: Precision(-1.0), "`aim_pct`"),
+        (lambda: Precision(step_pct=-1.0), "`step_pct`"),
+        (lambda: Precision(unit=math.nan), "`unit`"),
+        (lambda: Rounding("up"), "`method`"),
+        (lambda: Rounding("grid", -2.0), "`error_pct`"),
         (lambda: AttributeModel("a", "real", 1.0, predictors=()), "`predictors`"),
         (lambda: AttributeModel("a", "real", 1.0, predictors=(model.predictors[0],)), "`predictors`"),
         (lambda: AttributeModel("a", "real", 1.0, predictors=(Predictor(), Predictor())), "`predictors`"),

@@ -9,14 +9,20 @@ from tests.levers.attributes.synopsis.synopsis_reference import columns
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import recover, shed
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
+from spillway.levers.attributes.synopsis.model import (
+    AttributeModel,
+    Precision,
+    Predictor,
+    Rounding,
+    Term,
+)
 from spillway.levers.attributes.synopsis.rounding import as_sent, levels_per_octave, parquet_bytes, round_rows
 
 BOUNDS = [1e-9, 1.0, 4.7, 13.5, 100.0, 250.0]
 
 
 def model(kind, bound, rounding="grid"):
-    return AttributeModel("a", kind, bound, way="round", rounding=rounding, rounding_pct=bound)
+    return AttributeModel("a", kind, bound, way="round", roundings=(Rounding(rounding, bound),))
 
 
 @settings(max_examples=150, deadline=None)
@@ -67,10 +73,10 @@ def test_holding_repeats_what_the_key_sent_last():
     assert held[1] == held[3]
 
 
-@pytest.mark.parametrize("bound", [0.0, None])
-def test_no_bound_rounds_nothing(bound):
+@pytest.mark.parametrize("roundings", [(), (Rounding("grid", 0.0),), (Rounding("hold", 0.0),)])
+def test_no_bound_rounds_nothing(roundings):
     frame = Frame(np.arange(2), np.zeros(2, int), {"a": Column.real([1.23, 4.56])})
-    exact = AttributeModel("a", "real", 1.0, way="round", rounding_pct=bound)
+    exact = AttributeModel("a", "real", 1.0, way="round", roundings=roundings)
     assert round_rows(exact, frame, np.ones(2, bool)).to_list() == [1.23, 4.56]
 
 
@@ -84,10 +90,15 @@ def test_both_ends_agree_where_a_regressor_is_sent_then_rounded_then_shed():
     level = Predictor("regression", (Term(2.0, ("x",)),))
     models = {
         "a": AttributeModel(
-            "a", "real", 4.0, predictors=(level, Predictor("previous")), aim_pct=2.0, step_pct=4.0
+            "a", "real", 4.0, predictors=(level, Predictor("previous")), precisions=(Precision(2.0, 4.0),)
         ),
         "x": AttributeModel(
-            "x", "real", 4.0, predictors=(Predictor("previous"),), step_pct=8.0, rounding_pct=4.0
+            "x",
+            "real",
+            4.0,
+            predictors=(Predictor("previous"),),
+            precisions=(Precision(None, 8.0),),
+            roundings=(Rounding("grid", 4.0),),
         ),
     }
     masks = {"a": np.ones(n, bool), "x": third == 2}, {"x": third == 1}

@@ -10,7 +10,10 @@ predictor `last`, mv is the last value *stored* for the key in this frame (A20),
 the attribute was transmitted; the first value of a key is always stored (A21). sv = 0 is stored unless mv
 is 0; null, NaN, infinities and text are stored on any change.
 
-Guarantee: every recovered value keeps |rv - sv| / |sv| x 100 <= E in the float64 arithmetic of
+Every row is shed at a *precision*, a place among those of the model; E above is then that row's aim. What a value is
+compared with is the same whatever the precisions before it were.
+
+Guarantee: every recovered value keeps |rv - sv| / |sv| x 100 <= its row's aim <= E in the float64 arithmetic of
 `bounds`, and what cannot be measured that way (null, NaN, infinities, text, 0) comes back as it was.
 The entries depend on the frame's rows alone: not on batches (`first_new_row` replays the rows before and
 returns what is new), not on partitions.
@@ -37,7 +40,7 @@ from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
 from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
-from spillway.levers.attributes.synopsis.walking import powers, walk
+from spillway.levers.attributes.synopsis.walking import power_tables, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +113,7 @@ class Recovered:
 
 
 @njit(cache=True)
-def _source_rows(key, is_shed, values, valid, is_real, error_pct):  # type: ignore[no-untyped-def]
+def _source_rows(key, is_shed, values, valid, is_real, precision, aims_pct):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0
     at = np.full(keys, -1, np.int64)
@@ -125,9 +128,9 @@ def _source_rows(key, is_shed, values, valid, is_real, error_pct):  # type: igno
             if not valid[i] or not valid[j]:
                 keep = valid[i] == valid[j]
             elif is_real:
-                keep = within_real(values[j], values[i], error_pct)
+                keep = within_real(values[j], values[i], aims_pct[precision[i]])
             else:
-                keep = within_integer(values[j], values[i], error_pct)
+                keep = within_integer(values[j], values[i], aims_pct[precision[i]])
         if keep:
             source[i] = j
         else:
@@ -150,17 +153,32 @@ def _last_entry(key, is_shed, is_entry):  # type: ignore[no-untyped-def]
     return source
 
 
-def shed(model: AttributeModel, frame: Frame, is_shed: np.ndarray, first_new_row: int = 0) -> Shed:
+def shed(
+    model: AttributeModel,
+    frame: Frame,
+    is_shed: np.ndarray,
+    first_new_row: int = 0,
+    precision: np.ndarray | None = None,
+) -> Shed:
     """Decide, row by row, what the synopsis stores of the rows that are shed.
 
-    `frame` is as transmitted, except that the attribute's own column holds the truth where `is_shed`.
-    The entries are those of rows from `first_new_row` on; `reconstructed` covers the whole frame.
+    `frame` is as transmitted, except that the attribute's own column holds the truth where `is_shed`. `precision`
+    is each row's place among the model's (default: the first). The entries are those of rows from `first_new_row`
+    on; `reconstructed` covers the whole frame.
     """
-    is_shed = _checked(model, frame, is_shed)
+    is_shed, precision = _checked(model, frame, is_shed, precision)
     column = _one_form(frame.columns[model.attribute], is_shed)
     if not model.paper_form:
-        return _shed_by_prediction(model, frame, is_shed, column, first_new_row)
-    source = _sources(model, frame, is_shed, column)
+        return _shed_by_prediction(model, frame, is_shed, precision, column, first_new_row)
+    source = _source_rows(
+        frame.key,
+        is_shed,
+        column.values,
+        column.valid,
+        column.kind == "real",
+        precision,
+        _aims_pct(model),
+    )
     stored = is_shed & (source == np.arange(len(source)))
     stored[:first_new_row] = False
     positions = np.flatnonzero(stored)
@@ -168,13 +186,22 @@ def shed(model: AttributeModel, frame: Frame, is_shed: np.ndarray, first_new_row
     return Shed(positions, entries, column.take(source))
 
 
-def recover(model: AttributeModel, frame: Frame, is_shed: np.ndarray, entries: Entries) -> Recovered:
-    """Give the shed values of a whole frame back from the frame as transmitted and its entries."""
-    is_shed = _checked(model, frame, is_shed)
+def recover(
+    model: AttributeModel,
+    frame: Frame,
+    is_shed: np.ndarray,
+    entries: Entries,
+    precision: np.ndarray | None = None,
+) -> Recovered:
+    """Give the shed values of a whole frame back from the frame as transmitted and its entries.
+
+    `precision` is each row's place among the model's, as it was shed (default: the first).
+    """
+    is_shed, precision = _checked(model, frame, is_shed, precision)
     rows = _rows_of(frame, is_shed, entries)
     column = frame.columns.get(model.attribute, Column.nulls(model.kind, len(frame)))
     if not model.paper_form:
-        return _recover_by_prediction(model, frame, is_shed, column, rows, entries)
+        return _recover_by_prediction(model, frame, is_shed, precision, column, rows, entries)
     known, bound = _placed(column.hide(is_shed), rows, entries.values), np.full(len(frame), np.nan)
     is_entry = np.zeros(len(frame), np.bool_)
     is_entry[rows] = True
@@ -187,7 +214,7 @@ def recover(model: AttributeModel, frame: Frame, is_shed: np.ndarray, entries: E
             None,
             "read all batches of the frame",
         )
-    bound[is_shed] = _bound_of_repeats(model)
+    bound[is_shed] = _bounds_of(model, precision, is_shed)
     bound[rows] = 0.0
     return Recovered(known.take(source), bound)
 
@@ -201,11 +228,16 @@ def _one_form(column: Column, rows: np.ndarray) -> Column:
 
 
 def _shed_by_prediction(
-    model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column, first_new_row: int
+    model: AttributeModel,
+    frame: Frame,
+    is_shed: np.ndarray,
+    precision: np.ndarray,
+    column: Column,
+    first_new_row: int,
 ) -> Shed:
     n = len(frame)
     is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)
-    known = _walked(False, model, frame, is_shed, column, is_entry, is_step, steps)
+    known = _walked(False, model, frame, is_shed, precision, column, is_entry, is_step, steps)
     positions = np.flatnonzero(is_entry[first_new_row:]) + first_new_row
     stepped = is_step[positions]
     entries = Entries(frame.seq[positions], stepped, steps[positions], column.take(positions).hide(stepped))
@@ -216,6 +248,7 @@ def _recover_by_prediction(
     model: AttributeModel,
     frame: Frame,
     is_shed: np.ndarray,
+    precision: np.ndarray,
     column: Column,
     rows: np.ndarray,
     entries: Entries,
@@ -225,9 +258,9 @@ def _recover_by_prediction(
     is_entry[rows], is_step[rows], steps[rows] = True, entries.is_step, entries.steps
     whole = rows[~entries.is_step]
     given = _placed(column.hide(is_shed), whole, entries.values.take(~entries.is_step))
-    known = _walked(True, model, frame, is_shed, given, is_entry, is_step, steps)
+    known = _walked(True, model, frame, is_shed, precision, given, is_entry, is_step, steps)
     bound = np.full(n, np.nan)
-    bound[is_shed] = model.bound_pct
+    bound[is_shed] = _bounds_of(model, precision, is_shed)
     bound[whole] = 0.0
     return Recovered(known, bound)
 
@@ -237,6 +270,7 @@ def _walked(
     model: AttributeModel,
     frame: Frame,
     is_shed: np.ndarray,
+    precision: np.ndarray,
     column: Column,
     is_entry: np.ndarray,
     is_step: np.ndarray,
@@ -245,10 +279,12 @@ def _walked(
     evaluated = Evaluated.of(model.predictors, frame)
     values, wholes = column_as_floats(column)
     valid = column.valid.copy()
+    tables, starts = power_tables([one.step_pct for one in model.precisions])
+    units = np.array([one.unit for one in model.precisions])
     lost = walk(
         decode, frame.key, is_shed, column.kind == "integer", values, wholes, valid, is_entry, is_step, steps,
         evaluated.offsets, evaluated.regresses, evaluated.persistence, evaluated.slope, evaluated.season,
-        evaluated.common, model.bound_pct, powers(model.step_pct), model.unit, scale_of(model),
+        evaluated.common, precision, _aims_pct(model), tables, starts, units, scale_of(model),
     )  # fmt: skip
     if lost >= 0:
         raise Refused(
@@ -260,13 +296,15 @@ def _walked(
     return Column(column.kind, wholes if column.kind == "integer" else values, valid)
 
 
-def _bound_of_repeats(model: AttributeModel) -> float:
-    return 0.0 if model.kind == "text" else model.bound_pct
+def _bounds_of(model: AttributeModel, precision: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    aims = _aims_pct(model)
+    return aims if len(aims) == 1 else aims[precision[rows]]
 
 
-def _sources(model: AttributeModel, frame: Frame, is_shed: np.ndarray, column: Column) -> np.ndarray:
-    bound = 0.0 if column.kind == "text" else model.bound_pct
-    return _source_rows(frame.key, is_shed, column.values, column.valid, column.kind == "real", bound)
+def _aims_pct(model: AttributeModel) -> np.ndarray:
+    """What values keep to at each precision: text is given back exactly at every one."""
+    exact = model.kind == "text"
+    return np.array([0.0 if exact else model.bound_pct(index) for index in range(len(model.precisions))])
 
 
 def _placed(column: Column, rows: np.ndarray, values: Column) -> Column:
@@ -279,14 +317,35 @@ def _placed(column: Column, rows: np.ndarray, values: Column) -> Column:
     return Column(column.kind, data, valid, words)
 
 
-def _checked(model: AttributeModel, frame: Frame, is_shed: np.ndarray) -> np.ndarray:
+def _checked(
+    model: AttributeModel, frame: Frame, is_shed: np.ndarray, precision: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     is_shed = np.ascontiguousarray(is_shed, dtype=np.bool_)
     if len(is_shed) != len(frame):
         raise Refused("is_shed", f"have {len(frame)} flags", len(is_shed), "one per row of the frame")
     column = frame.columns.get(model.attribute)
     if column is not None and column.kind != model.kind:
         raise Refused(model.attribute, f"be {model.kind} as trained", column.kind, "retrain the stream")
-    return is_shed
+    return is_shed, checked_precision(precision, len(frame), len(model.precisions))
+
+
+def checked_precision(precision: np.ndarray | None, rows: int, count: int) -> np.ndarray:
+    """Each row's place among `count` precisions, which kernels index by without looking; the first if not said.
+
+    >>> checked_precision(None, 2, 1).tolist()
+    [0, 0]
+    """
+    if precision is None:
+        return np.zeros(rows, np.int16)
+    precision = np.asarray(precision)
+    if len(precision) != rows:
+        raise Refused("precision", f"have {rows} places", len(precision), "give one per row of the frame")
+    if rows and not 0 <= int(precision.min()) <= int(precision.max()) < count:
+        odd = int(precision.min()) if precision.min() < 0 else int(precision.max())
+        raise Refused(
+            "precision", f"be a place among {count}", odd, "use the models that the batch was shed with"
+        )
+    return precision.astype(np.int16)
 
 
 def _rows_of(frame: Frame, is_shed: np.ndarray, entries: Entries) -> np.ndarray:

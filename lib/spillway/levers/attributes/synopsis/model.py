@@ -6,16 +6,23 @@ used (its regressors transmitted and not null, its history known), so the same m
 every gap in the data, and the two ends agree without a word about it. The list ``(last,)`` is the paper's
 form: compared with the last *stored* value, corrections exact.
 
+Round and shed come in several *precisions*, finest first, from exact to the bound E; a scheme says which one each
+row has. Both ends read the same list, so an index is all that crosses.
+
 >>> model = AttributeModel("dewp", "real", error_pct=4.5)
 >>> model.paper_form, AttributeModel.from_dict(model.to_dict()) == model
 (True, True)
+>>> fine = replace(model, precisions=(Precision(0.0), Precision(1.5), Precision()))
+>>> [fine.bound_pct(index) for index in range(3)]
+[0.0, 1.5, 4.5]
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from spillway.errors import Refused
@@ -117,15 +124,75 @@ class Predictor:
 
 
 @dataclass(frozen=True)
+class Precision:
+    """How closely shed values are given back.
+
+    `aim_pct` <= E is the bound the kernels hold themselves to (None: E itself), `step_pct` how fine corrections
+    are (0: exact values). `unit` > 0 makes steps even, `unit` wide, instead of relative.
+
+    >>> Precision.from_dict(Precision(0.5, 1.0).to_dict())
+    Precision(aim_pct=0.5, step_pct=1.0, unit=0.0)
+    """
+
+    aim_pct: float | None = None
+    step_pct: float = 0.0
+    unit: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.aim_pct is not None and not (self.aim_pct >= 0 and math.isfinite(self.aim_pct)):
+            raise Refused("aim_pct", "be a finite number >= 0", self.aim_pct, "retrain")
+        if not (self.step_pct >= 0 and math.isfinite(self.step_pct)):
+            raise Refused("step_pct", "be a finite number >= 0", self.step_pct, "retrain")
+        if not (self.unit >= 0 and math.isfinite(self.unit)):
+            raise Refused("unit", "be a finite number >= 0", self.unit, "retrain")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON; floats survive it exactly."""
+        return {"aim_pct": self.aim_pct, "step_pct": self.step_pct, "unit": self.unit}
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Precision:
+        """The inverse of `to_dict`."""
+        aim = facts["aim_pct"]
+        return Precision(None if aim is None else float(aim), float(facts["step_pct"]), float(facts["unit"]))
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How closely rounded values keep to the truth, and by which method of `rounding`; 0 %: sent as they are.
+
+    >>> Rounding.from_dict(Rounding("hold", 3.1).to_dict())
+    Rounding(method='hold', error_pct=3.1)
+    """
+
+    method: str = "grid"
+    error_pct: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.method not in ROUNDINGS:
+            raise Refused("method", f"be one of {', '.join(ROUNDINGS)}", self.method, "retrain")
+        if not (self.error_pct >= 0 and math.isfinite(self.error_pct)):
+            raise Refused("error_pct", "be a finite number >= 0", self.error_pct, "retrain")
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON."""
+        return {"method": self.method, "error_pct": self.error_pct}
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Rounding:
+        """The inverse of `to_dict`."""
+        return Rounding(str(facts["method"]), float(facts["error_pct"]))
+
+
+@dataclass(frozen=True)
 class AttributeModel:
     """Trained facts of one attribute.
 
-    `error_pct` (E) is the promise. `aim_pct` <= E is the bound the kernels hold themselves to, `step_pct` how
-    fine corrections are (0 = exact values); both are None for "as E" and "exact" until chosen. `decimals`:
-    recovered values are rounded to so many, when the attribute has no more. `unit` > 0 makes steps even,
-    `unit` wide, instead of relative. `rounding` and `rounding_pct` say how the way `round` spends its error
-    (None: not at all). `cycle_length` is what training saw, for the reader. `rank` is the attribute's place in
-    the order of recovery: where attributes of lower rank are shed, predictors read them as recovered.
+    `error_pct` (E) is the promise. `precisions` are how closely it may be shed, `roundings` how closely it may be
+    rounded, each finest first and within E; without `roundings` rounding saves nothing. `decimals`: recovered
+    values are rounded to so many, when the attribute has no more. `cycle_length` is what training saw, for the
+    reader. `rank` is the attribute's place in the order of recovery: where attributes of lower rank are shed,
+    predictors read them as recovered.
     """
 
     attribute: str
@@ -133,13 +200,10 @@ class AttributeModel:
     error_pct: float
     way: str = "shed"
     predictors: tuple[Predictor, ...] = field(default_factory=lambda: (Predictor(),))
-    aim_pct: float | None = None
-    step_pct: float = 0.0
-    unit: float = 0.0
+    precisions: tuple[Precision, ...] = (Precision(),)
+    roundings: tuple[Rounding, ...] = ()
     decimals: int | None = None
     cycle_length: int = 0
-    rounding: str = "grid"
-    rounding_pct: float | None = None
     rank: int = 0
 
     def __post_init__(self) -> None:
@@ -149,16 +213,10 @@ class AttributeModel:
             raise Refused("way", f"be one of {', '.join(WAYS)}", self.way, "retrain")
         if not (self.error_pct >= 0 and math.isfinite(self.error_pct)):
             raise Refused("error_pct", "be a finite number >= 0", self.error_pct, "state it in the contract")
-        if self.aim_pct is not None and not 0 <= self.aim_pct <= self.error_pct:
-            raise Refused("aim_pct", f"lie within 0..{self.error_pct}", self.aim_pct, "retrain")
-        if not (self.step_pct >= 0 and math.isfinite(self.step_pct)):
-            raise Refused("step_pct", "be a finite number >= 0", self.step_pct, "retrain")
-        if not (self.unit >= 0 and math.isfinite(self.unit)):
-            raise Refused("unit", "be a finite number >= 0", self.unit, "retrain")
-        if self.rounding not in ROUNDINGS:
-            raise Refused("rounding", f"be one of {', '.join(ROUNDINGS)}", self.rounding, "retrain")
-        if self.rounding_pct is not None and not 0 <= self.rounding_pct <= self.error_pct:
-            raise Refused("rounding_pct", f"lie within 0..{self.error_pct}", self.rounding_pct, "retrain")
+        if not self.precisions:
+            raise Refused("precisions", "name at least one", (), "retrain")
+        self._check_order("precisions", [self.bound_pct(index) for index in range(len(self.precisions))])
+        self._check_order("roundings", [one.error_pct for one in self.roundings])
         if not self.predictors:
             raise Refused("predictors", "name at least one predictor", (), "last is the paper's")
         if self.predictors[-1].terms:
@@ -176,9 +234,20 @@ class AttributeModel:
         return self.predictors[0].name == "last"
 
     @property
-    def bound_pct(self) -> float:
-        """What recovered values really keep to: `aim_pct`, or E."""
-        return self.error_pct if self.aim_pct is None else self.aim_pct
+    def coarsest(self) -> int:
+        """The index of the precision that spends most."""
+        return len(self.precisions) - 1
+
+    def bound_pct(self, precision: int) -> float:
+        """What values recovered at a precision really keep to: its aim, or E."""
+        aim = self.precisions[precision].aim_pct
+        return self.error_pct if aim is None else aim
+
+    def _check_order(self, name: str, bounds_pct: Sequence[float]) -> None:
+        if any(bound > self.error_pct for bound in bounds_pct):
+            raise Refused(name, f"lie within 0..{self.error_pct} %", list(bounds_pct), "retrain")
+        if any(coarse < fine for fine, coarse in pairwise(bounds_pct)):
+            raise Refused(name, "be finest first", list(bounds_pct), "retrain")
 
     def for_scheme(self, transmitted: frozenset[str] | set[str]) -> AttributeModel:
         """The same model without predictors whose regressors a scheme does not transmit.
@@ -197,31 +266,32 @@ class AttributeModel:
             "error_pct": self.error_pct,
             "way": self.way,
             "predictors": [predictor.to_dict() for predictor in self.predictors],
-            "aim_pct": self.aim_pct,
-            "step_pct": self.step_pct,
-            "unit": self.unit,
+            "precisions": [precision.to_dict() for precision in self.precisions],
+            "roundings": [rounding.to_dict() for rounding in self.roundings],
             "decimals": self.decimals,
             "cycle_length": self.cycle_length,
-            "rounding": self.rounding,
-            "rounding_pct": self.rounding_pct,
             "rank": self.rank,
         }
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> AttributeModel:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`; what was trained when there was one precision of each way is read as such."""
+        if "precisions" in facts:
+            precisions = tuple(Precision.from_dict(one) for one in facts["precisions"])
+            roundings = tuple(Rounding.from_dict(one) for one in facts["roundings"])
+        else:
+            precisions = (Precision.from_dict(facts),)
+            share = facts["rounding_pct"]
+            roundings = (Rounding(str(facts["rounding"]), float(share)),) if share else ()
         return AttributeModel(
             str(facts["attribute"]),
             str(facts["kind"]),
             float(facts["error_pct"]),
             str(facts["way"]),
             tuple(Predictor.from_dict(predictor) for predictor in facts["predictors"]),
-            None if facts["aim_pct"] is None else float(facts["aim_pct"]),
-            float(facts["step_pct"]),
-            float(facts["unit"]),
+            precisions,
+            roundings,
             None if facts["decimals"] is None else int(facts["decimals"]),
             int(facts["cycle_length"]),
-            str(facts["rounding"]),
-            None if facts["rounding_pct"] is None else float(facts["rounding_pct"]),
             int(facts.get("rank", 0)),
         )

@@ -5,10 +5,11 @@
 * `hold`: the key's previous sent value while it is within E, else the grid's: repeats for the compressor.
 A value that its level misses by more than E (in the arithmetic of `bounds`), zeros, nulls, NaN,
 infinities and text are sent as they are. Levels are made of multiplications and exact scalings by powers of
-two alone: every machine rounds alike.
+two alone: every machine rounds alike. Every row has a precision, its place among the model's roundings.
 
+>>> from spillway.levers.attributes.synopsis.model import Rounding
 >>> frame = Frame(np.arange(3), np.zeros(3, int), {"max": Column.real([101.0, 103.0, 0.0])})
->>> model = AttributeModel("max", "real", error_pct=10, way="round", rounding_pct=10)
+>>> model = AttributeModel("max", "real", error_pct=10, way="round", roundings=(Rounding("grid", 10.0),))
 >>> round_rows(model, frame, np.ones(3, bool)).to_list()
 [102.4, 102.4, 0.0]
 """
@@ -25,6 +26,7 @@ from numba import njit
 from spillway.encoding import widths_of
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
+from spillway.levers.attributes.synopsis.entries import checked_precision
 from spillway.levers.attributes.synopsis.model import AttributeModel
 
 
@@ -44,15 +46,18 @@ def _level(value, levels):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _round_real(key, wanted, values, valid, error_pct, levels, hold):  # type: ignore[no-untyped-def]
+def _round_real(key, wanted, values, valid, precision, errors_pct, every_levels, holds):  # type: ignore[no-untyped-def]
     n = len(values)
     sent = np.full((key.max() + 1) if n else 0, np.nan)
     out = values.copy()
     for i in range(n):
         if not wanted[i] or not valid[i] or not np.isfinite(values[i]):
             continue
+        error_pct, levels, hold = errors_pct[precision[i]], every_levels[precision[i]], holds[precision[i]]
         held = sent[key[i]]
-        if hold and np.isfinite(held) and within_real(held, values[i], error_pct):
+        if error_pct == 0.0:
+            pass
+        elif hold and np.isfinite(held) and within_real(held, values[i], error_pct):
             out[i] = held
         else:
             level = _level(values[i], levels)
@@ -63,7 +68,7 @@ def _round_real(key, wanted, values, valid, error_pct, levels, hold):  # type: i
 
 
 @njit(cache=True)
-def _round_integer(key, wanted, values, valid, error_pct, levels, hold):  # type: ignore[no-untyped-def]
+def _round_integer(key, wanted, values, valid, precision, errors_pct, every_levels, holds):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0
     sent = np.zeros(keys, np.int64)
@@ -73,7 +78,10 @@ def _round_integer(key, wanted, values, valid, error_pct, levels, hold):  # type
         if not wanted[i] or not valid[i]:
             continue
         k = key[i]
-        if hold and known[k] and within_integer(sent[k], values[i], error_pct):
+        error_pct, levels, hold = errors_pct[precision[i]], every_levels[precision[i]], holds[precision[i]]
+        if error_pct == 0.0:
+            pass
+        elif hold and known[k] and within_integer(sent[k], values[i], error_pct):
             out[i] = sent[k]
         else:
             level = np.rint(_level(np.float64(values[i]), levels))
@@ -84,20 +92,25 @@ def _round_integer(key, wanted, values, valid, error_pct, levels, hold):  # type
     return out
 
 
-def round_rows(model: AttributeModel, frame: Frame, is_rounded: np.ndarray) -> Column:
+def round_rows(
+    model: AttributeModel, frame: Frame, is_rounded: np.ndarray, precision: np.ndarray | None = None
+) -> Column:
     """The attribute's column with the rows of the mask rounded; the others as they are.
 
-    The state of `hold` starts afresh in every frame; for a later batch of an open frame pass the frame's
-    rows from its start and use the new ones.
+    `precision` is each row's place among the model's roundings (default: the first). The state of `hold` starts
+    afresh in every frame; for a later batch of an open frame pass the frame's rows from its start and use the new
+    ones.
     """
     column = frame.columns[model.attribute]
-    bound = model.rounding_pct
-    if column.kind == "text" or not bound:
+    errors_pct = np.array([one.error_pct for one in model.roundings])
+    if column.kind == "text" or not errors_pct.any():
         return column
     kernel = _round_real if column.kind == "real" else _round_integer
     wanted = np.ascontiguousarray(is_rounded, np.bool_)
-    levels, hold = float(levels_per_octave(bound)), model.rounding == "hold"
-    values = kernel(frame.key, wanted, column.values, column.valid, bound, levels, hold)
+    precision = checked_precision(precision, len(frame), len(model.roundings))
+    levels = np.array([float(levels_per_octave(one.error_pct)) for one in model.roundings])
+    holds = np.array([one.method == "hold" for one in model.roundings])
+    values = kernel(frame.key, wanted, column.values, column.valid, precision, errors_pct, levels, holds)
     return Column(column.kind, values, column.valid)
 
 
@@ -107,21 +120,26 @@ def as_sent(
     is_shed: Mapping[str, np.ndarray],
     is_rounded: Mapping[str, np.ndarray],
     truth_of: str | None = None,
+    precision: Mapping[str, np.ndarray] | None = None,
 ) -> Frame:
-    """The frame as the destination sees it: rounded where rounded, null where shed.
+    """The frame as the destination sees it: rounded where rounded (at the row's `precision`), null where shed.
 
     With `truth_of`, that attribute's shed values stay: the frame that `synopsis.shed` wants for it. Predictors
     read the other columns, so both ends must make them by this rule.
 
+    >>> from spillway.levers.attributes.synopsis.model import Rounding
     >>> frame = Frame(np.arange(2), np.zeros(2, int), {"a": Column.real([101.0, 7.0])})
-    >>> model = AttributeModel("a", "real", error_pct=10, rounding_pct=10)
+    >>> model = AttributeModel("a", "real", error_pct=10, roundings=(Rounding("grid", 10.0),))
     >>> masks = {"a": np.array([False, True])}, {"a": np.array([True, False])}
     >>> as_sent(frame, {"a": model}, *masks).columns["a"].to_list()
     [102.4, None]
     >>> as_sent(frame, {"a": model}, *masks, truth_of="a").columns["a"].to_list()
     [102.4, 7.0]
     """
-    rounded = {name: round_rows(models[name], frame, rows) for name, rows in is_rounded.items()}
+    places = precision or {}
+    rounded = {
+        name: round_rows(models[name], frame, rows, places.get(name)) for name, rows in is_rounded.items()
+    }
     hidden = {name: rows for name, rows in is_shed.items() if name != truth_of}
     return frame.with_columns(rounded).as_transmitted(hidden)
 

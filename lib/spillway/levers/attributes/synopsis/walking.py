@@ -15,9 +15,14 @@ previous row. The first shed value of a key in a frame is always an entry.
 Steps: q > 0 moves a prediction p to p g^q, q < 0 to p / g^-q, with g = 1 + step_pct / 100 and the powers
 made by repeated multiplication (no library's pow, which may differ between machines); with a `unit` u, to
 (round(p / u) + q) u. Results are rounded to `decimals`, to whole numbers for integers.
+
+Every row has a precision: its aim, step and unit. The state knows nothing of precisions, so they may change from row
+to row; what a value is compared with stays what the destination has.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
@@ -40,6 +45,17 @@ def powers(step_pct: float) -> np.ndarray:
     with np.errstate(over="ignore"):
         table = np.multiply.accumulate(factors)  # one after the other, so the same bits everywhere
     return np.asarray(table[: max(2, int(np.searchsorted(table, 1e6)))])
+
+
+def power_tables(steps_pct: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """The powers of several steps, one table after the other, and where each begins (and the last ends).
+
+    >>> tables, starts = power_tables([0.0, 100.0])
+    >>> tables[starts[0] : starts[1]].tolist(), tables[starts[1] : starts[2]][:4].tolist()
+    ([1.0], [1.0, 2.0, 4.0, 8.0])
+    """
+    tables = [powers(step_pct) for step_pct in steps_pct]
+    return np.concatenate(tables), np.cumsum([0, *map(len, tables)])
 
 
 @njit(cache=True)
@@ -110,13 +126,13 @@ def _nearest_step(p, sv, table, unit, scale):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def walk(  # type: ignore[no-untyped-def]
     decode, key, is_shed, is_integer, values, wholes, valid, is_entry, is_step, steps,
-    offsets, regresses, persistence, slope, season, common, aim_pct, table, unit, scale,
+    offsets, regresses, persistence, slope, season, common, precision, aims_pct, tables, starts, units, scale,
 ):  # fmt: skip
     """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become what is known.
 
     `values` are float64 (of integers too, whose exact values are in `wholes`), `offsets` what each
-    regression says at each row (NaN where it cannot be evaluated). Returns the row at which decoding had
-    nothing to start from, or -1.
+    regression says at each row (NaN where it cannot be evaluated). `precision` is each row's place in `aims_pct`,
+    `units` and the `power_tables`. Returns the row at which decoding had nothing to start from, or -1.
     """
     n = len(key)
     keys = key.max() + 1 if n else 0
@@ -129,7 +145,11 @@ def walk(  # type: ignore[no-untyped-def]
     shed_before = np.zeros(keys, np.bool_)
     surprise = 0.0
     last_any = np.nan
+    now, aim_pct, unit, table = np.int64(-1), 0.0, 0.0, tables
     for i in range(n):
+        if is_shed[i] and precision[i] != now:
+            now = precision[i]
+            aim_pct, unit, table = aims_pct[now], units[now], tables[starts[now] : starts[now + 1]]
         k = key[i]
         known = rows_known[k]
         newest = history[k, (known - 1) % depth] if known > 0 else np.nan

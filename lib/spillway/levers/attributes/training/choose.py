@@ -4,9 +4,8 @@ For each attribute the candidates are shed and packed as they would be (specs: c
 packed bytes): the paper's `last` with exact values, and each predictor with corrections of several
 precisions. The cheapest wins, never one that weighs more than `last`; a mean error over `mean_error_pct` is
 charged (CHARGE times the bytes of `last` for each time the limit is exceeded), so that recovery stays
-accurate on average where that is to be had. The precision of corrections trades bytes against mean error
-inside the bound E: `aim_pct` is how far a prediction may miss before it is corrected, `step_pct` how coarse
-corrections are.
+accurate on average where that is to be had. The `Precision` of corrections trades bytes against mean error
+inside the bound E.
 
 A model that wins with regressors also carries predictors that do without each of them, so that a scheme
 which sheds one still has the next best.
@@ -32,8 +31,14 @@ from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.synopsis.certificate import certify
-from spillway.levers.attributes.synopsis.entries import shed
-from spillway.levers.attributes.synopsis.model import ROUNDINGS, AttributeModel, Predictor
+from spillway.levers.attributes.synopsis.entries import Shed, shed
+from spillway.levers.attributes.synopsis.model import (
+    ROUNDINGS,
+    AttributeModel,
+    Precision,
+    Predictor,
+    Rounding,
+)
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
 from spillway.levers.attributes.training.candidates import (
     Lattice,
@@ -78,8 +83,8 @@ class TrainedAttribute:
 
 
 def measure(model: AttributeModel, frame: Frame, estimate: bool = False) -> Weighed:
-    """Shed the whole column, pack it (or estimate what that would take), and compare."""
-    result = shed(model, frame, np.ones(len(frame), np.bool_))
+    """Shed the whole column at the coarsest precision, pack it (or estimate what that would take), and compare."""
+    result = _all_shed(model, frame)
     stored = len(result.entries)
     errors = certify(frame.columns[model.attribute], result.reconstructed, model.error_pct, None, stored)
     size = estimated_bytes(frame, result) if estimate else len(pack(result.entries, frame))
@@ -139,7 +144,7 @@ def train_cascade(
     for rank, attribute in enumerate(order):
         one = learn(frame, {attribute: error_pct[attribute]}, regressors=readable)[attribute]
         trained[attribute] = replace(one, model=replace(one.model, rank=rank))
-        given = shed(one.model, frame, np.ones(len(frame), np.bool_)).reconstructed
+        given = _all_shed(one.model, frame).reconstructed
         frame = frame.with_columns({attribute: given})
         readable.append(attribute)
     return trained
@@ -162,6 +167,10 @@ def recovery_order(trained: Mapping[str, TrainedAttribute], shed_attributes: Seq
                 leans[other] += int(trained[name].evidence["last_packed_bytes"])
     size = {name: int(trained[name].evidence["last_packed_bytes"]) for name in shed_attributes}
     return sorted(shed_attributes, key=lambda name: (-leans[name], size[name], shed_attributes.index(name)))
+
+
+def _all_shed(model: AttributeModel, frame: Frame) -> Shed:
+    return shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), model.coarsest))
 
 
 def _decimals(column: Column) -> int | None:
@@ -223,9 +232,7 @@ class _Training:
         return replace(
             self.start,
             predictors=predictors,
-            aim_pct=lattice.aim_pct,
-            step_pct=lattice.step_pct,
-            unit=lattice.unit,
+            precisions=(Precision(lattice.aim_pct, lattice.step_pct, lattice.unit),),
         )
 
     def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Weighed:
@@ -304,7 +311,7 @@ class _Training:
         tried: list[tuple[int, int, AttributeModel]] = []
         for method in ROUNDINGS:
             for share in _ROUNDING_SHARES:
-                candidate = replace(model, rounding=method, rounding_pct=model.error_pct * share)
+                candidate = replace(model, roundings=(Rounding(method, model.error_pct * share),))
                 size, mean, _ = _rounding_facts(candidate, self.search)
                 if mean <= self.limit_pct:
                     tried.append((size, len(tried), candidate))
@@ -324,11 +331,9 @@ class _Training:
             yield Option(name, "keep", column, 0.0, 0.0, 0.0, "", "sent as it is")
         if "round" in ways:
             size, mean, worst = rounding
-            how = (
-                f"{model.rounding} at {model.rounding_pct:g} %"
-                if model.rounding_pct
-                else "rounding saves nothing"
-            )
+            how = "rounding saves nothing"
+            if model.roundings:
+                how = f"{model.roundings[-1].method} at {model.roundings[-1].error_pct:g} %"
             yield Option(name, "round", size / rows, 0.0, mean, worst, "", how)
         if "shed" in ways:
             label = describe(model.predictors[0])

@@ -22,7 +22,13 @@ from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import Cycle, declared_cycle, find_cycle
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.planner import rankable
-from spillway.levers.attributes.policy import decide_stages, own_settings, smoothing_of
+from spillway.levers.attributes.policy import (
+    Choosing,
+    decide_stages,
+    own_settings,
+    smoothing_of,
+    terms_of,
+)
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.threshold.categories import Category, Matcher
 from spillway.levers.attributes.threshold.curve import Threshold, curve, fixed_point, threshold
@@ -33,7 +39,7 @@ from spillway.levers.attributes.training.choose import (
     train_cascade,
 )
 from spillway.levers.attributes.training.parity import sound_training_set
-from spillway.levers.protocol import Fact, Lesson, Load, Part
+from spillway.levers.protocol import Fact, Lesson, Part
 
 CYCLE_ROWS = 200_000
 """The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""
@@ -59,7 +65,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     ]
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
     errors = {name: thresholds[name].error_pct for name in measures}
-    trained = train_models(contract, frame, errors, numeric, cycle, lesson.load, lesson.part)
+    trained = train_models(lesson, frame, errors, numeric, cycle)
     lesson.say(
         f"{contract.stream}: learned from {rows.num_rows:,} tuples: cycle {'+'.join(cycle.attributes)} of "
         f"{cycle.length} ({cycle.form}), {category.domain}, thresholds "
@@ -102,29 +108,26 @@ def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def train_models(
-    contract: StreamContract,
-    frame: Frame,
-    error_pct: Mapping[str, float],
-    numeric: Sequence[str],
-    cycle: Cycle,
-    load: Load | None,
-    part: Part | None,
+    lesson: Lesson, frame: Frame, error_pct: Mapping[str, float], numeric: Sequence[str], cycle: Cycle
 ) -> dict[str, TrainedAttribute]:
     """Models in two rounds: first as if every other attribute were sent, then for what the channel makes go.
 
     The first round's options say which attributes the scheme will shed at today's rate. These are trained again in the
     order of their recovery, each leaning on what is sent and on those before it as recovered.
     """
+    settings = own_settings(lesson.contract)
     learn = partial(
         train_attributes,
-        ways=own_settings(contract).ways,
-        predictors=own_settings(contract).predictors,
+        ways=settings.ways,
+        predictors=settings.predictors,
         cycle_length=cycle.length,
     )
     first = learn(frame, error_pct, regressors=numeric)
-    if load is None or part is None:
+    if lesson.load is None or lesson.part is None:
         return first
-    gone = expected_shed(contract, first, load, part)
+    options = {name: one.options for name, one in first.items()}
+    terms = terms_of(settings, lesson.channel)
+    gone = expected_shed(Choosing(settings, options, lesson.load, terms), lesson.part)
     order = recovery_order(first, [name for name in error_pct if name in gone])
     sent = [name for name in numeric if name not in gone]
     again = train_cascade(frame, error_pct, order, sent, learn)
@@ -137,12 +140,9 @@ def train_models(
     return {name: (again | rest)[name] for name in error_pct}
 
 
-def expected_shed(
-    contract: StreamContract, trained: Mapping[str, TrainedAttribute], load: Load, part: Part
-) -> set[str]:
+def expected_shed(rests_on: Choosing, part: Part) -> set[str]:
     """The attributes that the plan would shed at this load."""
-    options = {name: one.options for name, one in trained.items()}
-    decision = decide_stages(own_settings(contract), options, load, part, list(trained))
+    decision = decide_stages(rests_on, part, list(rests_on.options))
     return {way.attribute for way in decision.ways if way.way == "shed"}
 
 

@@ -1,0 +1,224 @@
+"""One choice an item, the least cost that fits: the multiple-choice knapsack behind every plan.
+
+    minimise  sum cost(item, choice of it)   subject to   sum crosses(item, choice of it) <= room
+
+Costs are compared in order (lexicographically): the first part decides, the second and third break ties, as with
+*loss, measures that are touched, bytes in all*. What crosses is bytes, kbps, or whatever else the room is counted in.
+
+Method: dynamic programming over Pareto states (a state that crosses no less and costs no less than another is
+dropped, which loses no optimum), bounded by the linear relaxation (each item's lower convex hull of cost against
+what crosses; Sinha and Zoltners 1979): a state whose first cost plus the bound of the items to come is above the best
+known choice is dropped too.
+
+Guarantee: the best choice there is while no more than `MOST_STATES` states are alive at a time; beyond, the most
+promising go on, `exact` is False, and `gap` says how far the first cost may be from the best. What is chosen fits, or
+is what crosses least, and `over` says by how much that is too much.
+
+>>> a = [Choice(24, (0, 0, 24)), Choice(18, (0, 1, 18))]
+>>> b = [Choice(16, (0, 0, 16)), Choice(12, (0, 1, 12))]
+>>> found = choose([a, b], room=34)
+>>> found.picks, found.crosses, found.cost, found.exact
+((1, 0), 34.0, (0.0, 1.0, 34.0), True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spillway.errors import Refused
+
+MOST_STATES = 20_000
+_SLACK = 1e-12
+"""Sums of floats depend on their order: so much of the room is forgiven."""
+
+Cost = tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way for an item: what of it crosses, and what that costs."""
+
+    crosses: float
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A choice of every item, by its place, and what they come to."""
+
+    picks: tuple[int, ...]
+    crosses: float
+    cost: Cost
+    over: float = 0.0
+    exact: bool = True
+    gap: float = 0.0
+
+
+def choose(items: Sequence[Sequence[Choice]], room: float, most_states: int = MOST_STATES) -> Chosen:
+    """The choice of least cost that fits into `room`; what crosses least where none does.
+
+    >>> choose([[Choice(5, (0, 0, 5)), Choice(2, (3, 1, 2))]], room=1).over
+    1.0
+    """
+    _check(items, room)
+    crosses = [np.array([one.crosses for one in item]) for item in items]
+    costs = [np.array([one.cost for one in item]) for item in items]
+    dearest = [_first(cost) for cost in costs]
+    if math.fsum(c[i] for c, i in zip(crosses, dearest, strict=True)) <= room:
+        return _chosen(items, dearest, room)
+    least = [_first(np.column_stack([c, cost])) for c, cost in zip(crosses, costs, strict=True)]
+    if math.fsum(c[i] for c, i in zip(crosses, least, strict=True)) >= room:
+        return _chosen(items, least, room)
+    hulls = [_Relaxed.of(crosses[at:], costs[at:]) for at in range(len(items) + 1)]
+    simple = _chosen(items, _rounded(crosses, costs, room), room)
+    picks, exact = _search(crosses, costs, hulls, room, most_states, simple.cost[0])
+    found = _chosen(items, picks, room) if picks else simple
+    if not exact:
+        found = min(found, simple, key=lambda one: one.cost)
+    # the bound and the sum are of the same costs in another order: a last bit apart is no gap
+    gap = 0.0 if exact else max(0.0, found.cost[0] - float(hulls[0].at(np.array([room]))[0]))
+    return Chosen(found.picks, found.crosses, found.cost, found.over, exact, gap)
+
+
+def _first(keys: np.ndarray) -> int:
+    """The place of the least row, columns compared in order."""
+    return int(np.lexsort(keys.T[::-1])[0])
+
+
+def _chosen(items: Sequence[Sequence[Choice]], picks: Sequence[int], room: float) -> Chosen:
+    taken = [item[at] for item, at in zip(items, picks, strict=True)]
+    crosses = math.fsum(one.crosses for one in taken)
+    first, second, third = (math.fsum(one.cost[k] for one in taken) for k in range(3))
+    over = crosses - room if crosses > room * (1.0 + _SLACK) else 0.0
+    return Chosen(tuple(int(at) for at in picks), crosses, (first, second, third), over)
+
+
+@dataclass(frozen=True)
+class _Relaxed:
+    """The least first cost of some items at a room, parts of choices allowed: convex, piecewise linear."""
+
+    rooms: np.ndarray
+    costs: np.ndarray
+
+    @staticmethod
+    def of(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray]) -> _Relaxed:
+        start_room, start_cost = 0.0, 0.0
+        steps: list[tuple[float, float, float]] = []
+        for c, cost in zip(crosses, costs, strict=True):
+            hull = lower_hull(c, cost[:, 0])
+            start_room += c[hull[0]]
+            start_cost += cost[hull[0], 0]
+            for before, after in pairwise(hull):
+                width, fall = c[after] - c[before], cost[before, 0] - cost[after, 0]
+                steps.append((-fall / width, width, fall))
+        steps.sort()
+        rooms = np.cumsum([start_room, *(width for _, width, _ in steps)])
+        return _Relaxed(rooms, start_cost - np.cumsum([0.0, *(fall for _, _, fall in steps)]))
+
+    def at(self, room: np.ndarray) -> np.ndarray:
+        return np.asarray(np.interp(room, self.rooms, self.costs))
+
+
+def lower_hull(crosses: np.ndarray, cost: np.ndarray) -> list[int]:
+    """The places on the lower convex hull, from what crosses least to what costs least.
+
+    >>> lower_hull(np.array([0.0, 1.0, 2.0, 4.0]), np.array([9.0, 7.0, 1.0, 0.0]))
+    [0, 2, 3]
+    """
+    hull: list[int] = []
+    for at in np.lexsort((cost, crosses)):
+        if hull and cost[at] >= cost[hull[-1]]:
+            continue
+        while len(hull) > 1:
+            (a, b) = hull[-2:]
+            # b lies on or above the line from a to this one
+            left = (cost[b] - cost[a]) * (crosses[at] - crosses[a])
+            right = (cost[at] - cost[a]) * (crosses[b] - crosses[a])
+            if left < right:
+                break
+            hull.pop()
+        hull.append(int(at))
+    return hull
+
+
+def _rounded(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray], room: float) -> list[int]:
+    """A choice that fits: the relaxation's, its one part of a choice left out."""
+    picks = [_first(np.column_stack([c, cost])) for c, cost in zip(crosses, costs, strict=True)]
+    used = math.fsum(c[at] for c, at in zip(crosses, picks, strict=True))
+    steps = []
+    for place, (c, cost) in enumerate(zip(crosses, costs, strict=True)):
+        hull = lower_hull(c, cost[:, 0])
+        for before, after in pairwise(hull):
+            fall = (cost[before, 0] - cost[after, 0]) / (c[after] - c[before])
+            steps.append((-fall, place, after))
+    for _, place, after in sorted(steps):
+        wider = used + crosses[place][after] - crosses[place][picks[place]]
+        if wider <= room and costs[place][after, 0] < costs[place][picks[place], 0]:
+            used, picks[place] = wider, after
+    return picks
+
+
+def _search(
+    crosses: Sequence[np.ndarray],
+    costs: Sequence[np.ndarray],
+    hulls: Sequence[_Relaxed],
+    room: float,
+    most_states: int,
+    known: float,
+) -> tuple[list[int], bool]:
+    """Pareto states item by item; the picks of the best, and whether none was left out for their number.
+
+    No picks where those that were left out were all that fitted.
+    """
+    ceiling = known + abs(known) * 1e-9 + 1e-12
+    used, spent = np.zeros(1), np.zeros((1, 3))
+    trail: list[tuple[np.ndarray, np.ndarray]] = []
+    exact = True
+    for place, (c, cost) in enumerate(zip(crosses, costs, strict=True)):
+        rest = hulls[place + 1]
+        grown = (used[:, None] + c[None, :]).ravel()
+        sums = (spent[:, None, :] + cost[None, :, :]).reshape(-1, 3)
+        promised = sums[:, 0] + rest.at(room - grown)
+        alive = np.flatnonzero((grown + rest.rooms[0] <= room * (1.0 + _SLACK)) & (promised <= ceiling))
+        alive = alive[_undominated(grown[alive], sums[alive])]
+        if len(alive) > most_states:
+            exact = False
+            alive = np.sort(alive[np.argsort(promised[alive], kind="stable")[:most_states]])
+        trail.append((alive // len(c), alive % len(c)))
+        used, spent = grown[alive], sums[alive]
+        if not len(alive):
+            return [], exact
+    state = _first(spent)
+    picks = []
+    for before, pick in reversed(trail):
+        picks.append(int(pick[state]))
+        state = int(before[state])
+    return picks[::-1], exact
+
+
+def _undominated(crosses: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """The places of states that no other beats or equals in both; in their order."""
+    if len(crosses) < 2:
+        return np.arange(len(crosses))
+    rank = np.empty(len(crosses), np.int64)
+    rank[np.lexsort((crosses, costs[:, 2], costs[:, 1], costs[:, 0]))] = np.arange(len(crosses))
+    order = np.lexsort((rank, crosses))
+    best = np.minimum.accumulate(rank[order])
+    first = np.concatenate([[True], rank[order][1:] < best[:-1]])
+    return np.sort(order[first])
+
+
+def _check(items: Sequence[Sequence[Choice]], room: float) -> None:
+    if not math.isfinite(room):
+        raise Refused("room", "be a finite number", room, "state the capacity")
+    for place, item in enumerate(items):
+        if not item:
+            raise Refused(f"items[{place}]", "offer a choice", None, "offer to keep it")
+        for one in item:
+            if not (one.crosses >= 0 and all(map(math.isfinite, (one.crosses, *one.cost)))):
+                raise Refused(f"items[{place}]", "offer finite figures", one, "measure it again")

@@ -1,0 +1,122 @@
+"""The knapsack behind every plan, against trying everything."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillway.errors import Refused
+from spillway.levers.rate_distortion import Choice, choose, lower_hull
+
+whole = st.integers(0, 30)
+choices = st.lists(
+    st.builds(Choice, whole, st.tuples(whole, st.integers(0, 1), whole)), min_size=1, max_size=5
+)
+
+
+def tried_all(items: list[list[Choice]], room: float) -> tuple[float, tuple[float, ...]]:
+    """What crosses and costs, over every combination: the least cost that fits, else the least that crosses."""
+    sums = [
+        (math.fsum(c.crosses for c in picks), tuple(math.fsum(c.cost[k] for c in picks) for k in range(3)))
+        for picks in product(*items)
+    ]
+    fitting = [(cost, crosses) for crosses, cost in sums if crosses <= room]
+    if fitting:
+        cost, _ = min(fitting)
+        return min(crosses for found, crosses in fitting if found == cost), cost
+    return min(sums)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(choices, min_size=1, max_size=6), st.integers(0, 120))
+def test_nothing_that_fits_costs_less(items: list[list[Choice]], room: int) -> None:
+    found = choose(items, room)
+    crosses, cost = tried_all(items, room)
+    assert found.exact
+    assert found.cost == pytest.approx(cost)
+    assert found.over == max(0.0, crosses - room)
+    assert found.crosses == math.fsum(item[at].crosses for item, at in zip(items, found.picks, strict=True))
+    assert found.crosses <= room or found.crosses == crosses
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(choices, min_size=2, max_size=6), st.integers(1, 120))
+def test_with_few_states_it_still_fits_and_says_how_far_it_may_be(
+    items: list[list[Choice]], room: int
+) -> None:
+    found = choose(items, room, most_states=1)
+    crosses, cost = tried_all(items, room)
+    if crosses <= room:
+        assert found.crosses <= room
+        assert found.cost[0] - found.gap <= cost[0] + 1e-9
+        assert found.cost[0] >= cost[0]
+    assert not found.exact or found.cost == pytest.approx(cost)
+
+
+def test_one_of_two_crosses_as_a_synopsis_the_other_as_it_is() -> None:
+    a = [Choice(24, (0, 0, 24)), Choice(18, (0, 1, 18)), Choice(0, (100, 1, 18))]
+    b = [Choice(16, (0, 0, 16)), Choice(12, (0, 1, 12)), Choice(0, (100, 1, 12))]
+    found = choose([a, b], room=40 - 6)
+    assert (found.picks, found.cost[0]) == ((1, 0), 0.0)
+
+
+def test_the_critical_stream_is_served_first() -> None:
+    def both(weight: float) -> tuple[int, ...]:
+        critical = [Choice(12, (weight * 1.0, 1, 12)), Choice(26, (weight * 0.1, 1, 26))]
+        other = [Choice(28, (0.1, 1, 28)), Choice(14, (2.4, 1, 14))]
+        return choose([critical, other], room=40).picks
+
+    assert both(12.2) == (1, 1)
+    assert both(1.0) == (0, 0)
+
+
+def test_cost_falls_as_the_room_grows_and_is_none_where_all_fits() -> None:
+    rng = np.random.default_rng(7)
+    items = [
+        [Choice(float(c), (float(max(0.0, 20 - c) ** 2), 1.0, float(c))) for c in rng.uniform(0, 25, 8)]
+        for _ in range(12)
+    ]
+    costs = [choose(items, room).cost[0] for room in range(0, 320, 5)]
+    assert costs == sorted(costs, reverse=True)
+    free = [[*item, Choice(25.0, (0.0, 0.0, 25.0))] for item in items]
+    assert choose(free, 12 * 25.0).cost == (0.0, 0.0, 300.0)
+
+
+def test_thirty_items_of_fourteen_choices_are_chosen_exactly() -> None:
+    rng = np.random.default_rng(11)
+    items = []
+    for _ in range(30):
+        wire = np.sort(rng.uniform(0.1, 4.0, 14))[::-1]
+        loss = np.concatenate([[0.0], np.sort(rng.exponential(1.0, 13))])
+        items.append(
+            [Choice(float(w), (float(x), float(x > 0), float(w))) for w, x in zip(wire, loss, strict=True)]
+        )
+    most = sum(item[0].crosses for item in items)
+    for share in (0.9, 0.5, 0.3):
+        found = choose(items, share * most)
+        assert found.exact
+        assert found.cost[0] > 0.0
+        assert found.crosses >= 0.97 * share * most
+
+
+def test_what_equal_streams_get_does_not_depend_on_their_order() -> None:
+    item = [Choice(10.0, (0.0, 0.0, 10.0)), Choice(4.0, (1.0, 1.0, 4.0))]
+    assert [choose([item] * 3, 24.0).picks for _ in range(3)] == [choose([item] * 3, 24.0).picks] * 3
+
+
+def test_no_choice_and_no_number_are_refused() -> None:
+    with pytest.raises(Refused, match="offer a choice"):
+        choose([[]], 1.0)
+    with pytest.raises(Refused, match="finite"):
+        choose([[Choice(math.nan, (0, 0, 0))]], 1.0)
+    with pytest.raises(Refused, match="room"):
+        choose([[Choice(1.0, (0, 0, 0))]], math.inf)
+
+
+def test_the_hull_leaves_out_what_lies_above_it() -> None:
+    assert lower_hull(np.array([0.0, 2.0, 4.0, 4.0]), np.array([4.0, 3.9, 0.0, 1.0])) == [0, 2]
