@@ -62,7 +62,7 @@ SITES: dict[str, Any] = {
     "channel": "narrow",
     "rate": {"from": "declared", "tuples_per_second": 100},
     "frame": {"tuples": 100},
-    "levers": [{"lever": "attributes", "training": {"tuples": 240}}],
+    "levers": [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "shed"]}],
 }
 METERS: dict[str, Any] = {
     "stream": "meters",
@@ -77,7 +77,7 @@ METERS: dict[str, Any] = {
     "channel": "narrow",
     "rate": {"from": "declared", "tuples_per_second": 25},
     "frame": {"tuples": None},
-    "levers": [{"lever": "attributes", "training": {"tuples": 200}}],
+    "levers": [{"lever": "attributes", "training": {"tuples": 200}, "synopsis": "hold"}],
 }
 WATCHED: dict[str, Any] = {
     **SITES,
@@ -135,7 +135,7 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def write_contracts(
-    folder: Path, streams: Sequence[Mapping[str, Any]], capacity: str = "20 kbps"
+    folder: Path, streams: Sequence[Mapping[str, Any]], capacity: str = "16 kbps"
 ) -> Contracts:
     """A schemas folder of these contracts, their channels all of this capacity."""
     (folder / "streams").mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ class World:
     noted: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def begin(engine: Engine, folder: Path, *streams: Mapping[str, Any], capacity: str = "20 kbps") -> World:
+    def begin(engine: Engine, folder: Path, *streams: Mapping[str, Any], capacity: str = "16 kbps") -> World:
         contracts = write_contracts(folder / "schemas", streams, capacity)
         return World(folder, engine, Tables(own_settings(folder)), contracts)
 
@@ -186,7 +186,7 @@ class World:
             shutil.copytree(self.folder / name, folder / name, symlinks=True)
         return World(folder, self.engine, Tables(own_settings(folder)), load_contracts(folder / "schemas"))
 
-    def contract_becomes(self, *streams: Mapping[str, Any], capacity: str = "20 kbps") -> None:
+    def contract_becomes(self, *streams: Mapping[str, Any], capacity: str = "16 kbps") -> None:
         self.contracts = write_contracts(self.folder / "schemas", streams, capacity)
 
     def deliver(self, name: str, content: bytes) -> Path:

@@ -17,8 +17,8 @@ from spillway.pipeline.recover import look_up
 
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
 CHANNELS = {
-    "narrow": {"capacity": "13 kbps", "into": "trunk", "divide_by": "proportional"},
-    "trunk": {"capacity": "10 kbps", "divide_by": "proportional"},
+    "narrow": {"capacity": "21 kbps", "into": "trunk", "divide_by": "proportional"},
+    "trunk": {"capacity": "16 kbps", "divide_by": "proportional"},
 }
 
 

@@ -311,6 +311,10 @@ class Plan(ABC):
         """Whether it would have lost less of the batch with more room."""
         return False
 
+    def differs_from(self, before: Plan) -> bool:
+        """Whether it does something else than an earlier plan of the same batches did."""
+        return True
+
     def can_do_more(self, batch: int) -> bool:
         """Whether it could shed more of the batch if it aimed lower."""
         return False

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
+from functools import partial
 
 from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, UNTRAINED, Batch, utc_now
 from spillway.contracts import Contracts, StreamContract
@@ -63,16 +64,35 @@ def shed_channel(
     empty = {stream: [batch for batch in found if not batch.rows] for stream, found in pinned.items()}
     for found in empty.values():
         save_batches(tables, [batch.becomes(utc_now(), status=DONE) for batch in found])
-    runs = {
-        (stream, levers): [batch for batch in found if batch.rows and batch.levers == levers]
-        for stream, found in pinned.items()
-        for levers in sorted({batch.levers for batch in found if batch.rows})
-    }
-    ways, unplanned = _planned(room, runs)
-    done = side_by_side(lambda way: _bring_through(room, engine, way, say), ways)
-    for problem in [*failed, *unplanned]:
+    done = [batch for found in empty.values() for batch in found]
+    queues = {stream: [batch for batch in found if batch.rows] for stream, found in pinned.items()}
+    while queues := {stream: queue for stream, queue in queues.items() if queue}:
+        # a batch goes on from what the one before it came to: of each stream the next, all of them planned together
+        runs = {(stream, queue[0].levers): queue[:1] for stream, queue in queues.items()}
+        ways, unplanned = _planned(room, runs)
+        outcomes = side_by_side(partial(_brought_through, room, engine, say=say), ways)
+        failed += unplanned
+        for stream in queues.keys() - {way.contract.stream for way in ways}:
+            queues[stream] = []
+        for way, outcome in zip(ways, outcomes, strict=True):
+            stream = way.contract.stream
+            if isinstance(outcome, SpillwayError):
+                failed.append(outcome)
+                queues[stream] = []
+            else:
+                done += outcome
+                queues[stream] = queues[stream][1:]
+    for problem in failed:
         raise problem
-    return [batch for found in [*empty.values(), *done] for batch in found]
+    return done
+
+
+def _brought_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch] | SpillwayError:
+    """A stream's next batch, or why it and those after it wait."""
+    try:
+        return _bring_through(room, engine, way, say)
+    except SpillwayError as problem:
+        return problem
 
 
 def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] | None) -> list[Batch]:
@@ -217,9 +237,12 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
             fitting = (way, drafts)
             if last or not idle:
                 break
-            say(f"{stream}: {len(idle)} batches left room unused; planned again by what came out")
-        aims = dict(told.aims)
+        aims, before = dict(told.aims), way
         (way,) = plan_all(room, {(stream, levers): way.batches}, told)
+        if fitting is not None:
+            if not any(now.differs_from(then) for now, then in zip(way.plans, before.plans, strict=True)):
+                break
+            say(f"{stream}: {len(idle)} batches left room unused; planned again by what came out")
     assert fitting is not None, "the last draft is published whatever it came to"
     way, drafts = fitting
     publish(tables, way, drafts, time.monotonic() - started)

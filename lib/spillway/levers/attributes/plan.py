@@ -142,8 +142,9 @@ class AttributePlan(Plan):
         runs, load = self.runs[batch], self.work.loads[batch]
         # the widths of what is rounded are known when it is written: the rate is right, the columns are scaled to it
         planned = max((run.planned_kbps for run in runs), default=load.rate_kbps)
-        factor = planned / load.rate_kbps if load.rate_kbps else 1.0
-        return Load({name: bits * factor for name, bits in load.widths_bits.items()}, load.tuples_per_second)
+        columns = load.rate_kbps - load.fixed_kbps
+        factor = max(0.0, planned - load.fixed_kbps) / columns if columns else 0.0
+        return replace(load, widths_bits={name: bits * factor for name, bits in load.widths_bits.items()})
 
     def said(self, batch: int) -> str:
         runs = self.runs_of(batch)
@@ -157,6 +158,14 @@ class AttributePlan(Plan):
 
     def could_lose_less(self, batch: int) -> bool:
         return self.channel.minimize == "error" and self.lost[batch] > 0
+
+    def differs_from(self, before: Plan) -> bool:
+        assert isinstance(before, AttributePlan)
+        mine, theirs = (
+            {number: [(run.from_seq, run.scheme) for run in runs] for number, runs in plan.runs.items()}
+            for plan in (self, before)
+        )
+        return mine != theirs
 
     def can_do_more(self, batch: int) -> bool:
         return any(run.shortfall_kbps == 0 for run in self.runs[batch])

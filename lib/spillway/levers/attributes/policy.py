@@ -253,7 +253,7 @@ def _prefix_at_the_trunk(
 ) -> Consequence:
     gone = set(first.scheme)
     free = [name for name in ranking if name not in gone]
-    rest = Load({**rests_on.load.widths_bits, **dict.fromkeys(gone, 0.0)}, rests_on.load.tuples_per_second)
+    rest = replace(rests_on.load, widths_bits={**rests_on.load.widths_bits, **dict.fromkeys(gone, 0.0)})
     options = {name: found for name, found in rests_on.options.items() if name not in gone}
     second = decide(replace(rests_on, options=options, load=rest), trunk_kbps, free)
     later = {way.attribute: replace(way, stage=2) if way.way != "keep" else way for way in second.ways}
