@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from spillway.cli import COMMANDS, main, parser
 from spillway.ledger import LedgerRow
 from spillway.registry import registered
 from spillway.settings import Settings
+from spillway.show.report.words import bytes_said
 from spillway.store.blobs import write_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -132,6 +133,31 @@ def test_status_tells_programs_the_same(at_home: Settings, capsys: pytest.Captur
         ("meadows", "untrained", False),
     }
     assert found["streams"][0]["figures"]["tuples"] == TUPLES
+
+
+def test_status_tells_what_is_spent_of_a_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    assert "Quotas" not in told(capsys, "status")[1]
+    write_bytes(f"{settings.schemas}/channels.yaml", b"channels: {uplink: {capacity: 1 MB/day}}")
+    totals = [
+        row
+        for row in rows_of(settings, "ledger")
+        if (row["unit"], row["dimension_kind"]) == ("rows", "total")
+    ]
+    mine = [row for row in totals if (row["subject"], row["batch"]) == ("fields", 2)]
+    sent = max(mine, key=lambda row: row["ordinal"])["bytes_kept"]
+    assert sent > 0
+
+    text = words(told(capsys, "status")[1])
+    assert (
+        f"Quotas uplink: {bytes_said(sent)} of 1 MB spent on {DAY + timedelta(days=1)}, in 0.0167 of 24 hours"
+        in text
+    )
+    (quota,) = document(capsys, "status")[1]["quotas"]
+    assert (quota["channel"], quota["spent_bytes"], quota["quota_bytes"]) == ("uplink", sent, 1_000_000)
 
 
 def test_broken_promises_are_wrong_and_come_first(

@@ -9,6 +9,7 @@ import pytest
 
 from spillway.contracts import read_channel
 from spillway.contracts.capacity import parse_capacity, shannon_kbps
+from spillway.contracts.quota import Quota
 from spillway.errors import ContractError, Refused
 
 
@@ -27,6 +28,13 @@ from spillway.errors import ContractError, Refused
         ("3.6 MB/hour", 8),
         ("1e3 kbps", 1000),
         ("1 MB per s", 8000),
+        ("60 GB/month", 60e9 * 8 / 2_629_746 / 1000),
+        ({"quota": "2 GB", "per": "day"}, 2e9 * 8 / 86400 / 1000),
+        ({"quota": "3.6 MB", "per": "hour"}, 8),
+        (
+            {"quota": "2 GiB", "per": "month", "carry_over_pct": 50, "burst": "5 Mbps"},
+            2**34 / 2_629_746 / 1000,
+        ),
         ({"bandwidth_khz": 4, "signal_to_noise_db": 20}, 4 * math.log2(101)),
         ({"budget_per_day": 1, "price_per_gb": 0.5}, 2e9 * 8 / 86400 / 1000),
     ],
@@ -37,6 +45,40 @@ def test_a_capacity_is_understood_as_people_write_it(stated: object, kbps: float
 
 
 @pytest.mark.parametrize(
+    ("stated", "quota"),
+    [
+        ("2 GB/day", Quota(2e9, "day")),
+        ("2 GB per days", Quota(2e9, "day")),
+        ("16 Gbit/month", Quota(2e9, "month")),
+        ({"budget_per_day": 1.8, "price_per_gb": 0.9}, Quota(2e9, "day")),
+        ({"quota": "2 GB", "per": "day"}, Quota(2e9, "day")),
+        (
+            {"quota": "2 GB", "per": "month", "carry_over_pct": 20, "burst": "5 Mbps"},
+            Quota(2e9, "month", 20.0, 5000.0),
+        ),
+        ({"quota": "2 GB", "per": "hour"}, None),
+        ("2 GB/hour", None),
+        ("2 GB/min", None),
+        ("5 Mbps", None),
+        ({"bandwidth_khz": 4, "signal_to_noise_db": 20}, None),
+    ],
+)
+def test_days_and_months_are_quotas_and_what_is_shorter_is_a_rate(
+    stated: object, quota: Quota | None
+) -> None:
+    assert read_channel("uplink", {"capacity": stated}).capacity.quota == quota
+
+
+def test_a_burst_below_the_mean_rate_says_what_to_write_instead() -> None:
+    with pytest.raises(
+        Refused, match=r"at least the quota's own mean rate of 185\.2 kbps.*write capacity: 100 kbps"
+    ):
+        parse_capacity({"quota": "2 GB", "per": "day", "burst": "100 kbps"})
+    burst = {"quota": "10.8 GB", "per": "day", "burst": "1 Mbps"}
+    assert parse_capacity(burst) == 1000
+
+
+@pytest.mark.parametrize(
     ("stated", "field"),
     [
         *((words, "capacity") for words in (
@@ -44,7 +86,21 @@ def test_a_capacity_is_understood_as_people_write_it(stated: object, kbps: float
             "1,5 Mbps", True, ["5 Mbps"], "1e400 kbps", "1e999999999 kbps", "1e-400 kbps", "1e308 TiB/s", {}, {"x": 1},
             {"bandwidth_khz": 4}, {"bandwidth_khz": 4, "signal_to_noise_db": 4000},
             {"bandwidth_khz": 4, "signal_to_noise_db": -4000}, {"budget_per_day": 1e308, "price_per_gb": 1e-308},
+            "2 GB/quarter", {"quota": "2 GB"}, {"per": "day"}, {"quota": "2 GB", "per": "day", "carry_over": 5},
+            {"quota": "1e308 TB", "per": "day"},
         )),
+        *(({"quota": size, "per": "day"}, "quota") for size in ("2 GB/day", "5", 5, "0 GB", "-1 GB", None, "1e-999 B")),
+        *(({"quota": "2 GB", "per": per}, "per") for per in ("week", "minute", "days", None, 1, ["day"])),
+        *(
+            ({"quota": "2 GB", "per": "day", "carry_over_pct": pct}, "carry_over_pct")
+            for pct in (-1, 100.1, "20", True, None, math.nan)
+        ),
+        *(
+            ({"quota": "2 GB", "per": "day", "burst": burst}, "burst")
+            for burst in (5, None, "fast", "3 GB/day", "100 kbps", {"bandwidth_khz": 4, "signal_to_noise_db": 60})
+        ),
+        ({"quota": "2 GB", "per": "hour", "carry_over_pct": 5}, "carry_over_pct"),
+        ({"quota": "2 GB", "per": "hour", "burst": "50 Mbps"}, "burst"),
         ({"bandwidth_khz": 0, "signal_to_noise_db": 20}, "bandwidth_khz"),
         ({"bandwidth_khz": "4", "signal_to_noise_db": 20}, "bandwidth_khz"),
         ({"bandwidth_khz": 4, "signal_to_noise_db": math.nan}, "signal_to_noise_db"),

@@ -12,8 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.contracts import check, load_contracts, plain, read_channel, read_stream
-from spillway.contracts.sections import Prices
+from spillway.contracts import Prices, check, load_contracts, plain, read_channel, read_stream
 from spillway.errors import ContractError, Problem, Refused
 
 CHANNELS = "channels:\n  uplink: {capacity: 120 kbps}\n"

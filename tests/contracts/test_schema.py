@@ -148,6 +148,12 @@ def test_reader_and_schema_accept_the_same(contract: dict[str, Any]) -> None:
         {"bandwidth_khz": 4, "signal_to_noise_db": 20}, {"budget_per_day": 1.8, "price_per_gb": 0.9},
         "0 kbps", "-5 kbps", "120", "120 kbp", "kbps", "", None, 120, "1 GB/week", "0.0 GB/day",
         {"bandwidth_khz": 4}, {"bandwidth_khz": 0, "signal_to_noise_db": 3}, {"bandwidth_khz": "4", "x": 1},
+        "60 GB/month", "60 GB per months", "1 GB/quarter", {"quota": "2 GB", "per": "day"}, {"quota": "2 GB"},
+        {"quota": "2 GB", "per": "hour"}, {"quota": "2 GB", "per": "hour", "carry_over_pct": 0},
+        {"quota": "2 GB", "per": "month", "carry_over_pct": 20, "burst": "5 Mbps"}, {"quota": "2 GB", "per": "week"},
+        {"quota": "2 GB/day", "per": "day"}, {"quota": "0 GB", "per": "day"}, {"quota": 2, "per": "day"},
+        {"quota": "2 GB", "per": "day", "carry_over_pct": 101}, {"quota": "2 GB", "per": "day", "burst": "9 GB/day"},
+        {"quota": "2 GB", "per": "day", "burst": "9 Mbps"}, {"quota": "2 GB", "per": "day", "burst": 9},
     ],
 )  # fmt: skip
 def test_reader_and_schema_agree_on_capacities(capacity: object) -> None:

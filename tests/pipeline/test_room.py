@@ -50,7 +50,7 @@ def stream(name: str, **more: Any) -> StreamContract:
 
 
 def rooms(
-    *streams: StreamContract, capacity: str = "40 kbps", into_up: Sequence[str] = (), **channel: Any
+    *streams: StreamContract, capacity: Any = "40 kbps", into_up: Sequence[str] = (), **channel: Any
 ) -> Contracts:
     """The streams with their channels, all of this capacity; some go into the channel `up`."""
     up = read_channel("up", {"capacity": capacity, **channel})
@@ -88,19 +88,24 @@ def taken_in(
 
 
 @given(
-    st.dictionaries(st.sampled_from("abcd"), st.floats(0.1, 1e4), min_size=1),
+    st.dictionaries(st.sampled_from("abcd"), st.just(0.0) | st.floats(0.1, 1e4), min_size=1),
     st.floats(1.0, 2e4),
+    st.booleans(),
     st.sampled_from(["proportional", "utility"]),
 )
-def test_parts_never_come_to_more_than_the_channel_unless_nothing_can_go(
-    rates: dict[str, float], capacity: float, divide_by: str
+def test_parts_never_come_to_more_than_the_channel_and_leave_nothing_of_it(
+    rates: dict[str, float], capacity: float, trained: bool, divide_by: str
 ) -> None:
     channel = read_channel("up", {"capacity": f"{capacity:.6f} kbps", "divide_by": divide_by})
-    offers = {name: Offer(rate, None, (choice(rate, 0.0, 1.0),)) for name, rate in rates.items()}
+    offers = {
+        name: Offer(rate, None, (choice(rate, 0.0, 1.0),) if rate and trained else ())
+        for name, rate in rates.items()
+    }
     found = divided(channel, offers)
-    assert sum(found.values()) <= channel.capacity_kbps * (1 + 1e-9)
-    if divide_by == "proportional":
-        drops = [1 - found[name] / rate for name, rate in rates.items()]
+    assert sum(found.values()) == pytest.approx(channel.capacity_kbps, rel=1e-9)
+    assert min(found.values()) >= 0
+    if divide_by == "proportional" and any(rates.values()):
+        drops = [1 - found[name] / rate for name, rate in rates.items() if rate]
         assert max(drops) - min(drops) <= 1e-9
 
 

@@ -52,6 +52,10 @@ def _run(asked: argparse.Namespace) -> int:
             f"\n{one.name}, from {', '.join(one.inputs)}: windows {said(one.windows)}; {_levers(one.facts)}",
             one.stages,
         )
+    if found.quotas:
+        say_line("\nQuotas")
+    for quota in found.quotas:
+        say_line(quota.sentence)
     say_line(f"\nLast validated: {said(found.validated_at)}")
     for shortage in found.shortages:
         label = f"{'WRONG' if shortage.wrong else 'short'} {shortage.stream}: {shortage.sentence}"

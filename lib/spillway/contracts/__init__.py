@@ -4,6 +4,7 @@
 """
 
 from spillway.contracts.capacity import Capacity
+from spillway.contracts.channel import Channel, Prices
 from spillway.contracts.levers import LeverEntry, Subject
 from spillway.contracts.loader import check, load_contracts, read_channel, read_stream, read_workload
 from spillway.contracts.model import (
@@ -11,7 +12,6 @@ from spillway.contracts.model import (
     ROLES,
     TYPES,
     Attribute,
-    Channel,
     Contracts,
     StreamContract,
 )
@@ -28,6 +28,7 @@ __all__ = [
     "Channel",
     "Contracts",
     "LeverEntry",
+    "Prices",
     "StreamContract",
     "Subject",
     "Workload",

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from spillway.contracts.channel import Channel
 from spillway.contracts.levers import Subject
-from spillway.contracts.model import Channel, Contracts, StreamContract
+from spillway.contracts.model import Contracts, StreamContract
 from spillway.contracts.shapes import BAD, Record, Report, Text, suggest
 from spillway.contracts.workload import Workload
 from spillway.contracts.yaml_lines import read_yaml

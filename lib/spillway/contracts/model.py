@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
-"""The contract of a stream and of a channel: every field, its meaning, its rule and its default.
+"""The contract of a stream: every field, its meaning, its rule and its default.
 
 This module is the one definition: the reader, its errors and the JSON Schema editors complete from all follow
 from the fields below; those of a lever stand with the lever (see `contracts.levers`).
@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.contracts.capacity import Capacity, CapacityShape
+from spillway.contracts.channel import Channel
 from spillway.contracts.column_names import ColumnName
 from spillway.contracts.levers import (
     LeverEntry,
@@ -40,7 +40,6 @@ from spillway.contracts.sections import (
     BadRecords,
     Duplicates,
     FrameLength,
-    Prices,
     Rate,
     RetainRaw,
     Sketch,
@@ -58,7 +57,6 @@ from spillway.contracts.shapes import (
     Number,
     Record,
     Text,
-    plain,
     rule,
     suggest,
 )
@@ -68,8 +66,6 @@ from spillway.sketches.kinds import SKETCH_KINDS
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 ROLES = ("key", "order", "measure", "protected")
-DIVIDE_BY = ("utility", "proportional")
-MINIMIZE = ("error", "bytes")
 DEFAULT_BITS = {"boolean": 1, "integer": 64, "double": 64, "timestamp": 64, "date": 32, "string": 128}
 ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -319,63 +315,6 @@ class StreamContract(Subject):
                 {"properties": {"attributes": {"contains": order, "minContains": 1, "maxContains": 1}}}
             ],
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Channel:
-    """A capacity that one or more streams share."""
-
-    capacity: Capacity = rule(
-        CapacityShape(), "120 kbps, 5 Mbps, 2 GB/day, or {bandwidth_khz, signal_to_noise_db} (Shannon)"
-    )
-    divide_by: str = rule(
-        Choice(DIVIDE_BY),
-        "utility: all streams planned together, what is worth least gives way; proportional: one drop rate for all, "
-        "before each is planned (the text)",
-        "utility",
-    )
-    minimize: str = rule(
-        Choice(MINIMIZE),
-        "error: fill the channel and lose as little as it allows; bytes: spend as little as the bounds allow, for a "
-        "channel paid by the byte",
-        "error",
-    )
-    prices: Prices = rule(Record(Prices), "minimize: bytes: what sending and keeping cost", Prices())
-    into: str | None = rule(
-        Maybe(Text()), "the channel that this one is multiplexed into: shed a second time to fit there", None
-    )
-    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
-    name: str = ""
-
-    def rules(self) -> Iterator[Broken]:
-        if self.minimize == "error" and self.prices != Prices():
-            yield (
-                "prices",
-                "be absent unless the channel minimizes bytes",
-                plain(self.prices),
-                "write minimize: bytes, or remove it: it would be ignored",
-            )
-
-    @staticmethod
-    def elsewhere(name: str) -> tuple[str, str] | None:
-        if name == "share":
-            return (
-                "be written as divide_by",
-                "write divide_by: utility, or divide_by: proportional (the text)",
-            )
-        return None
-
-    @staticmethod
-    def schema_extra() -> dict[str, Any]:
-        free = {name: {"const": value} for name, value in plain(Prices()).items()}
-        return {
-            "if": {"properties": {"minimize": {"const": "bytes"}}, "required": ["minimize"]},
-            "else": {"properties": {"prices": {"properties": free}}},
-        }
-
-    @property
-    def capacity_kbps(self) -> float:
-        return self.capacity.kbps
 
 
 @dataclass(frozen=True)

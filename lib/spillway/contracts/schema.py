@@ -14,7 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from spillway.contracts.model import Channel, StreamContract
+from spillway.contracts.channel import Channel
+from spillway.contracts.model import StreamContract
 from spillway.contracts.shapes import DRAFT, Record
 from spillway.contracts.workload import Workload
 

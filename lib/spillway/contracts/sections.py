@@ -158,41 +158,6 @@ class RetainRaw:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prices:
-    """What a byte costs where a channel minimizes bytes; only their ratio matters.
-
-    >>> Prices(sent_per_gb=5.0, kept_per_gb=0.1).cost(sent_bytes=2e9, held_bytes=1e9, asked_back_pct=2.0)
-    10.2
-    """
-
-    sent_per_gb: float = rule(Number(least=0), "price of sending a gigabyte", 1.0)
-    kept_per_gb: float = rule(
-        Number(least=0),
-        "price of keeping a gigabyte of synopsis at the source for as long as it is kept",
-        0.0,
-    )
-
-    def cost(self, sent_bytes: float, held_bytes: float, asked_back_pct: float) -> float:
-        """sent x sending + held x (asked back x sending + keeping): what `minimize: bytes` makes small."""
-        held = asked_back_pct / 100.0 * self.sent_per_gb + self.kept_per_gb
-        return (sent_bytes * self.sent_per_gb + held_bytes * held) / 1e9
-
-    def rules(self) -> Iterator[Broken]:
-        if self.sent_per_gb == 0 and self.kept_per_gb == 0:
-            yield (
-                "sent_per_gb",
-                "be above 0 when keeping costs nothing",
-                self.sent_per_gb,
-                "state what a gigabyte costs, or write minimize: error",
-            )
-
-    @staticmethod
-    def schema_extra() -> dict[str, Any]:
-        free = {"sent_per_gb": {"const": 0}, "kept_per_gb": {"const": 0}}
-        return {"not": {"properties": free, "required": ["sent_per_gb"]}}
-
-
-@dataclass(frozen=True, kw_only=True)
 class Sketch:
     """A summary kept of the stream."""
 

@@ -64,7 +64,9 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
     rates = {stream: offer.rate_kbps for stream, offer in offers.items()}
     capacity, total = channel.capacity_kbps, sum(rates.values())
     if total <= capacity:
-        return {stream: rate * capacity / total if total else capacity for stream, rate in rates.items()}
+        # who brings nothing has a place all the same, and all places together are no more than the channel
+        each = {stream: rate / total if total else 1 / len(rates) for stream, rate in rates.items()}
+        return {stream: capacity * part for stream, part in each.items()}
     if channel.divide_by == "utility":
         return _by_utility(offers, capacity)
     return dict(zip(rates, proportional_capacities(list(rates.values()), capacity), strict=True))

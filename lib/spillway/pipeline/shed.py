@@ -24,7 +24,7 @@ from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.drafting import Drafts, draft, publish, sent_kbps, told_by
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.planning import WayDown, plan_all
-from spillway.pipeline.room import parts
+from spillway.pipeline.spending import Parts, parts_of_batches
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 
@@ -127,19 +127,21 @@ def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch],
 
 def _shared(
     tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
-) -> tuple[Mapping[str, Sequence[Batch]], Mapping[str, Part], list[SpillwayError]]:
+) -> tuple[Mapping[str, Sequence[Batch]], Parts, list[SpillwayError]]:
     """Who can be given a part of the channel, these parts, and why the others wait.
 
     One stream's fault keeps no other back: it counts with its last known rate, as a quiet one does.
     """
     try:
-        return waiting, parts(tables, room, waiting), []
+        return waiting, parts_of_batches(tables, room, waiting), []
     except SpillwayError:
-        able, failed = _each(lambda stream: parts(tables, room, {stream: waiting[stream]}), waiting)
+        able, failed = _each(
+            lambda stream: parts_of_batches(tables, room, {stream: waiting[stream]}), waiting
+        )
         if not able:
             raise
         left = {stream: waiting[stream] for stream in able}
-        return left, parts(tables, room, left), failed
+        return left, parts_of_batches(tables, room, left), failed
 
 
 def _planned(
@@ -165,7 +167,9 @@ def _each(step: Callable[[One], Made], items: Iterable[One]) -> tuple[dict[One, 
     return made, failed
 
 
-def _pinned(tables: Tables, contract: StreamContract, batches: Sequence[Batch], part: Part) -> list[Batch]:
+def _pinned(
+    tables: Tables, contract: StreamContract, batches: Sequence[Batch], shares: Mapping[int, Part]
+) -> list[Batch]:
     """The batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
     length, levers = contract.frame.tuples, contract.lever_names
     newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
@@ -187,8 +191,8 @@ def _pinned(tables: Tables, contract: StreamContract, batches: Sequence[Batch], 
                 status=PLANNED,
                 levers=levers,
                 models=versions,
-                capacity_kbps=part.own_kbps,
-                trunk_kbps=part.trunk_kbps,
+                capacity_kbps=shares[batch.batch].own_kbps,
+                trunk_kbps=shares[batch.batch].trunk_kbps,
                 frame_origin=before.frame_origin if before is not None and goes_on else batch.first_seq,
                 frame_tuples=length,
             )

@@ -17,6 +17,7 @@ from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
+from spillway.show.quotas import QuotaStatus, quotas_of
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
     StreamFigures,
@@ -89,6 +90,7 @@ class Status:
     runs: tuple[RunShown, ...]
     streams: tuple[StreamStatus, ...]
     workloads: tuple[WorkloadStatus, ...]
+    quotas: tuple[QuotaStatus, ...]
     shortages: tuple[Shortage, ...]
     validated_at: datetime | None
 
@@ -137,7 +139,8 @@ def status(tables: Tables) -> Status:
     shortages += _unclaimed(contracts, batches)
     last = max((row["validated_at"] for row in validations), default=None)
     ordered = tuple(sorted(shortages, key=_urgency))
-    return Status(tuple(_runs(batches)), tuple(streams), tuple(workloads), ordered, last)
+    quotas = tuple(quotas_of(tables, contracts))
+    return Status(tuple(_runs(batches)), tuple(streams), tuple(workloads), quotas, ordered, last)
 
 
 def _urgency(shortage: Shortage) -> tuple[bool, str]:

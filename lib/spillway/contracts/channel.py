@@ -1,0 +1,116 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""The contract of a channel: how much it carries, how it is divided, what its plan makes small.
+
+>>> from spillway.contracts import read_channel
+>>> uplink = read_channel("uplink", {"capacity": "2 GB/day", "minimize": "bytes"})
+>>> round(uplink.capacity_kbps, 1), uplink.capacity.quota.per, uplink.divide_by, uplink.prices.sent_per_gb
+(185.2, 'day', 'utility', 1.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.contracts.capacity import Capacity, CapacityShape
+from spillway.contracts.shapes import Broken, Choice, Maybe, Number, Record, Text, plain, rule
+
+DIVIDE_BY = ("utility", "proportional")
+MINIMIZE = ("error", "bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What a byte costs where a channel minimizes bytes; only their ratio matters.
+
+    >>> Prices(sent_per_gb=5.0, kept_per_gb=0.1).cost(sent_bytes=2e9, held_bytes=1e9, asked_back_pct=2.0)
+    10.2
+    """
+
+    sent_per_gb: float = rule(Number(least=0), "price of sending a gigabyte", 1.0)
+    kept_per_gb: float = rule(
+        Number(least=0),
+        "price of keeping a gigabyte of synopsis at the source for as long as it is kept",
+        0.0,
+    )
+
+    def cost(self, sent_bytes: float, held_bytes: float, asked_back_pct: float) -> float:
+        """sent x sending + held x (asked back x sending + keeping): what `minimize: bytes` makes small."""
+        held = asked_back_pct / 100.0 * self.sent_per_gb + self.kept_per_gb
+        return (sent_bytes * self.sent_per_gb + held_bytes * held) / 1e9
+
+    def rules(self) -> Iterator[Broken]:
+        if self.sent_per_gb == 0 and self.kept_per_gb == 0:
+            yield (
+                "sent_per_gb",
+                "be above 0 when keeping costs nothing",
+                self.sent_per_gb,
+                "state what a gigabyte costs, or write minimize: error",
+            )
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        free = {"sent_per_gb": {"const": 0}, "kept_per_gb": {"const": 0}}
+        return {"not": {"properties": free, "required": ["sent_per_gb"]}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """A capacity that one or more streams share."""
+
+    capacity: Capacity = rule(
+        CapacityShape(),
+        "a rate: 120 kbps, 5 Mbps, 2 GB/hour, {bandwidth_khz, signal_to_noise_db} (Shannon); or a quota, spent over "
+        "its period: 2 GB/day, 60 GB/month, {quota: 2 GB, per: day, carry_over_pct: 20, burst: 5 Mbps}, "
+        "{budget_per_day, price_per_gb}",
+    )
+    divide_by: str = rule(
+        Choice(DIVIDE_BY),
+        "utility: all streams planned together, what is worth least gives way; proportional: one drop rate for all, "
+        "before each is planned (the text)",
+        "utility",
+    )
+    minimize: str = rule(
+        Choice(MINIMIZE),
+        "error: fill the channel and lose as little as it allows; bytes: spend as little as the bounds allow, for a "
+        "channel paid by the byte",
+        "error",
+    )
+    prices: Prices = rule(Record(Prices), "minimize: bytes: what sending and keeping cost", Prices())
+    into: str | None = rule(
+        Maybe(Text()), "the channel that this one is multiplexed into: shed a second time to fit there", None
+    )
+    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
+    name: str = ""
+
+    def rules(self) -> Iterator[Broken]:
+        if self.minimize == "error" and self.prices != Prices():
+            yield (
+                "prices",
+                "be absent unless the channel minimizes bytes",
+                plain(self.prices),
+                "write minimize: bytes, or remove it: it would be ignored",
+            )
+
+    @staticmethod
+    def elsewhere(name: str) -> tuple[str, str] | None:
+        if name == "share":
+            return (
+                "be written as divide_by",
+                "write divide_by: utility, or divide_by: proportional (the text)",
+            )
+        return None
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        free = {name: {"const": value} for name, value in plain(Prices()).items()}
+        return {
+            "if": {"properties": {"minimize": {"const": "bytes"}}, "required": ["minimize"]},
+            "else": {"properties": {"prices": {"properties": free}}},
+        }
+
+    @property
+    def capacity_kbps(self) -> float:
+        """Its rate; of a quota the mean one: what a batch may send follows from what is left of it."""
+        return self.capacity.kbps
