@@ -45,7 +45,8 @@ Columns = dict[str, Any]
 class Shedding(Decision):
     """How a stream's attributes travel over some batches, and whatever shares a frame with them."""
 
-    key: tuple[str, ...]
+    keys: Mapping[int, tuple[str, ...]]
+    """By version of the facts, what identifies a tuple's sender: the next training may find another identifier."""
     attributes: tuple[str, ...]
     runs: Runs
     models: Mapping[int, Models]
@@ -74,6 +75,10 @@ class Shedding(Decision):
         """The models that a part of a frame was shed with."""
         return self.models[self.versions[part.batch]]
 
+    def key_of(self, part: FramePart) -> tuple[str, ...]:
+        """What identified a tuple's sender when a part of a frame was shed."""
+        return self.keys[self.versions[part.batch]]
+
     def kept(self, before: Rows, day: date) -> Rows:
         return SentRows(self, before)
 
@@ -87,7 +92,9 @@ class Shedding(Decision):
         """The blocks of a piece, frame by frame."""
         runs = self.runs.within(parts[0].frame, parts[-1].to_seq)
         models = self.models_of(parts[0])
-        columns = [*self.key, *needed_columns(models, runs.attributes("shed"))]
+        key = self.key_of(parts[0])
+        # an attribute of the cycle is never shed, but may foretell others
+        columns = list(dict.fromkeys([*key, *needed_columns(models, runs.attributes("shed"))]))
         blocks: list[dict[str, Any]] = []
         for part in parts:
             here = runs.within(part.frame, part.to_seq)
@@ -96,7 +103,7 @@ class Shedding(Decision):
             rows = before(columns, part.frame, part.to_seq)
             if not rows.num_rows:
                 continue
-            for block in shed_frame(rows, self.key, here, models, part.from_seq):
+            for block in shed_frame(rows, key, here, models, part.from_seq):
                 blocks.append({"batch": part.batch, "frame": part.frame, **block.__dict__})
                 for what, count in (("shed", block.shed_values), ("payload", len(block.payload) + 1)):
                     name = f"{what}.{block.attribute}"
@@ -217,10 +224,11 @@ class SentRows:
         return _with(rows, columns, made)
 
     def _round(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
-        rows = self.before([*self.plan.key, *names], part.frame, to_seq)
+        key = self.plan.key_of(part)
+        rows = self.before(list(dict.fromkeys([*key, *names])), part.frame, to_seq)
         if not rows.num_rows:
             return np.zeros(0, np.int64), {}
-        truth = frame_of(rows, self.plan.key, names)
+        truth = frame_of(rows, key, names)
         runs = self.plan.runs.within(part.frame, to_seq)
         models = self.plan.models_of(part)
         columns = {
@@ -273,7 +281,8 @@ class GivenBackRows:
     def _give_back(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
         wanted = [name for name in names if not name.endswith(BOUND_SUFFIX)]
         models = self.plan.models_of(part)
-        columns = dict.fromkeys([*self.plan.key, *needed_columns(models, wanted), *wanted])
+        key = self.plan.key_of(part)
+        columns = dict.fromkeys([*key, *needed_columns(models, wanted), *wanted])
         rows = self.after(list(columns), part.frame, to_seq)
         if not rows.num_rows:
             return np.zeros(0, np.int64), {}
@@ -285,7 +294,7 @@ class GivenBackRows:
                 payloads.setdefault(attribute, []).append(payload)
         self._used += sum(len(payload) for found in payloads.values() for payload in found)
         made: Columns = {name: rows[name] for name in wanted}
-        for name, one in recover_frame(rows, self.plan.key, runs, models, payloads, shed).items():
+        for name, one in recover_frame(rows, key, runs, models, payloads, shed).items():
             made[name] = one.values.to_arrow(_kind(rows, name))
             made[name + BOUND_SUFFIX] = pa.array(one.bound_pct, mask=np.isnan(one.bound_pct))
         return np.asarray(rows["seq"]), made

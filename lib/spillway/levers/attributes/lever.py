@@ -13,7 +13,7 @@ from spillway.levers.attributes.apply import SYNOPSIS, Shedding
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import of_way
 from spillway.levers.attributes.plan import AttributePlan, shedding
-from spillway.levers.attributes.policy import decide, own_settings
+from spillway.levers.attributes.policy import decide, measures_of, own_settings
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.protocol import (
@@ -53,7 +53,7 @@ class Attributes(Lever):
             return offer
         learned = Learned.from_facts(facts)
         # the contract may have lost attributes, or protected them, since training
-        options = {name: learned.options[name] for name in contract.sheddable if name in learned.options}
+        options = {name: learned.options[name] for name in measures_of(contract, learned)}
         ranking = learned.ranked(list(options))
         gone: set[str] = set()
         rate = offer.rate_kbps

@@ -27,7 +27,7 @@ def policy_of(
 ) -> Policy:
     """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
     settings = own_settings(contract)
-    measures = tuple(name for name in contract.sheddable if name in learned.models)
+    measures = measures_of(contract, learned)
     stated = settings.reevaluate
     return Policy(
         cycle=learned.cycle,
@@ -51,6 +51,15 @@ def policy_of(
         decide=_decider(contract, learned, measures, load, part.times(aim)),
         measure_hits=hits,
     )
+
+
+def measures_of(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
+    """What may be shed or rounded: trained, still a measure in the contract, and no part of the identifier, whether
+    that was found or has been stated in the contract since.
+    """
+    fixed = {*learned.cycle.attributes, *(own_settings(contract).cycle.attributes or ())}
+    trained = learned.models.keys() & learned.options.keys()
+    return tuple(name for name in contract.sheddable if name in trained and name not in fixed)
 
 
 def own_settings(contract: StreamContract) -> AttributeSettings:
