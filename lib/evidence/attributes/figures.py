@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evidence.attributes.cycles import cycles
+from evidence.attributes.cycles import cycles, identifiers
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
 from evidence.attributes.lab import Lab
@@ -27,6 +27,7 @@ from spillway.errors import Refused
 from spillway.settings import Settings
 
 NOISY_GENERATED = 10
+TRIED_SEEDS = 30
 
 
 def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float]:
@@ -44,6 +45,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     labs = {name: Lab(lake, name) for name in streams}
     found = golden(book, directory)
     found |= cycles(book, labs, Path(settings.schemas), seeds)
+    found |= identifiers(book, min(seeds, TRIED_SEEDS))
     found |= hits(book, labs, directory)
     found |= summary(book, labs, directory)
     found |= predictors(book, labs)
