@@ -87,7 +87,6 @@ def identifiers(book: Book, seeds: int) -> dict[str, float]:
     return {
         "attributes.cid_streams_tried": count.total(),
         **{f"attributes.cid_{name}": count[verdict] for verdict, name in names.items()},
-        "attributes.cid_longest_seconds": max((one.longest_seconds for one in every), default=0.0),
     }
 
 

@@ -104,3 +104,18 @@ def test_the_error_names_the_key_and_never_a_property_of_it(family: str, seed: i
 
 def test_a_confidence_a_hair_below_is_not_shown_as_enough() -> None:
     assert "confidence 0.7990 of 0.80" in str(CycleNotFound(["key"], 0.799, 0.8, "does not follow one order"))
+
+
+def test_a_status_that_the_measures_go_by_does_not_speak_against_a_router_that_has_properties() -> None:
+    rng = np.random.default_rng(1)
+    router, status = np.arange(N) % 20, rng.choice([200, 301, 404, 500], N)
+    columns = {
+        "router": text(f"r{k}" for k in router),
+        "status": status,
+        "latency": np.round(status / 10 + rng.normal(0, 1, N), 1),
+        "at": np.arange(N) // 20,
+    }
+    with_sites = {**columns, "site": text("AB"[k % 2] for k in router)}
+    assert find_cycle(with_sites, np.arange(N), {}, order="at").attributes == ("router",)
+    # where nothing follows from it, it might as well be a counter beside the true sender
+    assert refusal(columns).attributes == ("status",)

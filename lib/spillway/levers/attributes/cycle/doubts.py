@@ -5,8 +5,8 @@ determine an attribute which looks like a sender's name (`identity`) is doubted 
 
 - an attribute of it is a *property* of that name: it follows from the name (a site from its sensor);
 - it is nothing but a clock, or comes round for the sake of a clock in it only;
-- the name's values come about equally often, and the measures are closer to the previous tuple of the name than to
-  the candidate's, or to the last of all.
+- the name's values come about equally often, as many attributes follow from it, and the measures are closer to the
+  previous tuple of the name than to the candidate's, or to the last of all.
 
 A name that stays the same from one tuple of a member to its next is an attribute of the member, and no doubt.
 """
@@ -45,6 +45,7 @@ class Doubts:
     def __init__(self, coded: CodedSet, votes: Votes, comes_round: Callable[[Set], bool]) -> None:
         self._coded, self._votes, self._comes_round = coded, votes, comes_round
         self._known: dict[Set, str | None] = {}
+        self._followed: dict[str, set[str]] = {}
 
     def of(self, chosen: Set) -> str | None:
         """The name that speaks against a set that came round; None: none does."""
@@ -69,7 +70,13 @@ class Doubts:
                 continue
             if any(self.is_property(part, name) for part in chosen):
                 return name
-            if comes_evenly(key) and self._goes_by(key, coded.joint(core or chosen), (*chosen, name)):
+            # what has properties of its own names something, whatever a status does to the measures
+            nobler = len(self._followers(name)) >= max(len(self._followers(part)) for part in chosen)
+            if (
+                nobler
+                and comes_evenly(key)
+                and self._goes_by(key, coded.joint(core or chosen), (*chosen, name))
+            ):
                 return name
         return None
 
@@ -145,6 +152,11 @@ class Doubts:
 
     def _followers(self, name: str) -> set[str]:
         """The attributes that follow from this one, and it not from them."""
+        if name not in self._followed:
+            self._followed[name] = self._found_followers(name)
+        return self._followed[name]
+
+    def _found_followers(self, name: str) -> set[str]:
         coded = self._coded
         codes = coded.codes[name]
         return {

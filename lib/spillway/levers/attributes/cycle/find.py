@@ -3,8 +3,9 @@
 Tuples arrive in cycles: New Delhi, Ghurian, ... 75 cities, then New Delhi again (section 3.2.1). The CID
 names the member of the cycle a tuple belongs to; it is the key of the synopsis, is never shed, and its
 length is the window of everything else. `find_cycle` finds it unaided: first as the text defines it
-(`cycle_strict`: T[i+L][A] = T[i][A] throughout), then in the form that survives gaps, repeats, swapped
-neighbours and members that come and go (`cycle_robust`); `cycle_search` chooses among attributes.
+(`strict`: T[i+L][A] = T[i][A] throughout), then in the form that survives gaps, repeats, swapped
+neighbours and members that come and go (`robust`); `search` chooses among attributes, `keyed` where the contract
+declares keys: these come first, and are the identifier by themselves where nothing comes round.
 
 The cycle's length is the least common multiple of its attributes' periods; the text's product is kept
 beside it and differs when periods share a factor (errata A6).

@@ -11,14 +11,15 @@ goal and made safe:
   instant (key); the other attributes are closer to the previous tuple of the longer key (key) or of the
   shorter one (clock); it moves with the order attribute (clock). With no evidence at all it is kept, as
   the text does.
-- Of all sets with the same cycle the one with the fewest members over time (a ticker outlives the prices
-  it had), fewest attributes, least bits and first in the contract stands for them.
+- Of all sets with the same cycle and about as few members over time (a ticker outlives the prices it had) the
+  smallest, of these that of least bits, then the first in the contract; confidence does not choose among them.
 - A cycle that its own held-back tuples do not confirm (`confirm`) is none. One that is doubted is not taken either:
   an attribute of it follows from a sender's name that it does not itself determine (`identity`), it is nothing but
   a clock beside such a name, or the measures go by that name and not by it.
 
 The search is bounded by counts, so that it ends, and ends alike, everywhere: at most `MOST_COMBINATIONS` combinations
-are looked at, on their first `GLANCED_ROWS` tuples; only what seems to follow an order there is looked at again.
+are looked at, on their first `GLANCED_ROWS` tuples; only what seems to follow an order there is looked at again, and
+at most `MOST_TESTED` of these are traced in full.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ GLANCED_ROWS = 2_048
 MOST_COMBINATIONS = 1_500
 MOST_TESTED = 100
 """Of the combinations that pass the glance, how many are traced in full."""
+MOST_GROWN = 300
+"""Attributes that are held against what is found so far, in all rounds together, to see whether its cycle grows."""
 MOST_MEASURES = 16
 """How many measures vote, and on how many tuples."""
 MEASURED_ROWS = 50_000
@@ -105,7 +108,8 @@ class Search(CodedSet):
     def _test(self, chosen: Set) -> Candidate:
         if all(name in self.periods for name in chosen):
             length = lcm(*(self.periods[name] for name in chosen))
-            if is_unique_in_cycle(self.codes, self.periods, chosen):
+            # a joint cycle that never ended once is not laid out: nobody has met most of its members
+            if length <= self.rows and is_unique_in_cycle(self.codes, self.periods, chosen):
                 return Candidate(chosen, True, "strict", length, length, 1.0)
         codes = self.joint(chosen)
         trace = trace_cycle(codes, confidence=self.confidence)
@@ -157,7 +161,8 @@ class Search(CodedSet):
         repeating = [
             name
             for name, period in self.periods.items()
-            if np.mean(self.codes[name][1:] == self.codes[name][:-1]) < 0.5 and period <= 1000
+            if self.distinct(name) < period <= 1000
+            and np.mean(self.codes[name][1:] == self.codes[name][:-1]) < 0.5
         ]
         for chosen in sorted(repeating, key=lambda name: (-self.periods[name], self.width((name,)))):
             length, members = self.periods[chosen], int(self.codes[chosen].max()) + 1
@@ -241,9 +246,13 @@ class Search(CodedSet):
         """Add what makes the joint cycle longer, shortest step first, clocks left out."""
         first = {name for candidate in sure for name in candidate.attributes}
         refused: set[str] = set()
+        looks = 0
         while True:
             steps = []
             for name in self.names:
+                looks += 1
+                if looks > MOST_GROWN:
+                    continue
                 if name in best.attributes or name in refused or not self.may_repeat(name):
                     continue
                 if self.distinct(name) > len(self.codes[name]) / 4:
@@ -310,11 +319,14 @@ class Search(CodedSet):
 
     @cached_property
     def _measures(self) -> dict[str, npt.NDArray[np.float64]]:
-        """What may vote: numbers that do not come round themselves."""
+        """What may vote: numbers that do not come round themselves, nor only tell the time."""
         found = [
             name
             for name in self.names
-            if self.is_quantity(name) and name not in self.periods and not self.test([name]).accepted
+            if self.is_quantity(name)
+            and name not in self.periods
+            and not self.tells_time(name)
+            and not self.test([name]).accepted
         ]
         return {
             name: np.asarray(self.columns[name])[:MEASURED_ROWS].astype(np.float64)
