@@ -28,6 +28,7 @@ class Target:
 
 OVERALL = (
     Target("attributes.violations", 0, False),
+    Target("attributes.cid_wrong", 0, False),
     Target(
         "attributes.recovery_accuracy_pct_mean",
         99,

@@ -32,6 +32,17 @@ def noticed(
     if not rows.num_rows:
         return []
     cycle = Cycle.from_dict(facts.value(kinds.CYCLE))
+    lost = [name for name in cycle.attributes if name not in contract.names]
+    if lost:
+        named = ", ".join(lost)
+        return [
+            Noticed(
+                "the_cycle_still_holds",
+                f"{named} left the contract",
+                "every attribute of the identifier in the contract",
+                f"{contract.stream}: tuples are identified by {named}, which the contract no longer has; retrain it",
+            )
+        ]
     return [*_of_cycle(contract, cycle, rows), *_of_thresholds(contract, cycle, facts, rows)]
 
 
