@@ -36,12 +36,12 @@ Family = Callable[[np.random.Generator, str], KnownStream]
 
 
 def named(rng: np.random.Generator, members: int, kind: str) -> npt.NDArray[Any]:
-    """So many names: text, whole numbers far apart, or floats."""
+    """So many different names: text, whole numbers far apart, or fractions."""
     if kind == "text":
         return np.array([f"k{k:05d}" for k in rng.permutation(members)], dtype=object)
     if kind == "integer":
         return rng.permutation(7 * members)[:members]
-    return np.round(rng.normal(0, 1000, members), 3)
+    return rng.permutation(members) * 1.7 - 40.5
 
 
 def _stream(

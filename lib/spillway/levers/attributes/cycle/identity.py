@@ -24,8 +24,8 @@ from spillway.levers.attributes.cycle.value_codes import Codes, joint_codes, row
 
 EXCEPTIONS = 0.01
 SAMPLED_ROWS = 4_096
-RECURRENCES = 2
-"""A name is met at least so often on average."""
+RECURRENCES = 1.2
+"""A name is met at least so often on average; that the last quarter knows it says the rest."""
 KNOWN_LATER = 0.9
 """Share of the last quarter's tuples whose name the first three quarters know."""
 UNEVEN = 0.5
