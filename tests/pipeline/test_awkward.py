@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +90,26 @@ def test_one_turn_of_constants_and_nulls_comes_back(awkward: World) -> None:
     assert {row["violations"] for row in certificates} == {0}
 
 
-def test_a_cycle_that_turned_only_once_cannot_be_found_and_says_what_to_do(
+def test_a_cycle_that_turned_only_once_is_none_and_the_declared_key_identifies(
     awkward: World, tmp_path: Path
 ) -> None:
     world = awkward.copy(tmp_path)
     world.contract_becomes(SINGLE, contract("flat", *MEASURES), LONE, UNTIMED, capacity="0.001 kbps")
+    world.train("flat")
+    facts = [row for row in world.rows("models") if row["stream"] == "flat" and row["fact"] == "cycle"]
+    cycle = json.loads(max(facts, key=lambda row: row["version"])["value"])
+    assert (cycle["attributes"], cycle["form"], cycle["length"]) == (["key"], "by keys", 6)
+
+
+def test_a_cycle_that_turned_only_once_and_no_key_is_an_error_that_says_what_to_do(
+    awkward: World, tmp_path: Path
+) -> None:
+    world = awkward.copy(tmp_path)
+    keyless = contract("flat", *MEASURES)
+    keyless["attributes"][0] = attribute("key", "string", "protected", nullable=False)
+    world.contract_becomes(SINGLE, keyless, LONE, UNTIMED, capacity="0.001 kbps")
     with pytest.raises(
-        SpillwayError, match=r"no attribute repeats.*train on more tuples, or state it in the contract"
+        SpillwayError, match=r"no attribute repeats.*`role: key`, or state them in the contract"
     ):
         world.train("flat")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evidence.attributes.bounds_kept import bounds_kept, bounds_kept_overall, rooms
-from evidence.attributes.cycles import cycles
+from evidence.attributes.cycles import cycles, identifiers
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
 from evidence.attributes.lab import Lab
@@ -28,6 +28,7 @@ from spillway.errors import Refused
 from spillway.settings import Settings
 
 NOISY_GENERATED = 10
+TRIED_SEEDS = 30
 
 
 def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float]:
@@ -48,6 +49,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     labs = {name: Lab(lake, name) for name in streams}
     found = kept | golden(book, directory)
     found |= cycles(book, labs, Path(settings.schemas), seeds)
+    found |= identifiers(book, min(seeds, TRIED_SEEDS))
     found |= hits(book, labs, directory)
     found |= summary(book, labs, directory)
     found |= predictors(book, labs)

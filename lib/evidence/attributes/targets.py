@@ -30,6 +30,7 @@ OVERALL = (
     Target("attributes.violations", 0, False),
     Target("attributes.zero_swaps", 0, False),
     Target("attributes.inexact_non_quantities", 0, False),
+    Target("attributes.cid_wrong", 0, False),
     Target(
         "attributes.recovery_accuracy_pct_mean",
         99,

@@ -47,7 +47,8 @@ Columns = dict[str, Any]
 class Shedding(Decision):
     """How a stream's attributes travel over some batches, and whatever shares a frame with them."""
 
-    key: tuple[str, ...]
+    keys: Mapping[int, tuple[str, ...]]
+    """By version of the facts, what identifies a tuple's sender: the next training may find another identifier."""
     attributes: tuple[str, ...]
     runs: Runs
     models: Mapping[int, Models]
@@ -81,6 +82,10 @@ class Shedding(Decision):
         """The models that a part of a frame was shed with."""
         return self.models[self.versions[part.batch]]
 
+    def key_of(self, part: FramePart) -> tuple[str, ...]:
+        """What identified a tuple's sender when a part of a frame was shed."""
+        return self.keys[self.versions[part.batch]]
+
     def kept(self, before: Rows, day: date) -> Rows:
         return SentRows(self, before)
 
@@ -95,7 +100,9 @@ class Shedding(Decision):
         sent = table == SENT_SYNOPSIS
         runs = self.runs.within(parts[0].frame, parts[-1].to_seq)
         models = self.models_of(parts[0])
-        columns = [*self.key, *needed_columns(models, runs.shed(sent))]
+        key = self.key_of(parts[0])
+        # an attribute of the cycle is never shed, but may foretell others
+        columns = list(dict.fromkeys([*key, *needed_columns(models, runs.shed(sent))]))
         blocks: list[dict[str, Any]] = []
         for part in parts:
             here = runs.within(part.frame, part.to_seq)
@@ -104,7 +111,7 @@ class Shedding(Decision):
             rows = before(columns, part.frame, part.to_seq)
             if not rows.num_rows:
                 continue
-            for block in shed_frame(rows, self.key, here, models, part.from_seq, sent):
+            for block in shed_frame(rows, key, here, models, part.from_seq, sent):
                 blocks.append({"batch": part.batch, "frame": part.frame, **block.__dict__})
                 size = len(block.payload) + 1
                 where = "sent" if sent else "held"
@@ -227,10 +234,11 @@ class SentRows:
         return _with(rows, columns, made)
 
     def _round(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
-        rows = self.before([*self.plan.key, *names], part.frame, to_seq)
+        key = self.plan.key_of(part)
+        rows = self.before(list(dict.fromkeys([*key, *names])), part.frame, to_seq)
         if not rows.num_rows:
             return np.zeros(0, np.int64), {}
-        truth = frame_of(rows, self.plan.key, names)
+        truth = frame_of(rows, key, names)
         runs = self.plan.runs.within(part.frame, to_seq)
         models = self.plan.models_of(part)
         columns = {
@@ -289,7 +297,8 @@ class GivenBackRows:
     def _give_back(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
         wanted = [name for name in names if not name.endswith(BOUND_SUFFIX)]
         models = self.plan.models_of(part)
-        columns = dict.fromkeys([*self.plan.key, *needed_columns(models, wanted), *wanted])
+        key = self.plan.key_of(part)
+        columns = dict.fromkeys([*key, *needed_columns(models, wanted), *wanted])
         rows = self.after(list(columns), part.frame, to_seq)
         if not rows.num_rows:
             return np.zeros(0, np.int64), {}
@@ -304,7 +313,7 @@ class GivenBackRows:
         )
         made: Columns = {name: rows[name] for name in wanted}
         for name, one in recover_frame(
-            rows, self.plan.key, runs, models, payloads, shed, self.plan.held_here
+            rows, key, runs, models, payloads, shed, self.plan.held_here
         ).items():
             made[name] = one.values.to_arrow(_kind(rows, name))
             made[name + BOUND_SUFFIX] = pa.array(one.bound_pct, mask=np.isnan(one.bound_pct))

@@ -269,10 +269,9 @@ def shedding(
     contract: StreamContract, runs: Runs, learned: Mapping[int, Learned], framed: Sequence[Batch]
 ) -> Shedding:
     """The decision over some batches, from what was learned and where their frames lie."""
-    keys = dict.fromkeys(name for one in learned.values() for name in one.cycle.attributes)
     mine = sorted(framed, key=lambda batch: batch.first_seq)
     return Shedding(
-        tuple(keys),
+        {version: one.cycle.attributes for version, one in learned.items()},
         contract.names,
         runs,
         {version: one.models for version, one in learned.items()},

@@ -221,8 +221,12 @@ def _decider(
 
 
 def measures_now(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
-    """The measures that were learned of and are still what they were."""
-    return learned.usable(contract.sheddable, {a.name: a.type for a in contract.attributes})
+    """What may be shed or rounded: trained as what the contract says it is, still a measure there, and no part of the
+    identifier, whether that was found or has been stated in the contract since.
+    """
+    fixed = {*learned.cycle.attributes, *(own_settings(contract).cycle.attributes or ())}
+    usable = learned.usable(contract.sheddable, {a.name: a.type for a in contract.attributes})
+    return tuple(name for name in usable if name in learned.options and name not in fixed)
 
 
 def options_now(

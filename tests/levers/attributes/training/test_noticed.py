@@ -136,3 +136,23 @@ def test_an_attribute_of_another_type_is_a_sentence(contract: StreamContract) ->
 def test_no_tuple_says_nothing(contract: StreamContract) -> None:
     rows = tuples(200)
     assert seen(contract, learned(rows), rows.slice(0, 0)) == {}
+
+
+def test_an_identifier_that_left_the_contract_asks_for_retraining_by_name() -> None:
+    rows = tuples(200)
+    moved = read_stream(
+        {
+            "stream": "net",
+            "channel": "up",
+            "source": {"format": "csv"},
+            "attributes": [
+                {"name": "station", "type": "string", "role": "key"},
+                {"name": "at", "type": "integer", "role": "order"},
+                {"name": "temp", "type": "double"},
+            ],
+        }
+    )
+    found = seen(moved, learned(rows), rows.rename_columns(["seq", "station", "at", "temp"]))
+    assert found == {
+        "the_cycle_still_holds": "net: tuples are identified by site, which the contract no longer has; retrain it"
+    }

@@ -3,8 +3,9 @@
 Tuples arrive in cycles: New Delhi, Ghurian, ... 75 cities, then New Delhi again (section 3.2.1). The CID
 names the member of the cycle a tuple belongs to; it is the key of the synopsis, is never shed, and its
 length is the window of everything else. `find_cycle` finds it unaided: first as the text defines it
-(`cycle_strict`: T[i+L][A] = T[i][A] throughout), then in the form that survives gaps, repeats, swapped
-neighbours and members that come and go (`cycle_robust`); `cycle_search` chooses among attributes.
+(`strict`: T[i+L][A] = T[i][A] throughout), then in the form that survives gaps, repeats, swapped
+neighbours and members that come and go (`robust`); `search` chooses among attributes, `keyed` where the contract
+declares keys: these come first, and are the identifier by themselves where nothing comes round.
 
 The cycle's length is the least common multiple of its attributes' periods; the text's product is kept
 beside it and differs when periods share a factor (errata A6).
@@ -28,8 +29,14 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import Refused, SpillwayError
+from spillway.levers.attributes.cycle.keyed import search_keys
 from spillway.levers.attributes.cycle.members import Member, members_of_trace
-from spillway.levers.attributes.cycle.robust import DEFAULT_CONFIDENCE, Trace, trace_cycle
+from spillway.levers.attributes.cycle.robust import (
+    DEFAULT_CONFIDENCE,
+    Trace,
+    follows_some_order,
+    trace_cycle,
+)
 from spillway.levers.attributes.cycle.search import Candidate, Search
 from spillway.levers.attributes.cycle.strict import cycle_codes, replicated_period
 from spillway.levers.attributes.cycle.value_codes import Codes, coded_keys, first_appearance, value_codes
@@ -37,22 +44,29 @@ from spillway.levers.attributes.cycle.value_codes import Codes, coded_keys, firs
 _Columns = Mapping[str, npt.NDArray[Any]]
 
 
+FORMS = ("strict", "robust", "declared", "by keys")
+
+
 class CycleNotFound(SpillwayError):
-    """No cycle could be trusted; says what came closest and how to state the cycle by hand."""
+    """No cycle could be trusted and no key is declared; says what came closest and how to state the identifier."""
 
     def __init__(self, attributes: Sequence[str], confidence: float, needed: float, reason: str) -> None:
         self.attributes = tuple(attributes)
         self.confidence = confidence
         self.reason = reason
         listed = ", ".join(attributes)
+        shown = f"{confidence:.2f}"
+        if shown == f"{needed:.2f}" and confidence < needed:
+            shown = f"{confidence:.4f}"
         best = (
-            f"`{listed}` as best candidate with confidence {confidence:.2f} of {needed:.2f} (it {reason})"
+            f"`{listed}` as best candidate with confidence {shown} of {needed:.2f} (it {reason})"
             if attributes
             else f"no candidate ({reason})"
         )
         super().__init__(
-            f"`cycle` must be found in the training set, got {best}; train on more tuples, or state it in "
-            f"the contract: `cycle: {{attributes: [{listed or '...'}]}}`"
+            f"`cycle` must be found in the training set, got {best}; train on more tuples, give the attributes that "
+            f"tell who sent a tuple `role: key`, or state them in the contract's entry of this lever: "
+            f"`cycle: {{attributes: [{listed or '...'}]}}`"
         )
 
 
@@ -62,12 +76,12 @@ class Cycle:
 
     attributes: tuple[str, ...]
     length: int
-    """Members active at the end of training; for periods, their least common multiple."""
+    """Members active at the end of training; for periods, their least common multiple; by keys, keys seen."""
     product: int
     """What step (e) of the text gives; equals `length` for coprime periods only."""
     periods: Mapping[str, int]
     form: str
-    """strict, robust or declared."""
+    """strict, robust, declared, or "by keys": identified by the declared keys, which follow no order."""
     confidence: float
     members: tuple[Member, ...]
     """In cyclic order; the first is where a cycle starts."""
@@ -80,23 +94,32 @@ class Cycle:
             raise Refused("attributes", "name the cycle", self.attributes, "name at least one attribute")
         if self.length < 1:
             raise Refused("length", "be positive", self.length, "train the cycle again")
-        if self.form not in ("strict", "robust", "declared"):
-            raise Refused("form", "be strict, robust or declared", self.form, "correct it")
+        if self.form not in FORMS:
+            raise Refused("form", f"be one of {', '.join(FORMS)}", self.form, "train the stream again")
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether members come round in an order; by keys there is none, and no member is listed."""
+        return self.form != "by keys"
 
     @property
     def ring(self) -> int:
         """How many places `positions` tells apart: where values repeat in a cycle, what starts it and what does not."""
-        return len(self.members) if self.unique else 2
+        return max(len(self.members), 1) if self.unique else 2
 
     def positions(self, columns: _Columns) -> Codes:
         """The place in the cycle of every row, 0 where it starts; -1 for values that are no member."""
+        if not self.is_ordered:
+            return np.full(len(columns[self.attributes[0]]), -1, dtype=np.int64)
         codes, values = coded_keys(columns, self.attributes)
         place = {member.values: min(k, 1) if not self.unique else k for k, member in enumerate(self.members)}
         table = np.array([place.get(value, -1) for value in values] + [-1], dtype=np.int64)
         return table[codes]
 
     def length_at(self, seq: int) -> int:
-        """How many members the cycle has at `seq`: windows follow as members come and go."""
+        """How many members the cycle has at `seq`: windows follow as members come and go; 1 where none comes round."""
+        if not self.is_ordered:
+            return 1
         if self.form == "strict":
             return self.length
         return sum(member.is_active_at(seq) for member in self.members) or self.length
@@ -133,14 +156,22 @@ def find_cycle(
     bits: Mapping[str, int],
     *,
     order: str | None = None,
+    keys: Sequence[str] = (),
     exclude: Collection[str] = (),
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Cycle:
-    """The cycle identifier of a training set, or `CycleNotFound`.
+    """The cycle identifier of a training set; by keys where none is found; `CycleNotFound` where there are no keys.
 
     `columns` in contract order; `order` names the order attribute: no candidate itself, its ties tell keys
-    from clocks; `exclude` names further attributes that may not be taken; `bits` are the widths that choose
-    among attributes that identify alike (one that has none is taken last).
+    from clocks; `keys` are the attributes that the contract declares to be keys: they are looked at first, and
+    nothing that does not determine them is taken (`keyed`); `exclude` names further attributes that may not be
+    taken; `bits` are the widths that choose among attributes that identify alike (one that has none is taken last).
+
+    >>> import numpy as np
+    >>> sender = np.random.default_rng(0).integers(0, 30, 3000)              # they report when they like
+    >>> cycle = find_cycle({"sender": sender, "site": sender % 2}, np.arange(3000), {}, keys=["sender"])
+    >>> cycle.attributes, cycle.form, cycle.length, cycle.length_at(0)
+    (('sender',), 'by keys', 30, 1)
     """
     if not 0.5 < confidence <= 1:
         raise Refused("confidence", "lie in (0.5, 1]", confidence, "the default is 0.8")
@@ -148,21 +179,35 @@ def find_cycle(
     for name, column in columns.items():
         if len(column) != tuples:
             raise Refused(name, f"have {tuples} values", len(column), "pass whole tuples")
+    for key in keys:
+        if key not in columns:
+            raise Refused("keys", "name attributes of the stream", key, f"choose among {', '.join(columns)}")
     names = [name for name in columns if name != order and name not in exclude]
+    instants = None if order is None or order not in columns else np.asarray(columns[order])
+    if keys and tuples:
+        keyed, search = search_keys(columns, names, keys, bits, instants, confidence)
+        if keyed is None:
+            return _by_keys(search, keys, confidence)
+        return _cycle(keyed, search, seq, instants, confidence)
     if tuples < 4 or not names:
         what = "the training set has no attribute to try" if not names else f"{tuples} tuples prove nothing"
         raise CycleNotFound((), 0.0, confidence, what)
-    instants = None if order is None or order not in columns else np.asarray(columns[order])
-    search = Search(columns, names, bits, instants, confidence)
-    found = search.run() or _repeating_but_not_unique(search)
+    search = Search(columns, names, bits, instants, confidence=confidence)
+    found = search.run() or search.not_unique()
     if found is None:
-        best = max(search.tested.values(), key=lambda c: (c.confidence, -len(c.attributes)), default=None)
-        if best is None or best.confidence <= 0:
+        best = search.best_guess()
+        if best is None:
             raise CycleNotFound((), 0.0, confidence, "no attribute repeats")
-        # screening stops at the first doubt; the error owes the user the whole count
-        whole = trace_cycle(search.joint(best.attributes), forced=True).confidence
-        raise CycleNotFound(best.attributes, max(best.confidence, whole), confidence, best.reason)
+        raise CycleNotFound(best.attributes, best.confidence, confidence, best.reason)
     return _cycle(found, search, seq, instants, confidence)
+
+
+def _by_keys(search: Search, keys: Sequence[str], needed: float) -> Cycle:
+    """Identified by the declared keys: nothing comes round, so that no member is listed, however many there are."""
+    codes = search.joint(tuple(keys))
+    count = len(np.unique(codes[codes >= 0]))
+    confidence = search.test([key for key in keys if search.distinct(key) > 1] or keys).confidence
+    return Cycle(tuple(keys), max(count, 1), max(count, 1), {}, "by keys", confidence, (), True, needed)
 
 
 def declared_cycle(
@@ -188,6 +233,10 @@ def declared_cycle(
                 f"choose among {', '.join(columns)}",
             )
     codes, values = coded_keys(columns, attributes)
+    if not follows_some_order(codes):
+        # sorting thousands of keys into an order that they do not have is long and says nothing
+        count = int(codes.max()) + 1
+        return Cycle(tuple(attributes), count, count, {}, "by keys", 0.0, ())
     trace = trace_cycle(codes, forced=True)
     if not len(trace.order):
         raise Refused("cycle.attributes", "have values", list(attributes), "name others, these are all null")
@@ -198,20 +247,6 @@ def declared_cycle(
     return Cycle(
         tuple(attributes), length, prod(periods.values()), periods, "declared", trace.confidence, members
     )
-
-
-def _repeating_but_not_unique(search: Search) -> Candidate | None:
-    """a,b,a,c has period 4 (A5): with nothing better, a strict cycle whose values are not unique."""
-    repeating = [
-        name
-        for name, period in search.periods.items()
-        if np.mean(search.codes[name][1:] == search.codes[name][:-1]) < 0.5 and period <= 1000
-    ]
-    if not repeating:
-        return None
-    chosen = min(repeating, key=lambda name: (-search.periods[name], search.width((name,))))
-    length = search.periods[chosen]
-    return Candidate((chosen,), True, "strict", length, search.codes[chosen].max() + 1, 1.0, "not unique")
 
 
 def _cycle(

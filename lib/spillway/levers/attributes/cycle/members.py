@@ -114,8 +114,11 @@ def cycle_drift(
     """Who is new, who is gone, and how well the trained order still predicts the next tuple.
 
     A new value counts as a member once it comes back as often as half its cycles ask for: a misspelt key
-    does not. A member counts as gone after five whole cycles without it.
+    does not. A member counts as gone after five whole cycles without it. Where the declared keys identify and
+    follow no order, nobody is expected and nothing can drift.
     """
+    if not cycle.is_ordered:
+        return CycleDrift((), (), 1.0, 0.0)
     codes, values = coded_keys(columns, cycle.attributes)
     places = cycle.positions(columns)
     n = len(seq)

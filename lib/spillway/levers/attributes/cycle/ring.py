@@ -153,13 +153,17 @@ def same_successor_share(codes: Codes, values: int) -> float:
 
 @njit(cache=True)
 def _walk(
-    positions: Codes, members: int, event_row: Codes, event_position: Codes, event_on: npt.NDArray[np.bool_]
+    positions: Codes,
+    members: int,
+    event_row: Codes,
+    event_position: Codes,
+    event_on: npt.NDArray[np.bool_],
+    seen: npt.NDArray[np.bool_],
 ) -> tuple[int, int, int, int]:
     """Steps that conform, steps that count, active members summed over rows, active members at the end."""
     following = np.full(members, -1, dtype=np.int64)
     preceding = np.full(members, -1, dtype=np.int64)
     active = np.zeros(members, dtype=np.bool_)
-    seen = np.zeros(members, dtype=np.bool_)
     alive = 0
     conforming = 0
     counted = 0
@@ -200,13 +204,25 @@ def _walk(
 
 
 def conforming_steps(
-    positions: Codes, members: int, starts: Codes, stops: Codes, at: Codes
+    positions: Codes,
+    members: int,
+    starts: Codes,
+    stops: Codes,
+    at: Codes,
+    *,
+    first_visits: bool = False,
 ) -> tuple[int, int, float, int]:
-    """Walk the rows with members active in [start, stop): conforming, counted, mean length, last length."""
+    """Walk the rows with members active in [start, stop): conforming, counted, mean length, last length.
+
+    A first visit proves nothing of an order learned from these rows; of one learned elsewhere it does (`first_visits`).
+    """
     rows = np.concatenate([starts, stops])
     places = np.concatenate([at, at])
     on = np.concatenate([np.ones(len(starts), dtype=np.bool_), np.zeros(len(stops), dtype=np.bool_)])
     # arrivals before departures, so that the ring is never empty between the two
     by_row = np.lexsort((places, ~on, rows))
-    kept, counted, alive_rows, alive = _walk(positions, members, rows[by_row], places[by_row], on[by_row])
+    seen = np.full(members, first_visits)
+    kept, counted, alive_rows, alive = _walk(
+        positions, members, rows[by_row], places[by_row], on[by_row], seen
+    )
     return int(kept), int(counted), alive_rows / max(len(positions), 1), int(alive)

@@ -12,7 +12,8 @@ the wrong order: one missing tuple shifts all that follow. So the order of the m
    before left out since they could not have failed; tuples whose value has no place in the ring fail.
 
 It is accepted when confidence is high enough *and* could not come from chance (Chernoff's bound on a
-guess among the active members), two full cycles were seen, and values do not turn over like a measure's.
+guess among the active members), two full cycles were seen, values do not turn over like a measure's, and
+no member comes more than once in a cycle (a, a, b against x, y, z).
 With 5 % of tuples gone, 1 % doubled and 2 % of neighbours swapped 1 - .05 - .01 - 3 x .02 = 0.88 of the
 steps conform, whatever the length; the default asks for 0.8.
 
@@ -45,6 +46,11 @@ MISSING_SHARE = 0.1
 MOST_VALUES = 0.75
 TURNOVER = 4.0
 CHANCE = 1e-4
+NO_ORDER = "does not follow one order"
+FEW = 64
+"""So many members are put in order even where they follow none."""
+TWICE = 1.4
+"""A member that comes so many times as often as its cycles has two places in them."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,22 @@ def is_chance(conforming: int, counted: int, guess: float) -> bool:
     return -counted * divergence > log(CHANCE)
 
 
+def worth_sorting(confidence: float) -> float:
+    """The least share of steps that go where the last one went: a deviating step spoils two comparisons.
+
+    >>> round(worth_sorting(0.8), 9)
+    0.5
+    """
+    return 1 - 2.5 * (1 - confidence)
+
+
+def follows_some_order(codes: Codes) -> bool:
+    """Whether a stated identifier's values come in an order worth learning, or all in one; few always are."""
+    c = codes[codes >= 0]
+    values = int(c.max(initial=-1)) + 1
+    return values <= FEW or float(same_successor_share(c, values)) >= worth_sorting(DEFAULT_CONFIDENCE)
+
+
 def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced: bool = False) -> Trace:
     """Learn the ring of the values, who is in it when, and how well the stream follows it.
 
@@ -116,10 +138,9 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
             return _refused("hardly ever repeats")
         if stutter > 1 - confidence:
             return _refused("stays the same from one tuple to the next", 0.5 * (1 - stutter))
-        # a deviating step spoils two comparisons; what is far from that is not worth sorting
         steady = float(same_successor_share(c, values))
-        if steady < 1 - 2.5 * (1 - confidence):
-            return _refused("does not follow one order", steady)
+        if steady < worth_sorting(confidence):
+            return _refused(NO_ORDER, steady)
 
     by_value = rows_by_value(c)
     sorted_codes = c[by_value]
@@ -165,13 +186,15 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
     share = conforming / (counted + strays) if counted + strays else 0.0
     reason = ""
     if share < confidence:
-        reason = "does not follow one order"
+        reason = NO_ORDER
     elif is_chance(conforming, counted + strays, 1 / max(mean_length, 2.0)):
         reason = "was seen too few times to rule out chance"
     elif len(positions) < 2 * mean_length:
         reason = "holds less than two full cycles"
     elif members > TURNOVER * mean_length:
         reason = "changes its values like a measure"
+    elif _comes_twice(positions, starts, stops, at, from_start, to_end):
+        reason = "holds a value that comes more than once in a cycle"
     return Trace(
         accepted=not reason,
         reason=reason,
@@ -185,6 +208,25 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
         from_start=from_start,
         to_end=to_end,
     )
+
+
+def _comes_twice(
+    positions: Codes,
+    starts: Codes,
+    stops: Codes,
+    at: Codes,
+    from_start: npt.NDArray[np.bool_],
+    to_end: npt.NDArray[np.bool_],
+) -> bool:
+    """Whether a member came clearly more often than there were cycles while it was active."""
+    n, members = len(positions), int(at.max()) + 1
+    begin, end = np.where(from_start, 0, starts), np.where(to_end, n, stops + 1)
+    alive = np.cumsum(np.bincount(begin, minlength=n + 1)[:n] - np.bincount(end, minlength=n + 1)[:n])
+    cycles = np.append(0.0, np.cumsum(1 / np.maximum(alive, 1)))
+    expected = np.bincount(at, weights=cycles[end] - cycles[begin], minlength=members)
+    came = np.bincount(positions, minlength=members)
+    clearly = (came >= TWICE * expected) & (came - expected >= 4 * np.sqrt(expected)) & (came >= 8)
+    return bool(clearly.any())
 
 
 def _median_by_owner(values: Codes, owner: Codes, owners: int) -> npt.NDArray[np.float64]:

@@ -11,28 +11,57 @@ goal and made safe:
   instant (key); the other attributes are closer to the previous tuple of the longer key (key) or of the
   shorter one (clock); it moves with the order attribute (clock). With no evidence at all it is kept, as
   the text does.
-- Of all sets with the same cycle the one with the fewest members over time (a ticker outlives the prices
-  it had), fewest attributes, least bits and first in the contract stands for them.
+- Of all sets with the same cycle and about as few members over time (a ticker outlives the prices it had) the
+  smallest, of these that of least bits, then the first in the contract; confidence does not choose among them.
+- A cycle that its own held-back tuples do not confirm (`confirm`) is none. One that is doubted is not taken either:
+  an attribute of it follows from a sender's name that it does not itself determine (`identity`), it is nothing but
+  a clock beside such a name, or the measures go by that name and not by it.
+
+The search is bounded by counts, so that it ends, and ends alike, everywhere: at most `MOST_COMBINATIONS` combinations
+are looked at, on their first `GLANCED_ROWS` tuples; only what seems to follow an order there is looked at again, and
+at most `MOST_TESTED` of these are traced in full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
-from math import inf, lcm
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations, islice
+from math import lcm
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from spillway.levers.attributes.cycle.clock import epoch_seconds, is_clock, mean_step, usual_return
-from spillway.levers.attributes.cycle.robust import MOST_VALUES, Trace, trace_cycle
-from spillway.levers.attributes.cycle.strict import is_unique_in_cycle, replicated_period
+from spillway.levers.attributes.cycle.clock import mean_step, usual_return
+from spillway.levers.attributes.cycle.coded import CodedSet, Set
+from spillway.levers.attributes.cycle.confirm import MOVING, held_back, moves_in_order
+from spillway.levers.attributes.cycle.doubts import Doubts
+from spillway.levers.attributes.cycle.identity import comes_evenly
+from spillway.levers.attributes.cycle.ring import same_successor_share
+from spillway.levers.attributes.cycle.robust import (
+    DEFAULT_CONFIDENCE,
+    NO_ORDER,
+    Trace,
+    trace_cycle,
+    worth_sorting,
+)
+from spillway.levers.attributes.cycle.strict import is_unique_in_cycle
 from spillway.levers.attributes.cycle.value_codes import Codes, joint_codes, value_codes
 
-Set = tuple[str, ...]
 SCREENED_ROWS = 20_000
+GLANCED_ROWS = 2_048
+MOST_COMBINATIONS = 1_500
+MOST_TESTED = 100
+"""Of the combinations that pass the glance, how many are traced in full."""
+MOST_GROWN = 300
+"""Attributes that are held against what is found so far, in all rounds together, to see whether its cycle grows."""
+MOST_MEASURES = 16
+"""How many measures vote, and on how many tuples."""
+MEASURED_ROWS = 50_000
+SAME_MEMBERS = 1.1
+"""Sets with about the same members are told apart by their size first."""
 LONGER = 1.5
 CLEARLY = 0.05
 
@@ -52,36 +81,22 @@ class Candidate:
 
 
 @dataclass
-class Search:
+class Search(CodedSet):
     """One training set under search; what was tested is remembered."""
 
-    columns: Mapping[str, npt.NDArray[Any]]
-    names: Sequence[str]
-    bits: Mapping[str, int]
-    order: npt.NDArray[Any] | None
-    confidence: float
-    codes: dict[str, Codes] = field(default_factory=dict)
-    values: dict[str, list[Any]] = field(default_factory=dict)
-    periods: dict[str, int] = field(default_factory=dict)
+    confidence: float = DEFAULT_CONFIDENCE
     tested: dict[Set, Candidate] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for name in self.names:
-            codes, values = value_codes(self.columns[name])
-            missing = codes < 0
-            if missing.mean() > 0.1:
-                # so many nulls are a value of their own: a sub-sensor that most sites do not have
-                codes = np.where(missing, len(values), codes)
-                values = [*values, None]
-            self.codes[name], self.values[name] = codes, values
-            period = replicated_period(codes) if not (codes < 0).any() else None
-            if period is not None:
-                self.periods[name] = period
+    @cached_property
+    def doubts(self) -> Doubts:
+        """What speaks against a candidate that comes round."""
+        return Doubts(self, self.votes, lambda chosen: self.test(chosen).accepted)
+
+    def doubt(self, candidate: Candidate) -> str | None:
+        """The sender's name that speaks against it; None: none does."""
+        return self.doubts.of(candidate.attributes)
 
     # -- one set ---------------------------------------------------------------------------------------
-
-    def joint(self, attributes: Set) -> Codes:
-        return joint_codes([self.codes[name] for name in attributes])
 
     def test(self, attributes: Iterable[str]) -> Candidate:
         """Whether these attributes together run through one cycle."""
@@ -93,9 +108,20 @@ class Search:
     def _test(self, chosen: Set) -> Candidate:
         if all(name in self.periods for name in chosen):
             length = lcm(*(self.periods[name] for name in chosen))
-            if is_unique_in_cycle(self.codes, self.periods, chosen):
+            # a joint cycle that never ended once is not laid out: nobody has met most of its members
+            if length <= self.rows and is_unique_in_cycle(self.codes, self.periods, chosen):
                 return Candidate(chosen, True, "strict", length, length, 1.0)
-        trace = trace_cycle(self.joint(chosen), confidence=self.confidence)
+        codes = self.joint(chosen)
+        trace = trace_cycle(codes, confidence=self.confidence)
+        if trace.accepted:
+            later = held_back(codes, trace, self.confidence)
+            if not later.confirmed:
+                share, reason = later.share, "is not confirmed by the last quarter of the tuples"
+            else:
+                share = min(moves_in_order(codes, trace, self.codes[name]) for name in chosen)
+                reason = "" if share >= MOVING else NO_ORDER
+            if reason:
+                trace = replace(trace, accepted=False, confidence=min(share, trace.confidence), reason=reason)
         return Candidate(
             chosen,
             trace.accepted,
@@ -106,9 +132,6 @@ class Search:
             trace.reason,
             trace,
         )
-
-    def width(self, attributes: Set) -> float:
-        return sum(self.bits.get(name, inf) for name in attributes)
 
     def preference(self, candidate: Candidate) -> tuple[Any, ...]:
         chosen = candidate.attributes
@@ -123,18 +146,45 @@ class Search:
 
     def run(self) -> Candidate | None:
         """The cycle identifier, or None."""
-        alone = [self.test([name]) for name in self.names if self._may_repeat(name)]
-        sure = [candidate for candidate in alone if candidate.accepted]
+        alone = [self.test([name]) for name in self.names if self.may_repeat(name)]
+        sure = [candidate for candidate in alone if candidate.accepted and not self.doubt(candidate)]
         if not sure:
             sure = self._combinations()
         if not sure:
             return None
         best = self._grow(self._start(sure), sure)
-        return self._smallest(best, sure)
+        found = self._smallest(best, sure)
+        return None if self.doubt(found) else found
 
-    def _may_repeat(self, name: str) -> bool:
-        codes = self.codes[name]
-        return 2 <= int(codes.max(initial=-1)) + 1 <= max(MOST_VALUES * len(codes), 2)
+    def not_unique(self) -> Candidate | None:
+        """a,b,a,c has period 4 (A5): with nothing better, a strict cycle whose values are not unique."""
+        repeating = [
+            name
+            for name, period in self.periods.items()
+            if self.distinct(name) < period <= 1000
+            and np.mean(self.codes[name][1:] == self.codes[name][:-1]) < 0.5
+        ]
+        for chosen in sorted(repeating, key=lambda name: (-self.periods[name], self.width((name,)))):
+            length, members = self.periods[chosen], int(self.codes[chosen].max()) + 1
+            found = Candidate((chosen,), True, "strict", length, members, 1.0, "not unique")
+            if not self.doubt(found):
+                return found
+        return None
+
+    def best_guess(self) -> Candidate | None:
+        """What the error names: no property of the sender; with the confidence of all tuples, none screened out."""
+        tried = sorted(self.tested.values(), key=lambda c: (-c.confidence, len(c.attributes)))
+        closest = [candidate.attributes for candidate in tried if candidate.confidence > 0]
+        chosen = self.doubts.likeliest_name(closest)
+        if chosen is None:
+            return None
+        known = self.test(chosen)
+        whole = 0.0
+        if known.reason == NO_ORDER:
+            # screening stops at the first doubt; the error owes the user the whole count
+            whole = trace_cycle(self.joint(chosen), forced=True).confidence
+        reason = known.reason or "is a clock, or a property of what sends"
+        return replace(known, confidence=max(known.confidence, whole), reason=reason)
 
     def _start(self, sure: Sequence[Candidate]) -> Candidate:
         """The longest; but one that cannot be joined with the others gives way to what measures follow."""
@@ -145,7 +195,7 @@ class Search:
                 continue
             judged = (*other.attributes, *start.attributes)
             vote = self._closeness(self.joint(other.attributes), self.joint(start.attributes), judged)
-            if vote < 0 or (vote == 0 and self._is_clock(start.attributes[0])):
+            if vote < 0 or (vote == 0 and self.is_clock(start.attributes[0])):
                 start = other
         return start
 
@@ -155,36 +205,57 @@ class Search:
         return not both.accepted and other.length > 2
 
     def _combinations(self) -> list[Candidate]:
-        rows = min(SCREENED_ROWS, len(next(iter(self.codes.values()))))
-        few = [name for name in self.names if self._may_repeat(name) and self._distinct(name) <= rows / 4]
+        rows = min(SCREENED_ROWS, self.rows)
+        few = [name for name in self.names if self.may_repeat(name) and self.distinct(name) <= rows / 4]
+        # what comes evenly may be part of a key, what does not hardly: where not all can be tried, these come first
+        few.sort(key=lambda name: not comes_evenly(self.codes[name]))
+        left, tests = MOST_COMBINATIONS, MOST_TESTED
         for size in (2, 3):
             found = []
-            for chosen in combinations(few, size):
-                head = joint_codes([self.codes[name][:rows] for name in chosen])
-                if np.mean(head[1:] == head[:-1]) > 1 - self.confidence:
+            for chosen in islice(combinations(few, size), left):
+                left -= 1
+                if not self.seems_ordered(chosen):
                     continue
-                if 2 * (int(head.max(initial=0)) + 1) > rows:
-                    continue
+                tests -= 1
                 candidate = self.test(chosen)
-                if candidate.accepted:
+                if candidate.accepted and not self.doubt(candidate):
                     found.append(candidate)
+                if not tests:
+                    return found
             if found:
                 return found
         return []
 
-    def _distinct(self, name: str) -> int:
-        return int(self.codes[name].max(initial=-1)) + 1
+    def seems_ordered(self, chosen: Set) -> bool:
+        """Whether the first tuples leave it open that these follow an order: a glance, then a longer look."""
+        whole = self.rows
+        for rows in (min(GLANCED_ROWS, whole), min(SCREENED_ROWS, whole)):
+            head = joint_codes([self.codes[name][:rows] for name in chosen])
+            head = head[head >= 0]
+            values = int(head.max(initial=0)) + 1
+            if len(head) < 2 or np.mean(head[1:] == head[:-1]) > 1 - self.confidence:
+                return False
+            if 2 * values > rows:
+                # a cycle longer than the glance shows in the longer look only
+                continue
+            if same_successor_share(head, values) < worth_sorting(self.confidence):
+                return False
+        return 2 * values <= rows
 
     def _grow(self, best: Candidate, sure: Sequence[Candidate]) -> Candidate:
         """Add what makes the joint cycle longer, shortest step first, clocks left out."""
         first = {name for candidate in sure for name in candidate.attributes}
         refused: set[str] = set()
+        looks = 0
         while True:
             steps = []
             for name in self.names:
-                if name in best.attributes or name in refused or not self._may_repeat(name):
+                looks += 1
+                if looks > MOST_GROWN:
                     continue
-                if self._distinct(name) > len(self.codes[name]) / 4:
+                if name in best.attributes or name in refused or not self.may_repeat(name):
+                    continue
+                if self.distinct(name) > len(self.codes[name]) / 4:
                     continue
                 if usual_return(self.joint((*best.attributes, name))) < 1.2 * best.length:
                     continue
@@ -204,12 +275,14 @@ class Search:
         if len(pool) > 10:
             pool = sorted(pool, key=lambda n: (n not in best.attributes, self.width((n,))))[:10]
         options = [best]
-        for size in range(1, len(best.attributes) + 1):
-            for chosen in combinations(pool, size):
-                candidate = self.test(chosen)
-                if candidate.accepted and abs(candidate.length - best.length) <= 0.02 * best.length:
-                    options.append(candidate)
-        return min(options, key=self.preference)
+        sets = (chosen for size in range(1, len(best.attributes) + 1) for chosen in combinations(pool, size))
+        for chosen in islice(sets, MOST_TESTED):
+            candidate = self.test(chosen)
+            if candidate.accepted and abs(candidate.length - best.length) <= 0.02 * best.length:
+                options.append(candidate)
+        fewest = min(option.members for option in options)
+        lasting = [option for option in options if option.members <= SAME_MEMBERS * fewest]
+        return min(lasting, key=lambda option: (len(option.attributes), *self.preference(option)))
 
     # -- key or clock ----------------------------------------------------------------------------------
 
@@ -230,7 +303,7 @@ class Search:
         vote = self._closeness(short, joint_codes([short, self.codes[name]]), (name,))
         if vote:
             return vote > 0
-        return not (tied is not None or self._is_clock(name))
+        return not (tied is not None or self.is_clock(name))
 
     def _share_of_ties_it_varies_in(self, name: str) -> float | None:
         """Among instants with several tuples, the share in which the attribute takes several values."""
@@ -244,28 +317,35 @@ class Search:
         several = np.unique(instants[1:][together])
         return len(np.unique(instants[1:][varies])) / len(several)
 
-    def _is_clock(self, name: str) -> bool:
-        at = None if self.order is None else epoch_seconds(self.order)
-        return at is not None and is_clock(self.codes[name], at)
+    @cached_property
+    def _measures(self) -> dict[str, npt.NDArray[np.float64]]:
+        """What may vote: numbers that do not come round themselves, nor only tell the time."""
+        found = [
+            name
+            for name in self.names
+            if self.is_quantity(name)
+            and name not in self.periods
+            and not self.tells_time(name)
+            and not self.test([name]).accepted
+        ]
+        return {
+            name: np.asarray(self.columns[name])[:MEASURED_ROWS].astype(np.float64)
+            for name in found[:MOST_MEASURES]
+        }
 
-    def _closeness(self, short: Codes, long: Codes, judged: Set) -> int:
-        """Measures closer to the previous tuple of the longer key minus those closer to the shorter's."""
-        vote = 0
-        for name in self.names:
-            column = np.asarray(self.columns[name])
-            if (
-                name in judged
-                or name in self.periods
-                or column.dtype.kind not in "fiu"
-                or self.test([name]).accepted
-            ):
+    def votes(self, short: Codes, long: Codes, judged: Set, rows: int = MEASURED_ROWS) -> tuple[int, int]:
+        """How many measures are clearly closer to the previous tuple of the longer key, how many of the shorter."""
+        longer = shorter = 0
+        for name, values in self._measures.items():
+            if name in judged:
                 continue
-            values = column.astype(np.float64)
-            one, other = mean_step(values, short), mean_step(values, long)
+            one, other = mean_step(values[:rows], short[:rows]), mean_step(values[:rows], long[:rows])
             if one is None or other is None or max(one, other) == 0:
                 continue
-            if other < (1 - CLEARLY) * one:
-                vote += 1
-            elif one < (1 - CLEARLY) * other:
-                vote -= 1
-        return vote
+            longer += other < (1 - CLEARLY) * one
+            shorter += one < (1 - CLEARLY) * other
+        return longer, shorter
+
+    def _closeness(self, short: Codes, long: Codes, judged: Set) -> int:
+        longer, shorter = self.votes(short, long, judged)
+        return longer - shorter

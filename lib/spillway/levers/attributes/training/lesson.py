@@ -69,6 +69,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         )
     cycle = cycle_of(contract, lesson.edge(contract.names, CYCLE_ROWS))
     category = category_of(contract)
+    # what is part of the identifier is never shed
     measures = [name for name in contract.sheddable if name not in cycle.attributes]
     thresholds = thresholds_of(contract, rows, cycle, category, measures)
     numeric = [
@@ -77,8 +78,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
     trained = train_models(lesson, frame, thresholds, numeric, cycle, min(category.rate_pct, LOOSEST_PCT))
     lesson.say(
-        f"{contract.stream}: learned from {rows.num_rows:,} tuples: cycle {'+'.join(cycle.attributes)} of "
-        f"{cycle.length} ({cycle.form}), {category.domain}, thresholds "
+        f"{contract.stream}: learned from {rows.num_rows:,} tuples: {_told(cycle)}, {category.domain}, thresholds "
         + ", ".join(f"{name} {_bound_said(thresholds[name])}" for name in measures)
     )
     found = [
@@ -165,6 +165,7 @@ def expected_shed(rests_on: Choosing, part: Part) -> set[str]:
 
 
 def cycle_of(contract: StreamContract, rows: pa.Table) -> Cycle:
+    """The stream's identifier: as the contract states it, else found, among the declared keys first."""
     arrays = {name: plain_values(rows[name]) for name in contract.names if name != contract.order}
     seq = np.asarray(rows["seq"])
     arrays[contract.order] = plain_values(rows[contract.order])
@@ -172,7 +173,22 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> Cycle:
     if by_hand:
         return declared_cycle(arrays, seq, by_hand, order=contract.order)
     bits = {attribute.name: attribute.declared_bits for attribute in contract.attributes}
-    return find_cycle(arrays, seq, bits, order=contract.order)
+    parity = own_settings(contract).training.parity_attribute
+    return find_cycle(
+        arrays,
+        seq,
+        bits,
+        order=contract.order,
+        keys=contract.keys,
+        exclude=() if parity is None else (parity,),
+    )
+
+
+def _told(cycle: Cycle) -> str:
+    names = "+".join(cycle.attributes)
+    if cycle.is_ordered:
+        return f"cycle {names} of {cycle.length} ({cycle.form})"
+    return f"no cycle: {cycle.length:,} values of {names}, identified by keys"
 
 
 def plain_values(values: pa.ChunkedArray) -> np.ndarray:

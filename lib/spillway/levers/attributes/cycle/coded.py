@@ -1,0 +1,100 @@
+"""A training set whose values are small integers: what the search, and what doubts its finds, both look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spillway.levers.attributes.cycle.clock import epoch_seconds, is_clock
+from spillway.levers.attributes.cycle.identity import determines
+from spillway.levers.attributes.cycle.robust import MOST_VALUES
+from spillway.levers.attributes.cycle.strict import replicated_period
+from spillway.levers.attributes.cycle.value_codes import Codes, joint_codes, value_codes
+
+RECURRING = 1.5
+"""An order attribute comes back when its values have so many tuples on average."""
+
+Set = tuple[str, ...]
+"""Attributes that are looked at together."""
+
+
+@dataclass
+class CodedSet:
+    """The columns of one training set, the codes of each, and the periods of those that are replicated."""
+
+    columns: Mapping[str, npt.NDArray[Any]]
+    names: Sequence[str]
+    bits: Mapping[str, int]
+    order: npt.NDArray[Any] | None
+    codes: dict[str, Codes] = field(default_factory=dict)
+    values: dict[str, list[Any]] = field(default_factory=dict)
+    periods: dict[str, int] = field(default_factory=dict)
+    _timed: dict[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            codes, values = value_codes(self.columns[name])
+            missing = codes < 0
+            if missing.mean() > 0.1:
+                # so many nulls are a value of their own: a sub-sensor that most sites do not have
+                codes = np.where(missing, len(values), codes)
+                values = [*values, None]
+            self.codes[name], self.values[name] = codes, values
+            period = replicated_period(codes) if not (codes < 0).any() else None
+            if period is not None:
+                self.periods[name] = period
+
+    @property
+    def rows(self) -> int:
+        """How many tuples there are."""
+        return len(self.codes[self.names[0]])
+
+    def joint(self, attributes: Set) -> Codes:
+        """One code a combination of values."""
+        return joint_codes([self.codes[name] for name in attributes])
+
+    def distinct(self, name: str) -> int:
+        """How many values an attribute has."""
+        return int(self.codes[name].max(initial=-1)) + 1
+
+    def may_repeat(self, name: str) -> bool:
+        """Whether there are values enough to tell tuples apart, and few enough to come back."""
+        return 2 <= self.distinct(name) <= max(MOST_VALUES * self.rows, 2)
+
+    def width(self, attributes: Set) -> float:
+        """Declared bits of all; what has none is infinitely wide."""
+        return sum(self.bits.get(name, inf) for name in attributes)
+
+    def is_quantity(self, name: str) -> bool:
+        """Whether the values are numbers, which may measure something."""
+        return np.asarray(self.columns[name]).dtype.kind in "iuf"
+
+    def is_clock(self, name: str) -> bool:
+        """Whether the values only tell the time of the order attribute."""
+        return self._seconds is not None and is_clock(self.codes[name], self._seconds)
+
+    def tells_time(self, name: str) -> bool:
+        """Whether it is a clock, or follows from an order attribute that comes back, as a round does from its hour."""
+        if name not in self._timed:
+            moments = self._moments
+            follows = moments is not None and determines(moments, self.codes[name])
+            self._timed[name] = follows or self.is_clock(name)
+        return self._timed[name]
+
+    @cached_property
+    def _seconds(self) -> Codes | None:
+        return None if self.order is None else epoch_seconds(self.order)
+
+    @cached_property
+    def _moments(self) -> Codes | None:
+        """The order attribute's codes where its values come back, so that what follows from them means something."""
+        if self.order is None:
+            return None
+        codes = value_codes(self.order)[0]
+        return codes if len(codes) >= RECURRING * (int(codes.max(initial=0)) + 1) else None
