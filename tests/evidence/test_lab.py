@@ -101,7 +101,9 @@ def test_watching_changes_nothing_of_the_plan(lab: Lab) -> None:
     watched = lab.watched()
     runs = tuple(run for batch in lab.batches for run in watched.runs[batch.batch])
     assert runs == lab.plan.runs
-    assert len(watched.seen) == sum(run.windows for run in runs)
+    assert len(watched.looks) == sum(run.windows for run in runs)
+    assert sum(look.hit for look in watched.looks) == sum(run.hits for run in runs)
+    assert sum(look.evaluated for look in watched.looks) == sum(run.evaluations for run in runs)
 
 
 def test_what_no_table_holds_is_swept_and_nothing_else(lab: Lab) -> None:

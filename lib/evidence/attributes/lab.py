@@ -121,6 +121,11 @@ class Lab:
         return self.rows.slice(0, own_settings(self.contract).training.tuples)
 
     @cached_property
+    def trained_to_seq(self) -> int:
+        """The last tuple that was trained on: what comes later, training has not seen."""
+        return int(self.training_rows["seq"][-1].as_py())
+
+    @cached_property
     def loads(self) -> list[Load]:
         """What each batch offers."""
         return self.lake.loads(self.stream)
@@ -188,10 +193,10 @@ class Lab:
             self._runs[place] = self.run(scheme, models)
         return self._runs[place]
 
-    def watched(self) -> WatchedPlan:
-        """The product's plan of the trained stream with every window looked at."""
+    def watched(self, **settings: Any) -> WatchedPlan:
+        """The product's plan of the trained stream with every window looked at; `settings`: see `RivalSettings`."""
         self._replan(TRAINED)
-        lake = self._set(watched=True)
+        lake = self._set(watched=True, **settings)
         batches = lake.batches(self.stream)
         room = Room(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
         with registered(**DECIDES_ELSE):

@@ -169,12 +169,12 @@ def algorithm_2(directory: Path) -> Iterable[Cell]:
     trace = read_json(directory, "000_algorithm2_trace.json")["trace"]
     controller = scheme.Reevaluation.text()
     lowest = {"a": 1.0, "b": 2.0}
-    state = controller.evaluate(scheme.State(), 0, lowest, lambda ranking: ranking[:1])
+    state = controller.evaluate(scheme.State(), 0, lowest, lambda ranking: {ranking[0]: "shed"})
     for step in trace:
         yield Cell("algorithm 2", "evaluated at", str(step["evaluated_at_s"]), str(state.next_window), "A16")
         if not step["scheme_same"]:
             lowest = dict(zip(lowest, reversed(lowest.values()), strict=True))
-        state = controller.evaluate(state, state.next_window, lowest, lambda ranking: ranking[:1])
+        state = controller.evaluate(state, state.next_window, lowest, lambda ranking: {ranking[0]: "shed"})
         expected, got = str(step["next_interval_s"]), str(state.interval_windows)
         yield Cell("algorithm 2", f"interval from {step['evaluated_at_s']}", expected, got, "A16")
 

@@ -18,5 +18,8 @@ RANK_BY = ("stddev", "relative", "recoverability")
 FITS = ("bits", "count")
 """How many go: by measured width, or by the text's formula."""
 
+AVERAGES = ("ema", "sma", "none")
+"""How a window is smoothed before it is ranked."""
+
 SEEDS = ("first", "zero", "sma")
 """What smoothing starts from."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from spillway.errors import Refused
@@ -179,15 +179,6 @@ class AttributeModel:
     def bound_pct(self) -> float:
         """What recovered values really keep to: `aim_pct`, or E."""
         return self.error_pct if self.aim_pct is None else self.aim_pct
-
-    def for_scheme(self, transmitted: frozenset[str] | set[str]) -> AttributeModel:
-        """The same model without predictors whose regressors a scheme does not transmit.
-
-        Results are the same with and without this call (rows fall back by themselves); it says what will be
-        used, and saves the evaluation of what cannot be.
-        """
-        usable = tuple(p for p in self.predictors if p.regressors <= transmitted)
-        return replace(self, predictors=usable)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON for the `models` table."""
