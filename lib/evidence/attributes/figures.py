@@ -8,8 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from evidence.attributes.cycles import cycles
+from evidence.attributes.equal_bytes import equal_bytes
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
+from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
 from evidence.attributes.nine import nine
@@ -50,6 +52,8 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     found |= precision(book, labs)
     found |= single_ways(book, labs)
     found |= rankings(book, labs)
+    found |= equal_bytes(book, labs)
+    found |= key_frames(book, labs)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
     lake.forget()

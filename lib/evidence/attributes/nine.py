@@ -8,8 +8,10 @@ from typing import Any
 
 from evidence.attributes.contestants import contestants_of, rule_fared
 from evidence.attributes.cycles import cycle_columns
+from evidence.attributes.equal_bytes import equal_bytes
 from evidence.attributes.generated import Source, generated, sources
 from evidence.attributes.hits import COLUMNS, figures_of, plan_figures, row_of
+from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
 from evidence.attributes.thresholds import shares_by_accuracy
@@ -78,6 +80,8 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
         ],
     )  # fmt: skip
     book.table("Rules of re-evaluation on the generated streams", COLUMNS, standings)
+    figures |= equal_bytes(book, labs, "generated.")
+    figures |= key_frames(book, labs, "generated.")
     figures |= shares_by_accuracy(book, labs, directory, "generated.")
     for lab in labs.values():
         lab.lake.forget()
