@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evidence.attributes.contestants import contestants_of, standing, text_settings
+from evidence.attributes.figures import PARTS, apart, of_part
 from evidence.attributes.generated import Source
 from evidence.attributes.hits import hits
 from evidence.attributes.lab import Lab, with_error
@@ -17,7 +18,7 @@ from evidence.attributes.precision import Point, best_accuracy, least_bytes, pre
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import at_bytes
 from evidence.attributes.single_ways import contestants, single_ways, the_papers
-from evidence.attributes.summary import summary
+from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
 from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
 from evidence.book import Book
@@ -150,6 +151,7 @@ def test_the_figures_have_the_names_that_others_look_for(lab: Lab) -> None:
     book = Book(lambda _: None)
     labs = {"net": lab}
     found = summary(book, labs, GOLDEN)
+    original_and_recovered(book, lab)
     found |= hits(book, labs, GOLDEN)
     found |= predictors(book, labs)
     found |= precision(book, labs)
@@ -191,3 +193,18 @@ def test_the_best_accuracy_never_spends_more_than_allowed() -> None:
     assert best_accuracy(offers, weights, 0.65) == (94.5, pytest.approx(0.3))
     assert least_bytes(offers, weights, 98.0) == pytest.approx(0.7)
     assert least_bytes(offers, weights, 99.5) is None
+
+
+def test_every_figure_of_recovery_is_told_for_training_and_for_later_tuples_apart(lab: Lab) -> None:
+    book = Book(lambda _: None)
+    found = apart(book, {"net": lab}, GOLDEN)
+    names = {part: {name for name in found if name.startswith(f"attributes.{part}.")} for part in PARTS}
+    assert {of_part(name) for name in names["training"]} == {of_part(name) for name in names["later"]}
+    assert len(names["later"]) > 30
+    assert set(found) == names["training"] | names["later"]
+    assert found["attributes.later.violations"] == 0
+    assert (
+        found["attributes.later.recovery_accuracy_pct.net"]
+        != found["attributes.training.recovery_accuracy_pct.net"]
+    )
+    assert "over training batches and over later ones" in book.page(found)

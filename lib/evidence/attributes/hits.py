@@ -111,10 +111,10 @@ def figures_of(stream: str, found: list[RuleFared]) -> dict[str, float]:
         }
         if one.training.windows and one.later.windows:
             figures |= {
-                f"attributes.hits_own_ranking_pct.training.{rule}{stream}": one.training.hits_pct,
-                f"attributes.hits_own_ranking_pct.later.{rule}{stream}": one.later.hits_pct,
-                f"attributes.regret_points.training.{rule}{stream}": one.training.regret_points,
-                f"attributes.regret_points.later.{rule}{stream}": one.later.regret_points,
+                f"attributes.training.hits_own_ranking_pct.{rule}{stream}": one.training.hits_pct,
+                f"attributes.later.hits_own_ranking_pct.{rule}{stream}": one.later.hits_pct,
+                f"attributes.training.regret_points.{rule}{stream}": one.training.regret_points,
+                f"attributes.later.regret_points.{rule}{stream}": one.later.regret_points,
             }
     ours, text = found[0].all, found[1].all
     figures[f"attributes.hits_over_algorithm_2.{stream}"] = ours.hits / text.hits if text.hits else 1.0

@@ -99,8 +99,9 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
             euclid = nearest(lab, attribute)
             for part, fared in zip(("training", "later"), euclid, strict=True):
                 if fared is not None:
-                    place = f"{part}.{name}.{attribute}"
-                    figures[f"attributes.nearest_median_error_pct.{place}"] = fared.median_error_pct
+                    figures[f"attributes.{part}.nearest_median_error_pct.{name}.{attribute}"] = (
+                        fared.median_error_pct
+                    )
             column = lab.column_bytes[attribute]
             rounded = every_rounded.sent_bytes[attribute]
             model = lab.models[attribute]
