@@ -12,6 +12,9 @@ from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.nine import trained_and_shed
 from evidence.attributes.results import read_result
 from spillway.batch import DONE
+from spillway.encoding import widths_of
+from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.synopsis.rounding import parquet_bytes
 from spillway.store import blobs
 
 NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")
@@ -159,3 +162,15 @@ def test_what_a_part_lost_is_what_its_own_rows_lost(lab: Lab) -> None:
     assert known.all()
     errors = 100 * np.abs(given - truth) / np.abs(truth)
     assert found.certificates[ALL[1]].mean_error_pct == pytest.approx(float(errors.mean()))
+
+
+def test_a_column_is_as_wide_in_the_evidence_as_in_the_lake_and_as_training_weighs_it(lab: Lab) -> None:
+    for batch in lab.batches:
+        rows = lab.lake.rows("raw", "b_net", batch)
+        written = lab.plan.by_batch[batch.batch].raw_bytes
+        weighed = widths_of(rows)
+        assert {name: weighed[name] for name in ("seq", *ALL)} == {
+            name: written[name] for name in ("seq", *ALL)
+        }
+        for name in ALL:
+            assert parquet_bytes(Column.from_arrow(rows[name])) == written[name]
