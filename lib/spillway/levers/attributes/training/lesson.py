@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import Cycle, declared_cycle, find_cycle
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.planner import rankable
-from spillway.levers.attributes.policy import decide_stages, own_settings, smoothing_of
+from spillway.levers.attributes.policy import decide_stages, own_settings, smoothing_of, tuples_in_window
 from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.threshold.categories import Category, Matcher
 from spillway.levers.attributes.threshold.curve import Threshold, curve, fixed_point, threshold
 from spillway.levers.attributes.training.choose import (
@@ -76,7 +78,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         Fact(
             kinds.RANKING,
             "",
-            first_ranking(contract, rows, measures),
+            first_ranking(contract, rows, measures, cycle, lesson.load),
             {"rank_by": own_settings(contract).rank_by},
         ),
     ]
@@ -204,15 +206,30 @@ def _curve_evidence(rows: pa.Table, cycle: Cycle, name: str) -> dict[str, Any]:
     }
 
 
-def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str]) -> dict[str, float]:
-    """The ranking to begin with: that of the training set as one window."""
+def first_ranking(
+    contract: StreamContract, rows: pa.Table, measures: list[str], cycle: Cycle, load: Load | None
+) -> dict[str, float]:
+    """The ranking to begin with: the mean of what the training set's windows score.
+
+    Of windows as long as those that are ranked later: over the whole set, what drifts slowly would seem to tell most,
+    and no window would ever agree.
+    """
     if not measures:
         return {}
     settings = own_settings(contract)
     smoothing = smoothing_of(settings)
     by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
-    ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)
-    return {one.attribute: one.score for one in ranked}
+    least = settings.window.tuples_at_least if load is None else tuples_in_window(settings, load)
+    window = window_tuples(cycle.length, least)
+    # the last window takes what is over
+    starts = range(0, max(1, rows.num_rows - window + 1), window)
+    totals = dict.fromkeys(measures, 0.0)
+    columns = {name: rankable(rows[name]) for name in measures}
+    for start, end in pairwise([*starts, rows.num_rows]):
+        part = {name: values[start:end] for name, values in columns.items()}
+        for one in rank(part, measures, by, smoothing):
+            totals[one.attribute] += one.score
+    return {name: total / len(starts) for name, total in totals.items()}
 
 
 def _finite(value: float) -> float | None:
