@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pytest
 
 from evidence.attributes.generated import Source
-from evidence.attributes.lab import Lab
+from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.nine import trained_and_shed
 from evidence.attributes.results import read_result
 from spillway.batch import DONE
+from spillway.encoding import widths_of
+from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.synopsis.rounding import parquet_bytes
 from spillway.store import blobs
 
 NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")
@@ -79,8 +83,11 @@ def test_a_scheme_is_run_when_one_of_its_parts_is_new_and_never_twice(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[object] = []
-    monkeypatch.setattr(lab, "run", lambda scheme: [runs.append(scheme), Lab.run(lab, scheme)][1])
+    monkeypatch.setattr(
+        lab, "run", lambda scheme, models: [runs.append(scheme), Lab.run(lab, scheme, models)][1]
+    )
     monkeypatch.setattr(lab, "_parts", {})
+    monkeypatch.setattr(lab, "_runs", {})
     first = lab.weigh({ALL[0]: "shed", ALL[1]: "round"})
     assert lab.weigh({ALL[0]: "shed", ALL[1]: "round"}) == first
     assert runs == [{ALL[0]: "shed", ALL[1]: "round"}]
@@ -101,7 +108,9 @@ def test_watching_changes_nothing_of_the_plan(lab: Lab) -> None:
     watched = lab.watched()
     runs = tuple(run for batch in lab.batches for run in watched.runs[batch.batch])
     assert runs == lab.plan.runs
-    assert len(watched.seen) == sum(run.windows for run in runs)
+    assert len(watched.looks) == sum(run.windows for run in runs)
+    assert sum(look.hit for look in watched.looks) == sum(run.hits for run in runs)
+    assert sum(look.evaluated for look in watched.looks) == sum(run.evaluations for run in runs)
 
 
 def test_what_no_table_holds_is_swept_and_nothing_else(lab: Lab) -> None:
@@ -121,3 +130,47 @@ def test_a_lake_that_is_forgotten_leaves_nothing() -> None:
     for root in (made.lake.settings.lake, made.lake.settings.landing):
         assert blobs.list_files(root) == []
     assert made.lake.batches("c_net") == []
+
+
+def test_training_and_later_batches_together_are_the_whole(lab: Lab) -> None:
+    parts = training_and_later(lab)
+    assert set(parts) == {"training", "later"}
+    assert [part.rows.num_rows for part in parts.values()] == [720, 720]
+    assert parts["training"].rows["seq"][-1].as_py() == lab.trained_to_seq
+    for ways in ({}, {ALL[1]: "shed"}, dict.fromkeys(ALL, "shed")):
+        whole, mine = lab.given(ways), [part.given(ways) for part in parts.values()]
+        assert whole.wire_bytes == sum(one.wire_bytes for one in mine)
+        for name in ways:
+            assert whole.synopsis_bytes[name] == sum(one.synopsis_bytes[name] for one in mine)
+            assert whole.certificates[name].values == sum(one.certificates[name].values for one in mine)
+            assert whole.certificates[name].stored_values == sum(
+                one.certificates[name].stored_values for one in mine
+            )
+    assert sum(part.weigh(dict.fromkeys(ALL, "shed")).net_bytes for part in parts.values()) == (
+        lab.weigh(dict.fromkeys(ALL, "shed")).net_bytes
+    )
+
+
+def test_what_a_part_lost_is_what_its_own_rows_lost(lab: Lab) -> None:
+    found = training_and_later(lab)["later"].run({ALL[1]: "shed"})
+    later = lab.batches[-1]
+    given = np.asarray(
+        lab.lake.rows("recovered", "b_net", later)[ALL[1]].to_numpy(zero_copy_only=False), float
+    )
+    truth = np.asarray(lab.lake.rows("raw", "b_net", later)[ALL[1]].to_numpy(zero_copy_only=False), float)
+    known = truth != 0
+    assert known.all()
+    errors = 100 * np.abs(given - truth) / np.abs(truth)
+    assert found.certificates[ALL[1]].mean_error_pct == pytest.approx(float(errors.mean()))
+
+
+def test_a_column_is_as_wide_in_the_evidence_as_in_the_lake_and_as_training_weighs_it(lab: Lab) -> None:
+    for batch in lab.batches:
+        rows = lab.lake.rows("raw", "b_net", batch)
+        written = lab.plan.by_batch[batch.batch].raw_bytes
+        weighed = widths_of(rows)
+        assert {name: weighed[name] for name in ("seq", *ALL)} == {
+            name: written[name] for name in ("seq", *ALL)
+        }
+        for name in ALL:
+            assert parquet_bytes(Column.from_arrow(rows[name])) == written[name]

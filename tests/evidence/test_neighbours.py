@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.attributes.neighbours import recover_nearest
+from evidence.attributes.neighbours import recover_adjacent, recover_nearest
 
 numbers = st.one_of(st.integers(-5, 5).map(float), st.just(math.nan))
 tuples = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=8)
@@ -61,3 +61,21 @@ def test_windows_that_do_not_match_are_refused_by_name() -> None:
         recover_nearest(np.zeros((1, 2)), np.zeros((1, 1)), np.zeros(1))
     with pytest.raises(ValueError, match="`recovered_from` must have a value"):
         recover_nearest(np.zeros((1, 1)), np.zeros((2, 1)), np.zeros(1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tuples, st.integers(1, 4))
+def test_a_value_is_looked_for_in_the_window_before_its_own_and_nowhere_else(
+    rows: list[tuple[float, ...]], window: int
+) -> None:
+    others, values = np.array(rows), np.arange(len(rows), dtype=np.float64)
+    got = recover_adjacent(others, values, window)
+    for row, found in enumerate(got):
+        own = row // window
+        if own == 0:
+            assert math.isnan(found)
+            continue
+        # values are row numbers: they tell where each was found
+        assert found // window == own - 1
+        before = slice((own - 1) * window, own * window)
+        assert found == recover_nearest(others[row : row + 1], others[before], values[before])[0]

@@ -29,7 +29,7 @@ from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import Entries, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Rounding
-from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
+from spillway.levers.attributes.synopsis.rounding import round_rows
 from spillway.levers.certificate import Certificate
 
 BASELINES = ("last", "pmc_midrange", "swing_filter", "swinging_door", "rounded")
@@ -179,11 +179,3 @@ def _piecewise(name: str, frame: Frame, column: Column, error_pct: float) -> tup
     at = np.flatnonzero(stored)
     approximation = Column("real", given, column.valid)
     return Entries.of_values(frame.seq[at], approximation.take(at)), approximation
-
-
-def baseline_sizes(frame: Frame, attribute: str, error_pct: float) -> dict[str, int]:
-    """Packed bytes of every baseline, with the compressed column itself beside them."""
-    column = frame.columns[attribute]
-    names = BASELINES if column.kind != "text" else ("last",)
-    sizes = {name: baseline(name, frame, attribute, error_pct).packed_bytes for name in names}
-    return {"column": parquet_bytes(column), **sizes}

@@ -5,30 +5,42 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 from evidence.attributes.bounds_kept import bounds_kept, bounds_kept_overall, rooms
 from evidence.attributes.cycles import cycles, identifiers
+from evidence.attributes.equal_bytes import equal_bytes
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
-from evidence.attributes.lab import Lab
+from evidence.attributes.key_frames import key_frames
+from evidence.attributes.lab import Lab, training_and_later, with_settings
 from evidence.attributes.lake import Lake
 from evidence.attributes.nine import brought_through, nine
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
 from evidence.attributes.single_ways import single_ways
-from evidence.attributes.summary import summary
+from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
 from evidence.attributes.thresholds import fixed_points, shares_by_accuracy
 from evidence.book import Book
-from spillway.contracts import load_contracts
+from spillway.contracts import StreamContract, load_contracts
 from spillway.demo.data import STREAMS
 from spillway.errors import Refused
+from spillway.levers.attributes.policy import own_settings
 from spillway.settings import Settings
 
 NOISY_GENERATED = 10
 TRIED_SEEDS = 30
+PARTS = ("training", "later")
+_HEADLINES = re.compile(
+    r"attributes\.later\.(recovery_accuracy_pct|stored_share_pct|synopsis_over_columns_bytes|violations"
+    r"|stored_bytes_over_last_value_(mean|largest)|net_bytes_over_best_single_way)(\.|$|_mean$)"
+)
 
 
 def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float]:
@@ -41,6 +53,8 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     contracts = load_contracts(settings.schemas)
     streams = {name: contracts.streams[name] for name in STREAMS}
     lake = Lake.landed("demo", streams, {name: make() for name, make in STREAMS.items()}, contracts.channels)
+    for name in streams:
+        lake = lake.with_contract(trained_on_whole_batches(lake, name))
     lake.train()
     lake.shed()
     kept: dict[str, float] = {}
@@ -51,11 +65,12 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     found |= cycles(book, labs, Path(settings.schemas), seeds)
     found |= identifiers(book, min(seeds, TRIED_SEEDS))
     found |= hits(book, labs, directory)
-    found |= summary(book, labs, directory)
-    found |= predictors(book, labs)
-    found |= precision(book, labs)
-    found |= single_ways(book, labs)
-    found |= rankings(book, labs)
+    found |= recovery(book, labs, directory)
+    for lab in labs.values():
+        original_and_recovered(book, lab)
+    found |= apart(book, labs, directory)
+    found |= equal_bytes(book, labs)
+    found |= key_frames(book, labs)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
     lake.forget()
@@ -66,3 +81,61 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     found |= bounds_kept_overall(book, found)
     found |= targets(book, found, list(streams))
     return found
+
+
+def recovery(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
+    """What recovery costs and gives back, the plan's and its rivals'."""
+    return {
+        **summary(book, labs, directory),
+        **predictors(book, labs),
+        **precision(book, labs),
+        **single_ways(book, labs),
+        **rankings(book, labs),
+    }
+
+
+def apart(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
+    """The same figures over the batches that training saw, and over later ones: `attributes.later.<figure>`."""
+    found: dict[str, float] = {}
+    parts = {name: training_and_later(lab) for name, lab in labs.items()}
+    for part in PARTS:
+        mine: dict[str, Lab] = {name: every[part] for name, every in parts.items() if part in every}
+        figures = recovery(Book(lambda _: None), mine, directory) if mine else {}
+        found |= {of_part(name, part): value for name, value in figures.items()}
+    compared = sorted({name for name in found if _HEADLINES.match(name)})
+    book.section("Training and later tuples", "Batches that training saw, and batches that it did not.")
+    book.table(
+        "The same figures over training batches and over later ones",
+        ("figure", "training", "later"),
+        [
+            (
+                name.removeprefix("attributes.later."),
+                found.get(name.replace(".later.", ".training.", 1)),
+                found[name],
+            )
+            for name in compared
+        ],
+    )
+    return found
+
+
+def of_part(figure: str, part: str = "") -> str:
+    """A figure's name over a part of the tuples; without a part: without one.
+
+    >>> of_part("attributes.violations", "later"), of_part("attributes.later.violations")
+    ('attributes.later.violations', 'attributes.violations')
+    """
+    words = [word for word in figure.split(".") if word not in PARTS]
+    return ".".join([words[0], *([part] if part else []), *words[1:]])
+
+
+def trained_on_whole_batches(lake: Lake, stream: str) -> StreamContract:
+    """The stream's contract with no more training tuples than its first batches hold, where they hold any fewer.
+
+    So that every batch is either one that training saw or one that it did not.
+    """
+    contract = lake.contracts.streams[stream]
+    settings = own_settings(contract)
+    ends = list(accumulate(batch.rows or 0 for batch in lake.batches(stream)))
+    tuples = max([end for end in ends if end <= settings.training.tuples], default=settings.training.tuples)
+    return with_settings(contract, replace(settings, training=replace(settings.training, tuples=tuples)))

@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evidence.attributes.costs import SchemeCost, cost_of
 from evidence.attributes.lake import Lake
@@ -34,6 +35,7 @@ from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.facts import MODEL, THRESHOLD, Learned
 from spillway.levers.attributes.frames import frame_of, with_regressors
 from spillway.levers.attributes.policy import own_settings
+from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Facts, Load, Room
@@ -73,6 +75,7 @@ class Lab:
         self._runs: dict[tuple[frozenset[AttributeModel], frozenset[tuple[str, str]]], RunResult] = {}
         self._parts: dict[_Place, _Part] = {}
         self.batches: list[Batch] = self.lake.batches(self.stream)
+        self.every_batch = self.batches
         self.plan = read_result(self.lake, self.stream)
         self.recovered = self.lake.rows("recovered", self.stream, self.batches[0])
 
@@ -126,6 +129,11 @@ class Lab:
     def training_rows(self) -> pa.Table:
         """The tuples that were trained on."""
         return self.rows.slice(0, own_settings(self.contract).training.tuples)
+
+    @cached_property
+    def trained_to_seq(self) -> int:
+        """The last tuple that was trained on: what comes later, training has not seen."""
+        return int(self.training_rows["seq"][-1].as_py())
 
     @cached_property
     def loads(self) -> list[Load]:
@@ -195,10 +203,10 @@ class Lab:
             self._runs[place] = self.run(scheme, models)
         return self._runs[place]
 
-    def watched(self) -> WatchedPlan:
-        """The product's plan of the trained stream with every window looked at."""
+    def watched(self, **settings: Any) -> WatchedPlan:
+        """The product's plan of the trained stream with every window looked at; `settings`: see `RivalSettings`."""
         self._replan(TRAINED)
-        lake = self._set(watched=True)
+        lake = self._set(watched=True, **settings)
         batches = lake.batches(self.stream)
         room = Room(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
         with registered(**DECIDES_ELSE):
@@ -211,7 +219,7 @@ class Lab:
         """A scheme's bytes and errors with the trained models."""
         places = [self._place(name, ways) for name in self.measures]
         if any(place not in self._parts for place in places):
-            self._measure(self.run({name: way for name, way in ways.items() if way != "keep"}), places)
+            self._measure(self.given({name: way for name, way in ways.items() if way != "keep"}), places)
         parts = {place: self._parts[place] for place in places}
         return cost_of(
             self.fixed_bytes + sum(part.wire_bytes for part in parts.values()),
@@ -243,10 +251,7 @@ class Lab:
         own = own_settings(self.contract)
         stated = {item.name: getattr(own, item.name) for item in fields(own)}
         rival = RivalSettings(**{**stated, **settings})
-        levers = tuple(
-            LeverEntry(one.lever, rival) if one.lever == "attributes" else one for one in self.contract.levers
-        )
-        return self.lake.with_contract(replace(self.contract, levers=levers))
+        return self.lake.with_contract(with_settings(self.contract, rival))
 
     def _version_of(self, models: Mapping[str, AttributeModel] | None) -> int:
         """The version of the facts with these models in the place of the trained ones."""
@@ -265,7 +270,7 @@ class Lab:
         models = {"attributes": version}
         save_batches(
             self.lake.tables,
-            [batch.becomes(utc_now(), status=PLANNED, models=models) for batch in self.batches],
+            [batch.becomes(utc_now(), status=PLANNED, models=models) for batch in self.every_batch],
         )
 
     def _place(self, name: str, ways: Mapping[str, str]) -> _Place:
@@ -290,6 +295,59 @@ class Lab:
                 result.synopsis_bytes.get(name, 0),
                 0.0 if one is None else one.mean_error_pct,
             )
+
+
+class LabPart(Lab):
+    """Some batches of a lab: runs are the whole stream's, what is counted is theirs."""
+
+    def __init__(self, whole: Lab, batches: Sequence[Batch]) -> None:
+        self.whole, self.lake, self.stream = whole, whole.lake, whole.stream
+        self.batches, self.every_batch = list(batches), whole.every_batch
+        self._parts = {}
+        self._numbers = [batch.batch for batch in batches]
+        self.plan = whole.plan.of(self._numbers)
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        seq = self.whole.rows["seq"]
+        kept = [
+            pc.and_(pc.greater_equal(seq, b.first_seq), pc.less_equal(seq, b.last_seq)) for b in self.batches
+        ]
+        return self.whole.rows.filter(reduce(pc.or_, kept))
+
+    @property
+    def training_rows(self) -> pa.Table:
+        return self.whole.training_rows
+
+    def run(
+        self,
+        scheme: Mapping[str, str] | None = None,
+        models: Mapping[str, AttributeModel] | None = None,
+        **settings: Any,
+    ) -> RunResult:
+        return self.whole.run(scheme, models, **settings).of(self._numbers)
+
+    def given(
+        self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
+    ) -> RunResult:
+        return self.whole.given(scheme, models).of(self._numbers)
+
+
+def with_settings(contract: StreamContract, settings: AttributeSettings) -> StreamContract:
+    """The contract with these settings of the lever."""
+    levers = tuple(
+        LeverEntry(one.lever, settings) if one.lever == "attributes" else one for one in contract.levers
+    )
+    return replace(contract, levers=levers)
+
+
+def training_and_later(lab: Lab) -> dict[str, LabPart]:
+    """The batches that hold tuples which training saw, and those of later tuples alone; an empty part is left out."""
+    parts = {
+        "training": [batch for batch in lab.batches if batch.first_seq <= lab.trained_to_seq],
+        "later": [batch for batch in lab.batches if batch.first_seq > lab.trained_to_seq],
+    }
+    return {name: LabPart(lab, batches) for name, batches in parts.items() if batches}
 
 
 def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:

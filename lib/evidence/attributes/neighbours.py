@@ -1,7 +1,8 @@
 """Recovery by the Euclidean nearest neighbour (3.2.4.1): the thesis's baseline that stores nothing.
 
 The shed value of attribute A in tuple t is taken from the tuple of a window that still has A whose other
-attributes are nearest to t's, d(x, y) = sqrt(sum (x_i - y_i)^2) (equations 3.5 and 3.6).
+attributes are nearest to t's, d(x, y) = sqrt(sum (x_i - y_i)^2) (equations 3.5 and 3.6). That window is the adjacent
+one (`recover_adjacent`): of stocks, yesterday's prices, not those of the first year.
 
 Guarantee: none on the error, which is why it is a baseline. The answer is the same however t is batched; of
 equally near tuples the first wins.
@@ -54,6 +55,20 @@ def recover_nearest(shed: Values, reference: Values, recovered_from: Values, sca
         scales = _ranges(reference)
     chosen = _nearest(shed / scales, reference / scales, np.isnan(values))
     return np.where(chosen >= 0, values[chosen] if values.size else np.nan, np.nan)
+
+
+def recover_adjacent(others: Values, values: Values, window: int, scale: str = "none") -> Values:
+    """`values` of every tuple as found in the window of `window` tuples before its own; NaN in the first window.
+
+    >>> others = np.array([[1.0], [2.0], [2.1], [0.9]])
+    >>> recover_adjacent(others, np.array([10.0, 20.0, 21.0, 11.0]), window=2).tolist()
+    [nan, nan, 20.0, 10.0]
+    """
+    found = np.full(len(values), np.nan)
+    for start in range(window, len(values), window):
+        before, own = slice(start - window, start), slice(start, start + window)
+        found[own] = recover_nearest(others[own], others[before], values[before], scale)
+    return found
 
 
 def _ranges(reference: Values) -> Values:

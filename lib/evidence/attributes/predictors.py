@@ -3,25 +3,26 @@
 Every attribute that the plan really sheds, on all frames of the stream, at its trained threshold. What differs is
 what is stored: last stored value (the paper), the fewest constants (PMC-midrange, which looks ahead), connected lines
 (swing filter, swinging door), every value rounded, ours. Euclidean recovery (3.2.4.1) stores nothing and promises
-nothing; it is given the other attributes as they are, which no scheme here transmits.
+nothing; it is given the adjacent window whole, and the other attributes as they are, which no scheme here transmits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evidence.attributes.baselines import BASELINES, baseline
 from evidence.attributes.lab import Lab
-from evidence.attributes.neighbours import recover_nearest
+from evidence.attributes.neighbours import recover_adjacent
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
 from spillway.levers.attributes.training.choose import describe
 
-NEIGHBOUR_REFERENCE, NEIGHBOUR_ROWS = 1000, 4000
 PIECEWISE = tuple(name for name in BASELINES if name != "last")
 
 
@@ -41,25 +42,38 @@ def rivals(lab: Lab, attribute: str, error_pct: float) -> dict[str, tuple[int, f
     return found
 
 
-def nearest(lab: Lab, attribute: str) -> tuple[float, float] | None:
-    """Median relative error of the Euclidean neighbour, and the share of values beyond E, on later tuples."""
+@dataclass(frozen=True)
+class NearestFared:
+    """The Euclidean neighbour of the adjacent window: median relative error, and the share of values beyond E."""
+
+    median_error_pct: float
+    beyond_bound_pct: float
+
+
+def nearest(lab: Lab, attribute: str) -> tuple[NearestFared | None, NearestFared | None]:
+    """How recovery by the adjacent window's nearest tuple fared on the training tuples, and on later ones."""
     numeric = [n for n in lab.measures if lab.models[n].kind != "text"]
     if attribute not in numeric or len(numeric) < 2:
-        return None
-    train, later = lab.frames[0], lab.frames[-1]
-    reference, lost = train.rows(0, NEIGHBOUR_REFERENCE), later.rows(0, NEIGHBOUR_ROWS)
+        return None, None
     others = [name for name in numeric if name != attribute]
-    column = lost.columns[attribute]
-    given = recover_nearest(
-        np.stack([_floats(lost.columns[name]) for name in others], axis=1),
-        np.stack([_floats(reference.columns[name]) for name in others], axis=1),
-        _floats(reference.columns[attribute]),
-        scale="range",
-    )
-    known = column.valid
-    errors = relative_errors_pct(Column.real(_floats(column)[known]), Column.real(given[known]))
-    beyond = 100.0 * float((errors > lab.error_pct[attribute]).mean()) if known.any() else 0.0
-    return (float(np.median(errors)) if known.any() else 0.0), beyond
+    errors, later = [], []
+    for frame in lab.frames:
+        truth = _floats(frame.columns[attribute])
+        seen = np.stack([_floats(frame.columns[name]) for name in others], axis=1)
+        window = window_tuples(lab.cycle.length_at(int(frame.seq[0])))
+        given = recover_adjacent(seen, truth, window, scale="range")
+        # the first window of a frame has none before it
+        known = np.flatnonzero(frame.columns[attribute].valid & (np.arange(len(truth)) >= window))
+        errors.append(relative_errors_pct(Column.real(truth[known]), Column.real(given[known])))
+        later.append(frame.seq[known] > lab.trained_to_seq)
+    every, is_later = np.concatenate(errors), np.concatenate(later)
+    return tuple(_fared(every[rows], lab.error_pct[attribute]) for rows in (~is_later, is_later))  # type: ignore[return-value]
+
+
+def _fared(errors: np.ndarray, error_pct: float) -> NearestFared | None:
+    if not errors.size:
+        return None
+    return NearestFared(float(np.median(errors)), 100.0 * float((errors > error_pct).mean()))
 
 
 def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
@@ -83,6 +97,11 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
             last_bytes, ours = paper.synopsis_bytes[attribute], plan.synopsis_bytes[attribute]
             others = rivals(lab, attribute, error_pct)
             euclid = nearest(lab, attribute)
+            for part, fared in zip(("training", "later"), euclid, strict=True):
+                if fared is not None:
+                    figures[f"attributes.{part}.nearest_median_error_pct.{name}.{attribute}"] = (
+                        fared.median_error_pct
+                    )
             column = lab.column_bytes[attribute]
             rounded = every_rounded.sent_bytes[attribute]
             model = lab.models[attribute]
@@ -92,7 +111,8 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
             )  # fmt: skip
             errors.append(
                 (name, attribute, error_pct, plan.shed[attribute].mean_error_pct, paper.shed[attribute].mean_error_pct,
-                 *(others[n][1] if n in others else None for n in PIECEWISE), *(euclid or (None, None)))
+                 *(others[n][1] if n in others else None for n in PIECEWISE),
+                 *(value for fared in euclid for value in _both(fared)))
             )  # fmt: skip
             ratios.setdefault(name, {})[attribute] = ours / last_bytes
             figures[f"attributes.stored_bytes_over_last_value.{name}.{attribute}"] = ours / last_bytes
@@ -118,10 +138,14 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     book.table(
         "Mean relative error in % at the same bound",
         ("stream", "attribute", "E %", "ours", "last value", *(n.replace("_", " ") for n in PIECEWISE),
-         "Euclidean, median", "Euclidean, values beyond E %"),
+         "Euclidean, training: median", "values beyond E %", "later: median", "values beyond E %"),
         errors,
     )  # fmt: skip
     return figures
+
+
+def _both(fared: NearestFared | None) -> tuple[float | None, float | None]:
+    return (None, None) if fared is None else (fared.median_error_pct, fared.beyond_bound_pct)
 
 
 def _floats(column: Column) -> np.ndarray:

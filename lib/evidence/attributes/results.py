@@ -6,10 +6,9 @@ the same for every contestant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from evidence.attributes.lake import Lake
 from spillway.levers.attributes.scheme import Run
@@ -31,6 +30,12 @@ class RunResult:
     certificates: Mapping[str, Certificate]
     """Of what was shed or rounded, by attribute."""
     runs: tuple[Run, ...]
+    by_batch: Mapping[int, RunResult] = field(default_factory=dict)
+    """The same of every batch by itself."""
+
+    def of(self, batches: Collection[int]) -> RunResult:
+        """The same of some batches."""
+        return _together([self.by_batch[batch] for batch in batches])
 
     @property
     def wire_bytes(self) -> int:
@@ -56,17 +61,51 @@ def read_result(lake: Lake, stream: str) -> RunResult:
     """What the tables say of a stream that was shed and certified."""
     tables, contract = lake.tables, lake.contracts.streams[stream]
     columns = [*OVERHEAD, *contract.names]
-    payloads: dict[str, int] = {}
-    for row in tables.at("synopsis").rows(["attribute", "payload"], stream=stream).to_pylist():
-        payloads[row["attribute"]] = payloads.get(row["attribute"], 0) + len(row["payload"])
-    parts: dict[str, list[Certificate]] = {}
-    for row in tables.at("certificates").rows(stream=stream).to_pylist():
-        parts.setdefault(row["attribute"], []).append(certificate_of(row))
-    whole = {name: reduce(add, found) for name, found in parts.items()}
+    by_batch: dict[int, RunResult] = {}
+    for batch in lake.batches(stream):
+        where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
+        payloads: dict[str, int] = {}
+        stored = [
+            row
+            for table in ("synopsis", "sent_synopsis")
+            for row in tables.at(table).rows(["attribute", "payload"], stream=stream, **where).to_pylist()
+        ]
+        for row in stored:
+            payloads[row["attribute"]] = payloads.get(row["attribute"], 0) + len(row["payload"])
+        rows = tables.at("certificates").rows(stream=stream, **where).to_pylist()
+        certified = {row["attribute"]: certificate_of(row) for row in rows}
+        by_batch[batch.batch] = RunResult(
+            column_bytes(tables.at("transmitted", stream).files(**where), columns),
+            column_bytes(tables.at("raw", stream).files(**where), columns),
+            payloads,
+            {
+                name: certified[name]
+                for name in contract.names
+                if name in certified and certified[name].values
+            },
+            tuple(load_runs(tables, stream, [batch.batch])),
+        )
+    return replace(_together(list(by_batch.values())), by_batch=by_batch)
+
+
+def _together(parts: Sequence[RunResult]) -> RunResult:
+    """Several batches as one; attributes in the order of the first that has them."""
+    certificates: dict[str, Certificate] = {}
+    for part in parts:
+        for name, one in part.certificates.items():
+            certificates[name] = certificates[name] + one if name in certificates else one
     return RunResult(
-        column_bytes(tables.at("transmitted", stream).files(), columns),
-        column_bytes(tables.at("raw", stream).files(), columns),
-        payloads,
-        {name: whole[name] for name in contract.names if name in whole and whole[name].values},
-        tuple(load_runs(tables, stream)),
+        _summed(part.sent_bytes for part in parts),
+        _summed(part.raw_bytes for part in parts),
+        _summed(part.synopsis_bytes for part in parts),
+        certificates,
+        tuple(run for part in parts for run in part.runs),
     )
+
+
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            found[name] = found.get(name, 0) + count
+    return found

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evidence.attributes.contestants import text_settings
 from evidence.attributes.costs import SchemeCost, mean_cost
 from evidence.attributes.lab import Lab
 from evidence.attributes.orders import largest_first, random_order
 from evidence.attributes.results import RunResult
 from evidence.book import Book
-from spillway.levers.attributes.ranking.reevaluation import Reevaluation
-from spillway.levers.attributes.settings import Reevaluate
 
 RANDOM_ORDERS = 10
-NO_CAP = 2**31
-"""Windows: more than there ever are."""
 
 
 def contestants(lab: Lab) -> dict[str, SchemeCost]:
@@ -42,22 +39,7 @@ def contestants(lab: Lab) -> dict[str, SchemeCost]:
 
 def the_papers(lab: Lab) -> RunResult:
     """The product set as the text has it: ways, models, ranking, and Algorithm 2 without memory or hysteresis."""
-    text = Reevaluation.text()
-    return lab.run(
-        models=lab.paper_models(),
-        plan="prefix",
-        ways=("keep", "shed"),
-        predictors=("last",),
-        rank_by="stddev",
-        reevaluate=Reevaluate(
-            interval_windows=text.interval_windows,
-            factor=text.factor,
-            cap_windows=NO_CAP,
-            hysteresis=text.hysteresis,
-            memory_evaluations=text.memory_evaluations,
-            reach=text.reach,
-        ),
-    )
+    return lab.run(models=lab.paper_models(), predictors=("last",), **text_settings())
 
 
 def single_ways(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:

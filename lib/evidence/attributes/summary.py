@@ -80,8 +80,6 @@ def summary(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, f
         ],
     )  # fmt: skip
     _misses(book, labs, figures)
-    for lab in labs.values():
-        _original_and_recovered(book, lab)
     return figures
 
 
@@ -101,7 +99,7 @@ def _misses(book: Book, labs: Mapping[str, Lab], figures: Mapping[str, float]) -
         book.note(f"{name}: {accuracy:.2f} % is below {TARGET_ACCURACY_PCT:g} %: {said}.")
 
 
-def _original_and_recovered(book: Book, lab: Lab) -> None:
+def original_and_recovered(book: Book, lab: Lab) -> None:
     """One key's values, in the first batch, of the attribute that is recovered worst."""
     name, plan = lab.stream, lab.plan
     numeric = [n for n, one in plan.shed.items() if lab.models[n].kind != "text" and one.error_pct]

@@ -62,17 +62,10 @@ PER_STREAM = (
     Target(
         "attributes.cid_members_found_pct.{}", 100, True, "under noise one member may be put in a wrong place"
     ),
-    Target("attributes.hits_pct.{}", 98, True),
-    Target(
-        "attributes.evaluations_over_fixed_interval_for_95.{}",
-        1.0,
-        False,
-        "smoothed over evaluations the ranking hardly moves, so even intervals chosen in hindsight need few, and "
-        "`reach` looks early (see its table); at as many evaluations even intervals hit "
-        "{attributes.fixed_interval_hits_pct.STREAM:.1f} %, ours "
-        "{attributes.hits_pct.STREAM:.1f} %",
-    ),
-    Target("attributes.evaluations_over_text_fixed_interval_for_95.{}", 1.0, False),
+    Target("attributes.hits_over_algorithm_2.{}", 1.0, True),
+    Target("attributes.evaluations_over_algorithm_2.{}", 1.0, False),
+    Target("attributes.plan_regret_points.{}", 0.05, False),
+    Target("attributes.plan_evaluations_over_windows_pct.{}", 10.0, False),
     Target(
         "attributes.stored_bytes_over_last_value_smallest.{}",
         1 / 3,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from evidence.golden.cells import Cell, read_json
+from evidence.golden.cells import RECOMPUTED, Cell, read_json
 from spillway.levers.attributes.threshold.categories import Matcher
 from spillway.levers.attributes.threshold.classes import STRICTEST
 from spillway.levers.attributes.threshold.recognise import Recogniser
@@ -51,18 +51,16 @@ def categories(directory: Path) -> Iterable[Cell]:
                 found = matches[domain]
                 group, which = f"table {table[0]}.{table[1]}", f"{name}, {domain}"
                 got_forth, got_back = _fraction(found.stream_in_list), _fraction(found.list_in_stream)
-                yield Cell(group, f"{which}, Sim(i,j)", str(Fraction(forth)), got_forth, "A44-A51")
-                yield Cell(group, f"{which}, Sim(j,i)", str(Fraction(back)), got_back, "A44-A51")
+                yield Cell(
+                    group, f"{which}, Sim(i,j)", str(Fraction(forth)), got_forth, "A44-A51", RECOMPUTED
+                )
+                yield Cell(group, f"{which}, Sim(j,i)", str(Fraction(back)), got_back, "A44-A51", RECOMPUTED)
             equal = str(int(any(match.equal for match in matches.values())))
             got = _class(matcher, row["attributes"])
-            yield Cell(f"table {table[0]}.{table[1]}", f"{name}, EQ", str(row["eq_recomputed"]), equal, "A44")
-            yield Cell(
-                f"table {table[0]}.{table[1]}",
-                f"{name}, category",
-                row["detected_recomputed"],
-                got,
-                "A45, A52",
-            )
+            group = f"table {table[0]}.{table[1]}"
+            yield Cell(group, f"{name}, EQ", str(row["eq_recomputed"]), equal, "A44", RECOMPUTED)
+            stated = row["detected_recomputed"]
+            yield Cell(group, f"{name}, category", stated, got, "A45, A52", RECOMPUTED)
 
 
 def categories_correct(directory: Path, table: str, matcher: Matcher | Recogniser | None = None) -> int:

@@ -1,4 +1,8 @@
-"""One printed value beside ours, and the golden files it is read from.
+"""One golden value beside ours, and the golden files it is read from.
+
+A cell is compared *against* one of three: what is printed; what was recomputed by hand from the text, where the print
+is wrong, is rounded or gives only the method; or arithmetic, a sum or quotient of printed numbers that no kernel of
+ours has touched. Only the first says that the text was reproduced.
 
 >>> Cell("example 3", "attributes to shed", "2", "2").equal
 True
@@ -15,20 +19,23 @@ from typing import Any
 
 import numpy as np
 
+PRINT, RECOMPUTED, ARITHMETIC = AGAINST = ("print", "recomputed", "arithmetic")
+
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value and ours."""
+    """One golden value and ours."""
 
     group: str
     name: str
     expected: str
     got: str
     erratum: str = ""
+    against: str = PRINT
 
     @property
     def equal(self) -> bool:
-        """Whether ours is the printed value, erratum applied."""
+        """Whether ours is the golden value, erratum applied."""
         return self.expected == self.got
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evidence.golden.cells import Cell, read_json
+from evidence.golden.cells import RECOMPUTED, Cell, read_json
 from spillway.levers.attributes.training.hamming import bits_of, check_words, encode_words
 
 
@@ -26,8 +26,11 @@ def hamming(directory: Path) -> Iterable[Cell]:
     for single in golden["all_single_errors"]:
         checked = check_words(bits_of(single["word"]), extended=False)
         name = f"flipped {single['flipped']}"
-        yield Cell("single errors", f"{name}, position", str(single["syndrome"]), str(int(checked.position)))
-        yield Cell("single errors", f"{name}, data", single["decoded"], _text(checked.data))
+        for what, stated, got in (
+            ("position", str(single["syndrome"]), str(int(checked.position))),
+            ("data", single["decoded"], _text(checked.data)),
+        ):
+            yield Cell("single errors", f"{name}, {what}", stated, got, against=RECOMPUTED)
     extended = encode_words(bits_of(golden["data"]))
     for double in golden["double_errors"]:
         flipped = np.array(double["flipped"]) - 1
@@ -37,12 +40,12 @@ def hamming(directory: Path) -> Iterable[Cell]:
         lost = bool(check_words(damaged, extended=False).uncorrectable)
         yield Cell(
             "double errors", f"{name}, plain", double["outcome"].split(" ")[0],
-            "uncorrectable" if lost else "miscorrected", "A28",
+            "uncorrectable" if lost else "miscorrected", "A28", RECOMPUTED,
         )  # fmt: skip
         damaged = extended.copy()
         damaged[flipped] ^= 1
         found = str(bool(check_words(damaged).uncorrectable))
-        yield Cell("double errors", f"{name}, detected with overall parity", "True", found, "A28")
+        yield Cell("double errors", f"{name}, detected with overall parity", "True", found, "A28", RECOMPUTED)
 
 
 def _text(bits: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> str:

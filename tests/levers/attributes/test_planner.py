@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.cycle.members import Member
-from spillway.levers.attributes.planner import STRETCH, Consequence, Policy, plan_batch, stretches
+from spillway.levers.attributes.planner import STRETCH, Consequence, Look, Policy, plan_batch, stretches
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -116,18 +117,60 @@ def test_what_the_last_window_led_to_is_in_force_from_the_next_batch_on() -> Non
     assert shed_at(second) == [(4, 7, ("b",))]
 
 
-def test_a_hit_is_a_window_that_a_fresh_look_would_send_alike() -> None:
-    seldom = policy(reevaluation=Reevaluation(4, 1.0, None, 0.0, 1, None))
+def every(windows: int) -> Reevaluation:
+    """Looks at even intervals and adopts what it sees."""
+    return Reevaluation(windows, 1.0, None, 0.0, 1, None, None)
+
+
+def test_a_hit_is_a_window_on_which_the_scheme_was_in_force_that_its_own_data_ask_for() -> None:
     rows = tuples(joined(lively("a", 1), lively("a", 1), lively("b", 1), lively("a", 1), lively("b", 1)))
-    runs, _ = plan_batch(rows, 0, 19, 0, None, seldom, None)
-    # looked at: windows 0 and 4; of those between, the third would have shed b
+    runs, _ = plan_batch(rows, 0, 19, 0, None, policy(reevaluation=every(4)), None)
+    # evaluated: windows 0 and 4, of which neither was sent under what it asks for; nor was the third
     assert shed_at(runs) == [(0, 3, ("c",)), (4, 19, ("a",))]
-    assert [(run.windows, run.evaluations, run.hits) for run in runs] == [(1, 1, 1), (4, 1, 3)]
+    assert [(run.windows, run.evaluations, run.hits) for run in runs] == [(1, 1, 0), (4, 1, 2)]
+
+
+@pytest.mark.parametrize("memory", [1, 8, 10_000])
+@pytest.mark.parametrize("hysteresis", [0.0, 1e6])
+def test_a_rule_that_does_not_change_its_mind_hits_no_more_than_the_stream_agrees_with_it(
+    memory: int, hysteresis: float
+) -> None:
+    parts = [lively("abc"[i * 7 % 3], 1) for i in range(30)]
+    stubborn = policy(reevaluation=Reevaluation(10**6, 1.0, None, hysteresis, memory, None, None))
+    runs, _ = plan_batch(tuples(joined(*parts)), 0, 119, 0, None, stubborn, None)
+    # ten windows ask for each; trained to shed c, which stays, or a from the first window on, which is sent under c
+    assert sum(run.hits for run in runs) == (9 if memory == 1 else 10)
+
+
+def test_to_round_what_a_window_would_shed_is_no_hit_and_is_mended() -> None:
+    def decide(ranking: Sequence[str]) -> Consequence:
+        ways = tuple(Way(name, "shed" if name == ranking[0] else "round") for name in MEASURES)
+        return Consequence(ways, 1.0, 0.0, "all touched")
+
+    rows = tuples(joined(lively("a", 2), lively("b", 2)))
+    runs, _ = plan_batch(rows, 0, 15, 0, None, policy(decide=decide), None)
+    assert shed_at(runs) == [(0, 3, ("c",)), (4, 11, ("a",)), (12, 15, ("b",))]
+    assert [run.hits for run in runs] == [0, 1, 1]
+
+
+def test_who_watches_is_told_of_every_window_and_changes_nothing() -> None:
+    rows = joined(lively("a", 2), lively("b", 2))
+    seen: list[Look] = []
+    watched = policy(reevaluation=every(2), watch=seen.append)
+    runs, state = plan_batch(tuples(rows), 0, 15, 0, None, watched, None)
+    assert (runs, state) == plan_batch(tuples(rows), 0, 15, 0, None, replace(watched, watch=None), None)
+    assert [(look.window, look.evaluated, look.in_force, look.fresh) for look in seen] == [
+        (0, True, {"c": "shed"}, {"a": "shed"}),
+        (1, False, {"a": "shed"}, {"a": "shed"}),
+        (2, True, {"a": "shed"}, {"b": "shed"}),
+        (3, False, {"b": "shed"}, {"b": "shed"}),
+    ]
+    assert sum(run.hits for run in runs) == sum(look.hit for look in seen) == 2
 
 
 def test_where_no_hits_are_counted_only_what_is_due_is_read() -> None:
     rows = tuples(lively("a", 30))
-    seldom = policy(reevaluation=Reevaluation(10, 1.0, None, 0.0, 1, None), measure_hits=False)
+    seldom = policy(reevaluation=every(10), measure_hits=False)
     runs, state = plan_batch(rows, 0, 119, 0, 20, seldom, None)
     assert rows.asked == [(0, 19), (40, 59), (80, 99)]
     assert [run.hits for run in runs] == [-1, -1]
@@ -140,7 +183,7 @@ def test_a_window_in_which_nothing_arrived_is_looked_at_again_with_the_next() ->
     rows = tuples(values, [*range(4), *range(12, 16)])  # two windows of seq without a tuple
     runs, state = plan_batch(rows, 0, 15, 0, 4, policy(), None)
     assert shed_at(runs) == [(0, 3, ("c",)), (4, 15, ("a",))]
-    assert [(run.windows, run.evaluations, run.hits) for run in runs] == [(1, 1, 1), (1, 1, 1)]
+    assert [(run.windows, run.evaluations, run.hits) for run in runs] == [(1, 1, 0), (1, 1, 0)]
     assert State.from_dict(state["reevaluation"]).ranking[0] == "b"
     assert state["window"] == 4
 
@@ -172,7 +215,17 @@ def test_a_stream_with_nothing_to_shed_is_one_run_and_reads_nothing() -> None:
 def test_attributes_that_training_did_not_know_are_ranked_last_and_those_that_are_gone_forgotten() -> None:
     before = {
         "window": 3,
-        "reevaluation": State(("z",), ("z", "b"), {"z": 0.0, "b": 1.0}, 3, 1, 2, 99).to_dict(),
+        "reevaluation": State(
+            {"z": "shed"},
+            ("z", "b"),
+            {"z": 0.0, "b": 1.0},
+            scores={"z": 0.0, "b": 1.0},
+            latest={"z": 0.0},
+            evaluations=3,
+            interval_windows=1,
+            evaluated_window=2,
+            next_window=99,
+        ).to_dict(),
     }
     runs, _ = plan_batch(tuples(lively("a", 2)), 0, 7, 0, None, policy(), before)
     assert [name for name, _, _ in runs[0].ranking] == ["b", "a", "c"]
@@ -231,7 +284,13 @@ def cases(draw: st.DrawFn) -> Case:
         tuples_at_least=draw(st.integers(1, 12)),
         decide=shed_the_first(draw(st.integers(0, 3))),
         reevaluation=draw(
-            st.sampled_from([Reevaluation.text(interval), Reevaluation(interval, 2.0, 8, 0.1, 3, 0.5)])
+            st.sampled_from(
+                [
+                    Reevaluation.text(interval),
+                    Reevaluation(interval, 2.0, 8, 0.1, 3, 0.5, None),
+                    Reevaluation(interval, 2.0, 8, 0.0, 3, 0.5, 30.0),
+                ]
+            )
         ),
         measure_hits=draw(st.booleans()),
     )
@@ -240,12 +299,12 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def by_hand(case: Case) -> list[dict[str, Any]]:
-    """Window after window: who goes in it, was it looked at, would a fresh look agree."""
+    """Window after window: what is shed of it, was it looked at, would its own data alone have it so."""
     one = case.policy
     seq = case.rows["seq"].to_numpy()
-    state = State(ranking=tuple(name for name, _ in one.trained_ranking), scores=dict(one.trained_ranking))
-    scheme = one.decide(state.ranking).scheme
-    state = replace(state, scheme=scheme)
+    state = State(ranking=tuple(name for name, _ in one.trained_ranking), trained=dict(one.trained_ranking))
+    in_force = one.decide(state.ranking).treatment
+    state = replace(state, treatment=in_force)
     lines, number = [], 0
     for low, high in stretches(case.first, case.last, 0, case.frame_tuples):
         inside = case.rows.filter(pa.array((seq >= low) & (seq <= high)))
@@ -263,18 +322,18 @@ def by_hand(case: Case) -> list[dict[str, Any]]:
             start, end = int(edges[index]), int(edges[index + 1])
             part = case.rows.filter(pa.array((seq >= start) & (seq < end)))
             looked = state.next_window <= number
-            line = {"start": start, "end": end, "shed": set(scheme), "looked": looked and part.num_rows > 0}
+            line = {"start": start, "end": end, "shed": set(in_force), "looked": looked and part.num_rows > 0}
             if part.num_rows:
                 columns = {name: part[name].to_numpy(zero_copy_only=False) for name in MEASURES}
                 ranked = rank(columns, MEASURES, "stddev", one.smoothing)
                 scores = {name: next(r.score for r in ranked if r.attribute == name) for name in MEASURES}
-                fresh = one.reevaluation.fresh(state, scores, lambda ranking: one.decide(ranking).scheme)
+                # what was in force while the window was sent, against what its own data alone ask for
+                line["hit"] = set(in_force) == set(one.decide([r.attribute for r in ranked]).scheme)
                 if looked:
                     state = one.reevaluation.evaluate(
-                        state, number, scores, lambda ranking: one.decide(ranking).scheme
+                        state, number, scores, lambda ranking: one.decide(ranking).treatment
                     )
-                    scheme = state.scheme
-                line["hit"] = set(fresh.scheme) == set(scheme)
+                    in_force = state.treatment
                 lines.append(line)
             number += 1
     return lines

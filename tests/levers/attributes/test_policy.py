@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -24,9 +24,12 @@ from spillway.levers.attributes.policy import (
     own_settings,
     policy_of,
     prefixes,
+    smoothing_of,
     tuples_in_window,
 )
-from spillway.levers.attributes.settings import AttributeSettings, WindowLength
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation
+from spillway.levers.attributes.ranking.smoothing import Smoothing
+from spillway.levers.attributes.settings import AttributeSettings, Reevaluate, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import Load, Part
 
@@ -295,3 +298,32 @@ def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_w
     assert policy.attributes == ("a", "b")
     assert [name for name, _ in policy.trained_ranking] == ["b", "a"]
     assert own_settings(without).rank_by == "stddev"
+
+
+@pytest.mark.parametrize(
+    ("stated", "smoothed"),
+    [
+        ({}, Smoothing("ema", 0.18, "first")),
+        ({"seed": "sma", "sma_tuples": 4}, Smoothing("ema", 0.18, "sma", 4)),
+        ({"kind": "sma", "sma_tuples": 4}, Smoothing("sma", 0.18, "first", 4)),
+        ({"kind": "none"}, Smoothing("none")),
+    ],
+)
+def test_every_average_can_be_asked_for(stated: dict[str, Any], smoothed: Smoothing) -> None:
+    assert smoothing_of(own_settings(contract(smoothing=stated))) == smoothed
+
+
+def test_how_often_a_stream_is_evaluated_is_what_the_contract_says() -> None:
+    stated = {
+        "interval_windows": 2,
+        "cap_windows": 8,
+        "memory_evaluations": 3,
+        "reach": None,
+        "most_pct": 40.0,
+    }
+    asked = Reevaluate(**stated)
+    found = own_settings(contract(reevaluate=stated)).reevaluate
+    assert found == asked
+    assert Reevaluation(**{item.name: getattr(Reevaluate(), item.name) for item in fields(Reevaluate)}) == (
+        Reevaluation()
+    )

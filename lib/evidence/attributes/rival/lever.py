@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evidence.attributes.rival.settings import RivalSettings
@@ -11,14 +11,12 @@ from spillway.batch import Batch
 from spillway.contracts import Channel
 from spillway.levers.attributes.lever import Attributes
 from spillway.levers.attributes.plan import AttributePlan
-from spillway.levers.attributes.planner import Policy, plan_batch
+from spillway.levers.attributes.planner import Look, plan_batch
 from spillway.levers.attributes.policy import policy_of
-from spillway.levers.attributes.ranking.reevaluation import Chooser, Reevaluation, State
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State
 from spillway.levers.attributes.scheme import Run, Way
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.protocol import Part, Plan, Room, Views, Work
-
-Scores = list[Mapping[str, float]]
+from spillway.levers.protocol import Load, Part, Plan, Room, Views, Work
 
 
 class GivenPlan(AttributePlan):
@@ -64,51 +62,64 @@ def _given(way: str, model: AttributeModel) -> Way:
 
 
 class WatchedPlan(AttributePlan):
-    """The product's plan made while every window is ranked; `seen` has the scores, `policy` the first batch's."""
+    """The product's plan made while every window is ranked; `looks` has what it saw of each."""
 
-    def __init__(self, work: Work, channel: Channel, tables: Views, framed: Sequence[Batch]) -> None:
+    def __init__(
+        self,
+        work: Work,
+        channel: Channel,
+        tables: Views,
+        framed: Sequence[Batch],
+        settings: RivalSettings | None = None,
+    ) -> None:
         super().__init__(replace(work, batches=()), channel, tables, ())
         self.work, self.framed = work, framed
-        self.seen: Scores = []
-        self.policies: list[Policy] = []
+        self.looks: list[Look] = []
+        asked = settings or RivalSettings()
         state: Mapping[str, Any] | None = None
         for batch in work.batches:
-            policy = policy_of(
-                self.contract,
-                channel,
-                self.learned[batch.models["attributes"]],
-                work.loads[batch.batch],
-                Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
-                hits=True,
-            )
-            self.policies.append(policy)
+            learned, load = self.learned[batch.models["attributes"]], work.loads[batch.batch]
+            part = Part(batch.capacity_kbps or 0.0, batch.trunk_kbps)
+            if asked.measures_pct is not None:
+                part = Part(room_kbps(load, set(learned.models), asked.measures_pct))
+            policy = policy_of(self.contract, channel, learned, load, part, hits=True)
+            if asked.evaluate_at is not None:
+                looking = _LooksAt(**vars(policy.reevaluation), at=asked.evaluate_at)
+                policy = replace(policy, reevaluation=looking)
             self.runs[batch.batch], state = plan_batch(
                 work.before(batch.batch_date),
                 batch.first_seq,
                 batch.last_seq,
                 batch.first_seq if batch.frame_origin is None else batch.frame_origin,
                 batch.frame_tuples,
-                replace(policy, reevaluation=_Watching(**vars(policy.reevaluation), seen=self.seen)),
+                replace(policy, watch=self.looks.append),
                 state,
             )
             self.states[batch.batch], self.paid[batch.batch] = state, {}
             self.lost[batch.batch] = max(run.loss for run in self.runs[batch.batch])
 
 
+def room_kbps(load: Load, measures: Collection[str], measures_pct: float) -> float:
+    """What always travels, and so much of the measures' bytes.
+
+    >>> room_kbps(Load({"key": 8.0, "temp": 30.0, "wind": 10.0}, 1000.0), {"temp", "wind"}, 50)
+    28.0
+    """
+    bits = sum(
+        width * (measures_pct / 100.0 if name in measures else 1.0)
+        for name, width in load.widths_bits.items()
+    )
+    return bits * load.tuples_per_second / 1000.0
+
+
 @dataclass(frozen=True)
-class _Watching(Reevaluation):
-    """Keeps the scores of every window that is ranked."""
+class _LooksAt(Reevaluation):
+    """Evaluates these windows and no others."""
 
-    seen: Scores = field(default_factory=list)
+    at: frozenset[int] = frozenset()
 
-    def fresh(self, state: State, scores: Mapping[str, float], choose: Chooser) -> State:
-        self.seen.append(dict(scores))
-        return super().fresh(state, scores, choose)
-
-    def evaluate(self, state: State, window: int, scores: Mapping[str, float], choose: Chooser) -> State:
-        found = super().evaluate(state, window, scores, choose)
-        self.seen.pop()  # a window that is evaluated was ranked for its hit as well
-        return found
+    def due(self, state: State, window: int) -> bool:
+        return window in self.at
 
 
 class Rival(Attributes):
@@ -121,7 +132,7 @@ class Rival(Attributes):
     def _plan(self, work: Work, channel: Channel, tables: Views) -> AttributePlan:
         settings = work.contract.lever_settings("attributes")
         if isinstance(settings, RivalSettings) and settings.watched:
-            return WatchedPlan(work, channel, tables, work.framed)
+            return WatchedPlan(work, channel, tables, work.framed, settings)
         if isinstance(settings, RivalSettings) and settings.scheme is not None:
             return GivenPlan(work, channel, tables, work.framed, settings.scheme)
         return AttributePlan(work, channel, tables, work.framed)

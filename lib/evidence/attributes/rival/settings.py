@@ -1,4 +1,4 @@
-"""The lever's settings, and what a rival adds: the scheme it would have, or that every window is to be looked at."""
+"""The lever's settings, and what a rival adds: the scheme it would have, or when it would look and into what room."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ class RivalSettings(AttributeSettings):
     scheme: Mapping[str, str] | None = None
     """The way of every attribute that is not kept, whatever the capacity; None: as the product decides."""
     watched: bool = False
-    """Whether the plan looks at every window and remembers the scores it saw."""
+    """Whether the plan looks at every window and remembers what it saw."""
+    measures_pct: float | None = None
+    """Watched: the channel takes what always travels and so much of the measures' bytes; None: what it takes."""
+    evaluate_at: frozenset[int] | None = None
+    """Watched: the windows that are evaluated; None: those that the settings lead to."""
 
 
 SETTINGS = RivalSettings

@@ -312,9 +312,7 @@ class GivenBackRows:
             len(payload) for (_, sent), found in payloads.items() for payload in found if not sent
         )
         made: Columns = {name: rows[name] for name in wanted}
-        for name, one in recover_frame(
-            rows, key, runs, models, payloads, shed, self.plan.held_here
-        ).items():
+        for name, one in recover_frame(rows, key, runs, models, payloads, shed, self.plan.held_here).items():
             made[name] = one.values.to_arrow(_kind(rows, name))
             made[name + BOUND_SUFFIX] = pa.array(one.bound_pct, mask=np.isnan(one.bound_pct))
         return np.asarray(rows["seq"]), made

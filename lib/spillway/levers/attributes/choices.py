@@ -24,6 +24,9 @@ FITS = ("bits", "count")
 CROSSINGS = ("auto", "send", "hold")
 """Whether a synopsis crosses with its batch or stays at the source until it is asked for (the text)."""
 
+AVERAGES = ("ema", "sma", "none")
+"""How a window is smoothed before it is ranked."""
+
 SEEDS = ("first", "zero", "sma")
 """What smoothing starts from."""
 

@@ -2,7 +2,8 @@
 
 Windows are those of `ranking.windows`: whole cycles, cut afresh in every stretch, so that none crosses a frame's edge
 and their number is known without reading. Only stretches with a window that Algorithm 2 (`ranking.reevaluation`) calls
-for are read. A ranking made on a window applies from the next one on: nothing waits.
+for are read. A ranking made on a window applies from the next one on: nothing waits. A window is a hit when the scheme
+in force on it is the one that its own data, ranked afresh, would give.
 
 Batches go on from one another through the state alone, so a batch planned again is planned alike.
 """
@@ -20,7 +21,15 @@ import pyarrow as pa
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.ranking.rank import rank
-from spillway.levers.attributes.ranking.reevaluation import Chooser, Reevaluation, State
+from spillway.levers.attributes.ranking.reevaluation import (
+    LATEST,
+    Chooser,
+    Reevaluation,
+    State,
+    Treatment,
+    ranking_of,
+    treated_otherwise,
+)
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import window_count, window_edges, window_tuples
 from spillway.levers.attributes.scheme import Run, Way, scheme_number
@@ -48,7 +57,30 @@ class Consequence:
     @property
     def scheme(self) -> tuple[str, ...]:
         """The attributes that do not travel as they are."""
-        return tuple(way.attribute for way in self.ways if way.way != "keep")
+        return tuple(self.treatment)
+
+    @property
+    def treatment(self) -> Treatment:
+        """The way of each of them, precision and stage aside: what hits compare."""
+        return treatment_of(self.ways)
+
+
+@dataclass(frozen=True)
+class Look:
+    """One window as it was ranked: what was in force on it, and what its own data ask for."""
+
+    window: int
+    next_seq: int
+    """The first `seq` after it."""
+    scores: Mapping[str, float]
+    in_force: Treatment
+    fresh: Treatment
+    evaluated: bool
+
+    @property
+    def hit(self) -> bool:
+        """Whether the scheme in force is the one that this window alone would give."""
+        return not treated_otherwise(self.in_force, self.fresh)
 
 
 @dataclass(frozen=True)
@@ -68,6 +100,21 @@ class Policy:
     capacity_kbps: float
     decide: Callable[[Sequence[str]], Consequence]
     measure_hits: bool = True
+    watch: Callable[[Look], None] | None = None
+    """Told of every window that is ranked; changes nothing."""
+
+
+def treatment_of(ways: Sequence[Way]) -> Treatment:
+    """What is done to every attribute that does not travel as it is, and how precisely.
+
+    >>> treatment_of([Way("temp", "shed", precision=2, sent=True), Way("wind"), Way("rain", "round")])
+    {'temp': 'shed+/2', 'rain': 'round/0'}
+    """
+    return {
+        way.attribute: f"{way.way}{'+' if way.sent else ''}/{way.precision}"
+        for way in ways
+        if way.way != "keep"
+    }
 
 
 def stretches(
@@ -161,7 +208,7 @@ def plan_batch(
     choose = _chooser(policy)
     runs = [_run(policy, first_seq, decision, state)]
     # the decision is made anew for this batch's rate and widths, so that the state must hold what is in force
-    state = replace(state, scheme=decision.scheme)
+    state = replace(state, treatment=decision.treatment)
     for low, high in stretches(first_seq, last_seq, origin, frame_tuples):
         stretch: _Stretch | None = None
         length = window_tuples(policy.cycle.length_at(low), policy.tuples_at_least)
@@ -193,44 +240,45 @@ def _looked_at(
     next_seq: int,
 ) -> State:
     """One window ranked: counted in its run, and where it was due, what follows from it in force from the next."""
-    due = policy.reevaluation.due(state, window)
-    fresh = set(policy.reevaluation.fresh(state, scores, choose).scheme)
-    after = policy.reevaluation.evaluate(state, window, scores, choose) if due else state
-    run = runs[-1]
-    runs[-1] = replace(run, evaluations=run.evaluations + due)
+    due, run = policy.reevaluation.due(state, window), runs[-1]
+    look = Look(window, next_seq, scores, treatment_of(run.ways), choose(ranking_of(scores)), due)
+    if policy.watch is not None:
+        policy.watch(look)
+    runs[-1] = run = replace(run, evaluations=run.evaluations + due)
     if policy.measure_hits:
-        runs[-1] = replace(runs[-1], hits=max(run.hits, 0) + (fresh == set(after.scheme)))
-    if due:
-        decision = policy.decide(after.ranking)
-        if scheme_number(decision.ways) != run.scheme:
-            runs.append(_run(policy, next_seq, decision, after))
+        runs[-1] = replace(run, hits=max(run.hits, 0) + look.hit)
+    if not due:
+        return state
+    after = policy.reevaluation.evaluate(state, window, scores, choose)
+    decision = policy.decide(after.ranking)
+    if scheme_number(decision.ways) != run.scheme:
+        runs.append(_run(policy, next_seq, decision, after))
     return after
 
 
 def _opening(policy: Policy, before: Mapping[str, Any] | None) -> tuple[State, int]:
+    trained = dict(policy.trained_ranking)
     if before:
         state = State.from_dict(before["reevaluation"])
         known = [name for name in state.ranking if name in policy.attributes]
         new = [name for name in policy.attributes if name not in known]
-        return replace(state, ranking=(*known, *new)), int(before["window"])
-    return State(
-        ranking=tuple(name for name, _ in policy.trained_ranking), scores=dict(policy.trained_ranking)
-    ), 0
+        return replace(state, ranking=(*known, *new), trained=trained), int(before["window"])
+    return State(ranking=tuple(trained), trained=trained), 0
 
 
 def _chooser(policy: Policy) -> Chooser:
-    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    known: dict[tuple[str, ...], Treatment] = {}
 
-    def choose(ranking: tuple[str, ...]) -> tuple[str, ...]:
+    def choose(ranking: tuple[str, ...]) -> Treatment:
         if ranking not in known:
-            known[ranking] = policy.decide(ranking).scheme
+            known[ranking] = policy.decide(ranking).treatment
         return known[ranking]
 
     return choose
 
 
 def _run(policy: Policy, from_seq: int, decision: Consequence, state: State) -> Run:
-    scores = dict(state.scores)
+    scores = {**state.trained, **(state.latest if state.follows == LATEST else state.scores)}
     ranking = tuple(
         (name, float(scores.get(name, 0.0)), float(policy.widths_bits[name])) for name in state.ranking
     )

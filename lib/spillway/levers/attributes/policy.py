@@ -145,6 +145,7 @@ def policy_of(
             stated.hysteresis,
             stated.memory_evaluations,
             stated.reach,
+            stated.most_pct,
         ),
         recoverability=learned.recoverability,
         trained_ranking=tuple((name, learned.ranking.get(name, 0.0)) for name in learned.ranked(measures)),
@@ -180,9 +181,8 @@ def tuples_in_window(settings: AttributeSettings, load: Load) -> int:
 def smoothing_of(settings: AttributeSettings) -> Smoothing:
     """The contract's smoothing as the kernel takes it."""
     stated = settings.smoothing
-    return Smoothing(
-        stated.kind, stated.multiplier, stated.seed, stated.sma_tuples if stated.seed == "sma" else None
-    )
+    averages = stated.kind == "sma" or stated.seed == "sma"
+    return Smoothing(stated.kind, stated.multiplier, stated.seed, stated.sma_tuples if averages else None)
 
 
 def _decider(

@@ -25,6 +25,7 @@ from spillway.contracts.shapes import (
     suggest,
 )
 from spillway.levers.attributes.choices import (
+    AVERAGES,
     BOUNDS,
     CROSSINGS,
     FITS,
@@ -68,12 +69,14 @@ class WindowLength:
 
 @dataclass(frozen=True, kw_only=True)
 class MovingAverage:
-    """Exponential moving average before ranking (3.2.2)."""
+    """The moving average before ranking (3.2.2)."""
 
-    kind: str = rule(Choice(("ema",)), "exponential moving average", "ema")
-    multiplier: float = rule(Number(above=0, most=1), "weight of the newest value; 1: no smoothing", 0.18)
+    kind: str = rule(
+        Choice(AVERAGES), "exponential, simple (of sma_tuples), or none: values as they are", "ema"
+    )
+    multiplier: float = rule(Number(above=0, most=1), "ema: weight of the newest value", 0.18)
     seed: str = rule(Choice(SEEDS), "start from the first value, zero, or the mean of the first few", "first")
-    sma_tuples: int = rule(Number(least=1, whole=True), "how many the seed sma averages", 10)
+    sma_tuples: int = rule(Number(least=1, whole=True), "how many sma averages", 10)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +85,24 @@ class Reevaluate:
 
     interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
     factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
-    cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 64)
+    cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 512)
     hysteresis: float = rule(
-        Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.1
+        Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.0
     )
     memory_evaluations: int = rule(
-        Number(least=1, whole=True), "evaluations whose mean score ranks; 1: the text", 8
+        Number(least=1, whole=True),
+        "evaluations whose mean score ranks where it forecasts better than the last one; 1: the text",
+        8,
     )
     reach: float | None = rule(
         Maybe(Number(above=0)),
-        "look again before ranks can cross, at this share of the time; null: the text",
-        0.5,
+        "look again within this share of the time that schemes stayed so far; null: the text",
+        0.2,
+    )
+    most_pct: float | None = rule(
+        Maybe(Number(above=0, most=100)),
+        "share of the windows evaluated at most, where doubling takes less; null: the text",
+        10.0,
     )
 
 

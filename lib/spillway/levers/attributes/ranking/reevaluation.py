@@ -1,87 +1,121 @@
-"""When to evaluate the ranking again, and how often that was right (3.2.3.3, Algorithm 2).
+"""When to evaluate the ranking again, and what to adopt (3.2.3.3, Algorithm 2).
 
 Algorithm 2: after an interval dt rank again; the same set of attributes lets dt double (`factor`, up to
 `cap_windows`), another set brings dt back to its first value and is adopted (the print's RS := C is reversed,
-erratum A16). A *hit* is a window whose scheme is the one a fresh evaluation would give. A ranking made on a
-window applies from the next one on, so window w is judged by what window w - 1 could tell: the same for a
-controller and for what it is compared with.
+erratum A16). A ranking made on a window applies from the next one on: nothing waits. A *treatment* is what a
+ranking leads to: the way of every attribute that is not kept, precision aside; two rankings of one treatment are
+the same to this rule.
+
+A *hit* is a window in which the treatment in force equals the one that its own data, ranked afresh with no memory
+and no hysteresis (`ranking_of`), would give. That is the text's yardstick, and nothing here may bend it: who never
+changes his mind hits as often as the stream happens to agree with him.
 
 What we add, each switched off in `Reevaluation.text()`:
 
-- `memory_evaluations` (m): the score that ranks is the mean of the last evaluations, s <- s + (x - s) / m,
-  a plain mean until there are m. One window of 64 tuples says little: between two neighbouring windows of the
-  New York weather the set of three least informative attributes differs in 62 of 100 cases, and no schedule
-  can follow that short of looking at every window.
+- `memory_evaluations` (m): forecasts compete: what training ranked, the mean of the last evaluations' scores,
+  s <- s + (x - s) / m, a plain mean until there are m, and the last evaluation alone. Every evaluation shows which of
+  them would have been nearest to what this window asks for (attributes treated otherwise, old evidence discounted by
+  `_DISCOUNT`), and the one that strayed least, by more than `_MARGIN`, is followed. On a stream that wanders the last
+  window is the best forecast, on a noisy one the mean, or training, which saw most: none is right for all, and the
+  stream itself tells.
+- A treatment that is kept although this window would have had another halves dt instead of doubling it.
+- `reach`: how long treatments stayed so far (mean of the last m, or the stay that lasts) says how far one may look
+  ahead: dt is at most `reach` times that. Before the first change Algorithm 2 is left alone.
+- `most_pct` (b): of w windows at most max(log2 w + 1, b / 100 w) are evaluated, log2 w + 1 being what doubling takes
+  on a stream that never changes. Algorithm 2 looks at every second window of a noisy stream and learns nothing by it.
 - `hysteresis` (h): an attribute in force stays unless beaten by more than h: its score counts 1/(1 + h).
-- `reach`: Algorithm 2 looks less and less often however close the ranking is. The relative distance between
-  the nearest shed and kept scores, and the speed at which it moved so far, say when the two could change
-  places; the next evaluation comes no later than `reach` times that.
 
-Is a hit with hysteresis and memory a hit? A fresh evaluation is the same rule, run now, from the same state:
-it asks what would be shed if one looked. A rule that changes its mind on noise costs real bytes (each change
-starts corrections for other attributes), hence stability belongs to the rule and not to the schedule. So that
-nobody has to believe this, the evidence sets it beside looking at even intervals, for the schemes of the text's
-rule and of this rule alike.
-
-Guarantee: the state is all there is (JSON, no clock, no global); replaying windows gives the same schemes.
+Guarantee: the state is all there is (JSON, no clock, no global); replaying windows gives the same treatments.
 
 >>> controller = Reevaluation.text()
 >>> state = State()
 >>> for window in range(8):
 ...     if controller.due(state, window):
-...         state = controller.evaluate(state, window, {"a": 1.0, "b": 2.0}, lambda ranking: ranking[:1])
->>> state.scheme, state.evaluations, state.interval_windows, state.next_window
-(('a',), 4, 8, 15)
+...         state = controller.evaluate(state, window, {"a": 1.0, "b": 2.0}, lambda ranking: {ranking[0]: "shed"})
+>>> state.treatment, state.evaluations, state.interval_windows, state.next_window
+({'a': 'shed'}, 4, 8, 15)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spillway.errors import Refused
 
-Chooser = Callable[[tuple[str, ...]], tuple[str, ...]]
+Treatment = Mapping[str, str]
+"""What is done to every attribute that does not travel as it is, and how precisely: `shed+/2` (+: synopsis sent)."""
 
-# weight of the newest observation of how fast the ranking moves
-_SPEED_WEIGHT = 0.3
+Chooser = Callable[[tuple[str, ...]], Treatment]
+
+TRAINED, MEAN, LATEST = "trained", "mean", "latest"
+
+# what an evaluation said of the forecasts counts this much at the next one
+_DISCOUNT = 0.9
+# attributes that another forecast must have been nearer by to be followed: one place changed with another
+_MARGIN = 2.0
+
+
+def ranking_of(scores: Mapping[str, float]) -> tuple[str, ...]:
+    """The ranking of these scores and nothing else, ties in their order, which is the contract's.
+
+    >>> ranking_of({"a": 2.0, "b": 1.0, "c": 1.0})
+    ('b', 'c', 'a')
+    """
+    return tuple(sorted(scores, key=lambda name: scores[name]))
+
+
+def treated_otherwise(one: Treatment, other: Treatment) -> int:
+    """How many attributes two treatments treat otherwise, precision aside; 0 is a hit.
+
+    >>> treated_otherwise({"a": "shed", "b": "round/1"}, {"a": "round", "b": "round/2", "c": "shed"})
+    2
+    """
+    return sum(_kind(one.get(name)) != _kind(other.get(name)) for name in {*one, *other})
+
+
+def _kind(done: str | None) -> str | None:
+    return None if done is None else done.partition("/")[0]
 
 
 @dataclass(frozen=True)
 class State:
-    """What is in force, and when to look again."""
+    """What is in force, what it rests on, and when to look again."""
 
-    scheme: tuple[str, ...] = ()
+    treatment: Treatment = field(default_factory=dict)
     ranking: tuple[str, ...] = ()
+    trained: Mapping[str, float] = field(default_factory=dict)
+    """The scores that training found; none: no forecast."""
     scores: Mapping[str, float] = field(default_factory=dict)
+    """The mean of the last evaluations."""
+    latest: Mapping[str, float] = field(default_factory=dict)
+    """What the last evaluation saw."""
+    strayed: Mapping[str, float] = field(default_factory=lambda: {TRAINED: 0.0, MEAN: 0.0, LATEST: 0.0})
+    """By how many attributes each forecast was off, discounted."""
+    follows: str = TRAINED
     evaluations: int = 0
     interval_windows: int = 0
     evaluated_window: int = -1
     next_window: int = 0
-    distance: float | None = None
-    speed: float | None = None
+    changes: int = 0
+    changed_window: int = 0
+    stay_windows: float = 0.0
+    """How long the last treatments stayed in force, on average."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {**asdict(self), "scheme": list(self.scheme), "ranking": list(self.ranking)}
+        return {**asdict(self), "ranking": list(self.ranking)}
 
     @staticmethod
     def from_dict(stored: Mapping[str, Any]) -> State:
         """The state that `to_dict` wrote.
 
-        >>> State.from_dict(State(scheme=("a",), evaluations=1).to_dict()).scheme
-        ('a',)
+        >>> State.from_dict(State(treatment={"a": "shed"}, evaluations=1).to_dict()).treatment
+        {'a': 'shed'}
         """
-        return State(
-            **{
-                **stored,
-                "scheme": tuple(stored["scheme"]),
-                "ranking": tuple(stored["ranking"]),
-                "scores": dict(stored["scores"]),
-            }
-        )
+        return State(**{**stored, "ranking": tuple(stored["ranking"])})
 
 
 @dataclass(frozen=True)
@@ -90,58 +124,49 @@ class Reevaluation:
 
     interval_windows: int = 1
     factor: float = 2.0
-    cap_windows: int | None = 64
-    hysteresis: float = 0.1
+    cap_windows: int | None = 512
+    hysteresis: float = 0.0
     memory_evaluations: int = 8
-    reach: float | None = 0.5
+    reach: float | None = 0.2
+    most_pct: float | None = 10.0
 
     def __post_init__(self) -> None:
         _require(self.interval_windows >= 1, "interval_windows", "be 1 or more", self.interval_windows, "1")
         _require(self.factor >= 1 and math.isfinite(self.factor), "factor", "be 1 or more", self.factor, "2")
         cap = self.cap_windows
         _require(
-            cap is None or cap >= self.interval_windows, "cap_windows", "reach the first interval", cap, "64"
+            cap is None or cap >= self.interval_windows, "cap_windows", "reach the first interval", cap, "512"
         )
         _require(
             self.hysteresis >= 0 and math.isfinite(self.hysteresis),
             "hysteresis",
             "be 0 or more",
             self.hysteresis,
-            "0.1",
+            "0",
         )
         _require(
             self.memory_evaluations >= 1, "memory_evaluations", "be 1 or more", self.memory_evaluations, "8"
         )
         _require(self.reach is None or self.reach > 0, "reach", "be above 0", self.reach, "0.2")
+        most = self.most_pct
+        _require(most is None or 0 < most <= 100, "most_pct", "be above 0, at most 100", most, "10")
 
     @staticmethod
     def text(interval_windows: int = 1, factor: float = 2.0, cap_windows: int | None = None) -> Reevaluation:
-        """Algorithm 2 as the thesis has it: no memory, no hysteresis, no cap."""
-        return Reevaluation(interval_windows, factor, cap_windows, 0.0, 1, None)
+        """Algorithm 2 as the thesis has it: no memory, no hysteresis, no cap, no limit."""
+        return Reevaluation(interval_windows, factor, cap_windows, 0.0, 1, None, None)
 
     def due(self, state: State, window: int) -> bool:
         """Whether `window` is to be evaluated."""
         return window >= state.next_window
 
-    def fresh(self, state: State, scores: Mapping[str, float], choose: Chooser) -> State:
-        """Ranking and scheme that an evaluation with these scores would bring, from `state`.
+    def evaluate(self, state: State, window: int, scores: Mapping[str, float], choose: Chooser) -> State:
+        """Rank again at `window`: adopt what is found and set the next evaluation.
 
-        `scores` is in contract order, which breaks ties after what is in force; `choose` picks the scheme
+        `scores` is in contract order, which breaks ties after what is in force; `choose` picks the treatment
         from a ranking: the capacity's count or fit at this window's rate.
         """
         _require(len(scores) > 0, "scores", "name at least one attribute", "none", "rank a wider stream")
-        weight = max(1.0 / self.memory_evaluations, 1.0 / (state.evaluations + 1))
-        means = {}
-        for attribute, now in scores.items():
-            before = state.scores.get(attribute, now)
-            means[attribute] = before + weight * (now - before)
-        weighed = self._weighed(means, state.scheme)
-        in_force = frozenset(state.scheme)
-        ranking = tuple(sorted(means, key=lambda a: (weighed[a], a not in in_force)))
-        return State(choose(ranking), ranking, means)
-
-    def evaluate(self, state: State, window: int, scores: Mapping[str, float], choose: Chooser) -> State:
-        """Rank again at `window`: adopt what is found and set the next evaluation."""
         _require(
             window > state.evaluated_window,
             "window",
@@ -149,95 +174,93 @@ class Reevaluation:
             window,
             "evaluate windows in order",
         )
-        found = self.fresh(state, scores, choose)
-        same = state.evaluations > 0 and set(found.scheme) == set(state.scheme)
-        interval = self.next_interval(state.interval_windows, same)
-        distance = _distance(self._weighed(found.scores, found.scheme), found.scheme)
-        speed = state.speed
-        if state.distance is not None:
-            moved = abs(distance - state.distance) / (window - state.evaluated_window)
-            speed = moved if speed is None else speed + _SPEED_WEIGHT * (moved - speed)
-        if self.reach is not None and speed is not None and speed > 0:
-            interval = max(self.interval_windows, min(interval, int(self.reach * distance / speed)))
+        own = choose(ranking_of(scores))
+        strayed = self._strayed(state, scores, own, choose)
+        forecasts = {MEAN: self._mean(state, scores), LATEST: dict(scores)}
+        if state.trained and self.memory_evaluations > 1:
+            forecasts = {TRAINED: _of(state.trained, scores), **forecasts}
+        follows = min(forecasts, key=lambda name: strayed[name])
+        if state.follows in forecasts and strayed[state.follows] <= strayed[follows] + _MARGIN:
+            follows = state.follows
+        ranking = self._ranking(forecasts[follows], state.treatment)
+        treatment = choose(ranking)
+        moved = state.evaluations > 0 and treated_otherwise(treatment, state.treatment) > 0
+        changes, stay = state.changes + moved, state.stay_windows
+        if moved:
+            stayed = window - state.changed_window
+            stay += (stayed - stay) / min(changes, self.memory_evaluations)
+        interval = self.interval_windows
+        if state.evaluations and not moved:
+            missed = treated_otherwise(own, state.treatment) > 0
+            interval = self.next_interval(state.interval_windows, missed)
+            if self.reach is not None and changes and not missed:
+                longest = max(stay, window - state.changed_window)
+                interval = max(self.interval_windows, min(interval, int(self.reach * longest)))
+        next_window = max(window + interval, self._not_before(state.evaluations + 1))
         return State(
-            scheme=found.scheme,
-            ranking=found.ranking,
-            scores=found.scores,
+            treatment=treatment,
+            ranking=ranking,
+            trained=state.trained,
+            scores=forecasts[MEAN],
+            latest=forecasts[LATEST],
+            strayed=strayed,
+            follows=follows,
             evaluations=state.evaluations + 1,
-            interval_windows=interval,
+            interval_windows=next_window - window,
             evaluated_window=window,
-            next_window=window + interval,
-            distance=distance,
-            speed=speed,
+            next_window=next_window,
+            changes=changes,
+            changed_window=window if moved else state.changed_window,
+            stay_windows=stay,
         )
 
-    def next_interval(self, interval_windows: int, same: bool) -> int:
-        """Algorithm 2 alone: longer by `factor` up to the cap when the scheme is the same, else the first.
+    def next_interval(self, interval_windows: int, missed: bool = False) -> int:
+        """While the treatment stays: longer by `factor` up to the cap, or shorter by it when this window missed.
 
-        >>> Reevaluation().next_interval(4, same=True), Reevaluation().next_interval(4, same=False)
-        (8, 1)
+        >>> Reevaluation().next_interval(4), Reevaluation().next_interval(4, missed=True)
+        (8, 2)
         """
-        if not same:
-            return self.interval_windows
+        if missed:
+            return max(self.interval_windows, math.floor(interval_windows / self.factor))
         longer = max(self.interval_windows, math.floor(interval_windows * self.factor))
         return longer if self.cap_windows is None else min(longer, self.cap_windows)
 
-    def _weighed(self, scores: Mapping[str, float], in_force: Sequence[str]) -> dict[str, float]:
+    def _strayed(
+        self, state: State, scores: Mapping[str, float], own: Treatment, choose: Chooser
+    ) -> dict[str, float]:
+        """How far off each forecast was, from what this window asks for (`own`)."""
+        found = {name: _DISCOUNT * astray for name, astray in state.strayed.items()}
+        for name, seen in ((TRAINED, state.trained), (MEAN, state.scores), (LATEST, state.latest)):
+            if seen and (state.evaluations or name == TRAINED):
+                forecast = choose(self._ranking(_of(seen, scores), state.treatment))
+                found[name] += treated_otherwise(forecast, own)
+        return found
+
+    def _mean(self, state: State, scores: Mapping[str, float]) -> dict[str, float]:
+        count = min(self.memory_evaluations, state.evaluations + 1)
+        if count == 1:
+            return dict(scores)
+        return {name: (s := state.scores.get(name, now)) + (now - s) / count for name, now in scores.items()}
+
+    def _ranking(self, scores: Mapping[str, float], in_force: Treatment) -> tuple[str, ...]:
+        if not self.hysteresis:
+            return ranking_of(scores)
         # scores of recoverability are negative: there an advantage makes the number larger in magnitude
         bonus = 1.0 + self.hysteresis
-        kept = frozenset(in_force)
-        return {a: (s / bonus if s > 0 else s * bonus) if a in kept else s for a, s in scores.items()}
+        weighed = {a: (s / bonus if s > 0 else s * bonus) if a in in_force else s for a, s in scores.items()}
+        return tuple(sorted(weighed, key=lambda a: (weighed[a], a not in in_force)))
+
+    def _not_before(self, evaluations: int) -> int:
+        """The first window at which one more evaluation is within max(log2 w + 1, b / 100 w)."""
+        if self.most_pct is None:
+            return 0
+        by_share = math.ceil((evaluations + 1) * 100.0 / self.most_pct) - 1
+        return min(by_share, 2 ** min(evaluations, 62) - 1)
 
 
-@dataclass(frozen=True)
-class Replay:
-    """What a controller did over a stream's windows."""
-
-    schemes: tuple[frozenset[str], ...]
-    hits: int
-    misses: int
-    evaluations: int
-
-    @property
-    def hits_pct(self) -> float:
-        """Share of windows that were hits."""
-        return 100.0 * self.hits / max(self.hits + self.misses, 1)
-
-    @property
-    def evaluations_over_windows_pct(self) -> float:
-        """Share of windows that were evaluated."""
-        return 100.0 * self.evaluations / max(self.hits + self.misses, 1)
-
-
-def follow(
-    controller: Reevaluation,
-    scores: Sequence[Mapping[str, float]],
-    choose: Chooser,
-    evaluate_at: Sequence[int] | None = None,
-) -> Replay:
-    """Run a controller over the scores of all windows and count its hits.
-
-    `evaluate_at` replaces the controller's schedule: how the same rule fares at fixed intervals.
-    """
-    state = State()
-    schemes = []
-    hits = 0
-    fixed = None if evaluate_at is None else frozenset(evaluate_at)
-    for window, now in enumerate(scores):
-        wanted = frozenset(controller.fresh(state, now, choose).scheme)
-        if controller.due(state, window) if fixed is None else window in fixed:
-            state = controller.evaluate(state, window, now, choose)
-        schemes.append(frozenset(state.scheme))
-        hits += schemes[-1] == wanted
-    return Replay(tuple(schemes), hits, len(schemes) - hits, state.evaluations)
-
-
-def _distance(weighed: Mapping[str, float], scheme: Sequence[str]) -> float:
-    """The smallest relative distance between a shed and a kept score: 0 when they touch, 1 at most."""
-    shed = [weighed[a] for a in scheme if a in weighed]
-    kept = [score for a, score in weighed.items() if a not in scheme]
-    apart = [abs(k - s) / (abs(k) + abs(s)) if k != s else 0.0 for s in shed for k in kept]
-    return min(apart, default=1.0)
+def _of(seen: Mapping[str, float], known: Mapping[str, float]) -> dict[str, float]:
+    """What was seen of the attributes that may be ranked now; a new one comes last."""
+    return {name: seen.get(name, math.inf) for name in known}
 
 
 def _require(holds: bool, name: str, rule: str, value: object, remedy: str) -> None:

@@ -33,11 +33,9 @@ import numpy.typing as npt
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.levers.attributes.choices import SEEDS
+from spillway.levers.attributes.choices import AVERAGES, SEEDS
 
 Values = npt.NDArray[np.float64]
-
-AVERAGES = ("ema", "sma", "none")
 
 
 @dataclass(frozen=True)

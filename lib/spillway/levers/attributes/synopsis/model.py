@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -303,15 +303,6 @@ class AttributeModel:
                 raise Refused(name, f"lie within 0..{most:g}{unit}", found, "retrain")
             if any(coarse < fine for fine, coarse in pairwise(found)):
                 raise Refused(name, "be finest first", found, "retrain")
-
-    def for_scheme(self, transmitted: frozenset[str] | set[str]) -> AttributeModel:
-        """The same model without predictors whose regressors a scheme does not transmit.
-
-        Results are the same with and without this call (rows fall back by themselves); it says what will be
-        used, and saves the evaluation of what cannot be.
-        """
-        usable = tuple(p for p in self.predictors if p.regressors <= transmitted)
-        return replace(self, predictors=usable)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON for the `models` table."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,10 @@ from spillway.levers.attributes.policy import (
     own_settings,
     smoothing_of,
     terms_of,
+    tuples_in_window,
 )
 from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.settings import CRITICALITIES
 from spillway.levers.attributes.stated import may_be_inexact, own_bound
 from spillway.levers.attributes.threshold.categories import Matcher
@@ -50,7 +53,7 @@ from spillway.levers.attributes.training.choose import (
     train_cascade,
 )
 from spillway.levers.attributes.training.parity import sound_training_set
-from spillway.levers.protocol import Fact, Lesson, Part
+from spillway.levers.protocol import Fact, Lesson, Load, Part
 
 CYCLE_ROWS = 200_000
 """The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""
@@ -87,7 +90,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         Fact(
             kinds.RANKING,
             "",
-            first_ranking(contract, rows, measures),
+            first_ranking(contract, rows, measures, cycle, lesson.load),
             {"rank_by": own_settings(contract).rank_by},
         ),
     ]
@@ -268,15 +271,30 @@ def _curve_evidence(rows: pa.Table, cycle: Cycle, name: str) -> dict[str, Any]:
     }
 
 
-def first_ranking(contract: StreamContract, rows: pa.Table, measures: list[str]) -> dict[str, float]:
-    """The ranking to begin with: that of the training set as one window."""
+def first_ranking(
+    contract: StreamContract, rows: pa.Table, measures: list[str], cycle: Cycle, load: Load | None
+) -> dict[str, float]:
+    """The ranking to begin with: the mean of what the training set's windows score.
+
+    Of windows as long as those that are ranked later: over the whole set, what drifts slowly would seem to tell most,
+    and no window would ever agree.
+    """
     if not measures:
         return {}
     settings = own_settings(contract)
     smoothing = smoothing_of(settings)
     by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
-    ranked = rank({name: rankable(rows[name]) for name in measures}, measures, by, smoothing)
-    return {one.attribute: one.score for one in ranked}
+    least = settings.window.tuples_at_least if load is None else tuples_in_window(settings, load)
+    window = window_tuples(cycle.length, least)
+    # the last window takes what is over
+    starts = range(0, max(1, rows.num_rows - window + 1), window)
+    totals = dict.fromkeys(measures, 0.0)
+    columns = {name: rankable(rows[name]) for name in measures}
+    for start, end in pairwise([*starts, rows.num_rows]):
+        part = {name: values[start:end] for name, values in columns.items()}
+        for one in rank(part, measures, by, smoothing):
+            totals[one.attribute] += one.score
+    return {name: total / len(starts) for name, total in totals.items()}
 
 
 def _bound_said(one: Threshold) -> str:

@@ -1,0 +1,134 @@
+"""Rules of re-evaluation on one yardstick: what was in force on a window against what its own data ask for.
+
+Every contestant is the product's planner under other settings (`Lab.watched`), in the thesis's own case: ranking by
+deviation, keep or shed, the shortest prefix of the ranking whose measured widths fit, into what always travels and half
+of the measures' bytes. A window counts by the scheme that was in force on it, whoever evaluates it, and is a hit when
+that is the scheme of its own ranking. Regret is what the scheme in force loses beyond that one, in points: absent
+counts 100, weighed by the place in the window's own ranking (`levers.attributes.loss`).
+
+- ours: the defaults;
+- Algorithm 2 as printed;
+- fixed: even intervals, as many evaluations as ours, adopting what each shows; fixed_ours: the same with our memory;
+- never: what training ranked, for ever; always: every window evaluated, in force on the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evidence.attributes.even_intervals import evenly
+from evidence.attributes.lab import Lab
+from spillway.levers.attributes.loss import place_weights, regret
+from spillway.levers.attributes.planner import Look
+from spillway.levers.attributes.policy import OptionsByName
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ranking_of
+from spillway.levers.attributes.settings import Reevaluate
+
+MEASURES_PCT = 50.0
+NO_CAP = 2**31
+"""Windows: more than there ever are."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a rule fared over some windows."""
+
+    windows: int
+    evaluations: int
+    hits: int
+    regret_points: float
+    """Mean over the windows."""
+
+    @property
+    def hits_pct(self) -> float:
+        return 100.0 * self.hits / max(1, self.windows)
+
+    @property
+    def evaluated_pct(self) -> float:
+        return 100.0 * self.evaluations / max(1, self.windows)
+
+
+@dataclass(frozen=True)
+class RuleFared:
+    """A rule, and how it fared: over all windows, over those of the training tuples, and over later ones."""
+
+    rule: str
+    all: Standing
+    training: Standing
+    later: Standing
+
+
+def text_settings(memory: bool = False) -> dict[str, Any]:
+    """The thesis's own case: its ranking, its two ways, its re-evaluation (`memory`: with ours)."""
+    text = Reevaluation.text()
+    printed = Reevaluate(
+        interval_windows=text.interval_windows,
+        factor=text.factor,
+        cap_windows=NO_CAP,
+        hysteresis=text.hysteresis,
+        memory_evaluations=text.memory_evaluations,
+        reach=text.reach,
+        most_pct=text.most_pct,
+    )
+    return {
+        "rank_by": "stddev",
+        "ways": ("keep", "shed"),
+        "fit": "bits",
+        "reevaluate": Reevaluate() if memory else printed,
+    }
+
+
+def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleFared]:
+    """Every rule on this stream's windows."""
+    room = {"measures_pct": measures_pct}
+    printed, own = text_settings() | room, text_settings(memory=True) | room
+    ours = lab.watched(**own).looks
+    windows = [look.window for look in ours]
+    even = frozenset(windows[at] for at in evenly(len(windows), max(1, sum(look.evaluated for look in ours))))
+    looks = {
+        "ours": ours,
+        "algorithm_2": lab.watched(**printed).looks,
+        "fixed": lab.watched(**printed, evaluate_at=even).looks,
+        "fixed_ours": lab.watched(**own, evaluate_at=even).looks,
+        "never": lab.watched(**printed, evaluate_at=frozenset()).looks,
+        "always": lab.watched(**printed, evaluate_at=frozenset(windows)).looks,
+    }
+    return [rule_fared(lab, rule, seen) for rule, seen in looks.items()]
+
+
+def rule_fared(lab: Lab, rule: str, looks: Sequence[Look]) -> RuleFared:
+    """How a rule fared by what was seen of its windows."""
+    options = lab.learned.options
+    trained = [look for look in looks if look.next_seq - 1 <= lab.trained_to_seq]
+    return RuleFared(
+        rule,
+        standing(looks, options),
+        standing(trained, options),
+        standing(looks[len(trained) :], options),
+    )
+
+
+def standing(looks: Iterable[Look], options: OptionsByName) -> Standing:
+    """Hits and mean regret of some windows.
+
+    >>> from spillway.levers.attributes.option import Option
+    >>> options = {name: [Option(name, "keep", 4), Option(name, "shed", 0)] for name in "ab"}
+    >>> def window(number: int, a: float, b: float) -> Look:
+    ...     fresh = {"a" if a < b else "b": "shed"}
+    ...     return Look(number, 0, {"a": a, "b": b}, {"a": "shed"}, fresh, evaluated=False)
+    >>> found = standing([window(0, 1.0, 2.0), window(1, 2.0, 1.0)], options)
+    >>> found.hits_pct, found.regret_points
+    (50.0, 12.5)
+    """
+    windows = evaluations = hits = 0
+    extra = 0.0
+    for look in looks:
+        windows += 1
+        evaluations += look.evaluated
+        hits += look.hit
+        if not look.hit:
+            weights = place_weights(ranking_of(look.scores))
+            extra += regret(look.in_force, look.fresh, options, weights)
+    return Standing(windows, evaluations, hits, extra / max(1, windows))
