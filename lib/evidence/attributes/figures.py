@@ -12,6 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from evidence.attributes.bounds_kept import bounds_kept, bounds_kept_overall, rooms
+from evidence.attributes.codecs.compare import compressors
 from evidence.attributes.cycles import cycles, identifiers
 from evidence.attributes.equal_bytes import equal_bytes
 from evidence.attributes.golden import golden
@@ -71,6 +72,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     found |= apart(book, labs, directory)
     found |= equal_bytes(book, labs)
     found |= key_frames(book, labs)
+    found |= compressors(book, labs, directory)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
     lake.forget()

@@ -21,7 +21,7 @@ from evidence.book import Book
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
-from spillway.levers.attributes.training.choose import describe
+from spillway.levers.attributes.training.search import describe
 
 PIECEWISE = tuple(name for name in BASELINES if name != "last")
 

@@ -88,8 +88,8 @@ def test_every_value_keeps_to_its_rows_precision_whatever_the_schemes_and_batche
         for name in MODELS:
             payloads[name, sent] = [part.payload for part in parts if part.attribute == name]
             in_one = [block.payload for block in whole if block.attribute == name]
-            found = joined(payloads[name, sent], MODELS[name].kind)
-            assert found.seq.tolist() == joined(in_one, MODELS[name].kind).seq.tolist()
+            found = joined(payloads[name, sent], MODELS[name].kind, truth)
+            assert found.seq.tolist() == joined(in_one, MODELS[name].kind, truth).seq.tolist()
     seen = as_transmitted(truth, runs, MODELS)
     received = pa.table(
         {

@@ -157,7 +157,7 @@ def recover_frame(
     for name, crosses, here in _in_order(with_regressors(models, wanted), runs, seen.seq, passes):
         if seen.columns[name].kind != models[name].kind:  # nothing but nulls has no kind of its own
             seen = seen.with_columns({name: Column.nulls(models[name].kind, len(seen))})
-        entries = joined(payloads.get((name, crosses), ()), models[name].kind)
+        entries = joined(payloads.get((name, crosses), ()), models[name].kind, seen)
         # a block goes to the end of its batch, the rows asked for may not
         entries = entries.take(entries.seq <= seen.seq[-1])
         one = recover(models[name], seen, here, entries, runs.precision(name, "shed", seen.seq))
@@ -184,9 +184,9 @@ def _in_order(
                 yield name, crosses, here
 
 
-def joined(payloads: Sequence[bytes], kind: str) -> Entries:
-    """The entries of an attribute in a frame, whatever the number of blocks, in `seq` order."""
-    parts = [unpack(payload) for payload in payloads]
+def joined(payloads: Sequence[bytes], kind: str, frame: Frame) -> Entries:
+    """The entries of an attribute in a frame, whatever the number of blocks, in `seq` order; `frame` for its keys."""
+    parts = [unpack(payload, frame) for payload in payloads]
     parts = [part for part in parts if len(part)]
     if not parts:
         return Entries.none(kind)

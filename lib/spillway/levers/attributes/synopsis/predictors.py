@@ -6,11 +6,15 @@ of h1). Then the prediction is
 * `previous`: h1;
 * `trend`: h1 + slope (h1 - h2);
 * `season`: hS + persistence (h1 - h(S+1)), S the season in rows of the key;
+* `level`: L + persistence (h1 - L), L the key's values smoothed: L + smoothing (v - L) at each, from the first one on;
 * `any`: the last value known of any key, moved by persistence towards h1;
 * `regression`: f + persistence (h1 - f'), f a sum of `Term`s: products and ratios of never-shed attributes
-  of this row and of the key's previous row;
+  of this row and of the key's previous row, or parts of a time (`calendar`);
 each times (1 + common x surprise), surprise = (v - b) / b at the row just before, whatever its key, with v
 known there and b predicted: what moves all keys at once shows at the first of them.
+A `blend` is the mean of all predictors that can be evaluated, each weighed by 1 / m^3: m is how far, relative to the
+value and smoothed over the key's rows (a new key: over all rows), it missed so far. So every key gets the predictors
+that have served it best, and another set when it changes, and nothing about keys has to be kept in the model.
 `last` (the paper's: the last value *stored*) has a kernel of its own in `synopsis`.
 
 Only +, -, *, / are used, elementwise and in a fixed order, so that every machine computes the same bits.
@@ -27,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.synopsis.calendar import clock_part, part_of
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
 from spillway.levers.attributes.synopsis.walking import same_key_before
 
@@ -56,9 +61,11 @@ class RegressorReader:
         return self._cache[name]
 
     def _present(self, name: str) -> np.ndarray:
-        column = self._frame.columns.get(name)
+        column = self._frame.columns.get(name.partition("#")[0])
         if column is None or column.kind == "text":
             return np.full(len(self._frame), np.nan)
+        if "#" in name:
+            return np.where(column.valid, clock_part(column.values, part_of(name)).astype(np.float64), np.nan)
         return np.where(column.valid, column.values.astype(np.float64), np.nan)
 
     def _previous(self, name: str) -> np.ndarray:
@@ -89,6 +96,7 @@ class Evaluated:
     slope: np.ndarray
     season: np.ndarray
     common: np.ndarray
+    smoothing: np.ndarray
 
     @staticmethod
     def of(predictors: tuple[Predictor, ...], frame: Frame) -> Evaluated:
@@ -104,6 +112,7 @@ class Evaluated:
             np.array([p.slope for p in predictors]),
             np.array([p.season for p in predictors], np.int64),
             np.array([p.common for p in predictors]),
+            np.array([p.smoothing for p in predictors]),
         )
 
 

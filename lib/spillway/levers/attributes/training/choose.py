@@ -1,11 +1,10 @@
-"""Choose way, predictor and precision of every attribute by what they weigh, measured on training data.
+"""Choose predictor and precisions of every attribute by what they weigh, measured on training data.
 
-For each attribute the candidates are shed and packed as they would be (specs: chosen at training by measured
-packed bytes): the paper's `last` with exact values, and each predictor with corrections of several
-precisions. The cheapest wins, never one that weighs more than `last`; a mean error over `mean_error_pct` is
-charged (CHARGE times the bytes of `last` for each time the limit is exceeded), so that recovery stays
-accurate on average where that is to be had. The `Precision` of corrections trades bytes against mean error
-inside the bound E.
+For each attribute the candidates are shed and packed as they would be (specs: chosen at training by measured packed
+bytes): the paper's `last`, and sets of predictors, each in precisions from exact to the full bound E. The set whose
+curve of bytes against mean error lies lowest wins, never one that weighs more than `last` at E. Of its precisions, and
+of the roundings, those stay that no mixture of two others beats: the lower convex hull, thinned. Each is an option of
+its own with what was measured of it; which one is worth its bytes is for the plan to say.
 
 A model that wins with regressors also carries predictors that do without each of them, so that a scheme
 which sheds one still has the next best.
@@ -19,87 +18,19 @@ which sheds one still has the next best.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
 from spillway.levers.attributes.choices import PREDICTORS, WAYS
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.option import Option, of_way
-from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
-from spillway.levers.attributes.synopsis.certificate import certify
-from spillway.levers.attributes.synopsis.entries import Shed, shed
-from spillway.levers.attributes.synopsis.model import (
-    ROUNDINGS,
-    AttributeModel,
-    Precision,
-    Predictor,
-    Rounding,
-)
-from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
+from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
-from spillway.levers.attributes.training.candidates import (
-    Lattice,
-    estimated_bytes,
-    lattices_of,
-    without_regressors,
-)
-from spillway.levers.attributes.training.regression import regressions
-
-SEARCH_ROWS = 6144
-STRETCHES = 4
-PROOF_ROWS = 65536
-MOST_FALLBACKS = 4
-SHORTLIST = 4
-_ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1)
-WORTH_IT = 0.03  # of the bytes of last: less is chance
-CHARGE = 0.5
-
-
-@dataclass(frozen=True)
-class Weighed:
-    """What shedding a whole column by a model would store."""
-
-    packed_bytes: int
-    stored_share_pct: float
-    mean_error_pct: float
-    max_error_pct: float
-    violations: int
-
-
-@dataclass(frozen=True)
-class TrainedAttribute:
-    """An attribute's model, its ways as options, and the evidence for both."""
-
-    model: AttributeModel
-    options: tuple[Option, ...]
-    evidence: Mapping[str, Any]
-
-    def option(self, way: str) -> Option | None:
-        """The option of a way, when that way is allowed."""
-        return of_way(self.options, way)
-
-
-def measure(
-    model: AttributeModel, frame: Frame, estimate: bool = False, rate_pct: float = LOOSEST_PCT
-) -> Weighed:
-    """Shed the whole column at the coarsest precision, pack it (or estimate what that would take), and compare."""
-    result = _all_shed(model, frame)
-    stored = len(result.entries)
-    truth, bound = frame.columns[model.attribute], model.bound
-    errors = certify(truth, result.reconstructed, bound.error_pct, None, stored, error=bound.error)
-    size = estimated_bytes(frame, result) if estimate else len(pack(result.entries, frame))
-    return Weighed(
-        size,
-        errors.stored_share_pct,
-        errors.loss_pct(rate_pct),
-        errors.max_error_pct,
-        errors.violations,
-    )
+from spillway.levers.attributes.training.search import ModelSearch, TrainedAttribute
+from spillway.levers.attributes.training.weigh import all_shed
 
 
 def train_attributes(
@@ -109,17 +40,17 @@ def train_attributes(
     regressors: Iterable[str] | None = None,
     ways: Sequence[str] = WAYS,
     predictors: Sequence[str] = PREDICTORS,
-    mean_error_pct: float = 1.0,
     cycle_length: int = 0,
     error: Mapping[str, float] | None = None,
     rate_pct: float = LOOSEST_PCT,
+    clocks: Mapping[str, str] | None = None,
 ) -> dict[str, TrainedAttribute]:
     """Train every attribute named in `error_pct` (its bound E) on the rows of `frame`.
 
     `regressors`: attributes that predictions may read (default: every numeric column of the frame).
-    `predictors` as in the contract; ``["last"]`` is the paper's method. `mean_error_pct`: what the mean
-    relative error should keep to where that is possible without weighing more than `last`. `error`: bounds in an
-    attribute's own unit, of which the loss is the mean error over the bound times `rate_pct`.
+    `predictors` as in the contract; ``["last"]`` is the paper's method. `error`: bounds in an attribute's own
+    unit, of which the loss is the mean error over the bound times `rate_pct`. `clocks`: attributes that always
+    travel and say when (attribute: unit of its whole numbers), whose parts predictions may read.
     """
     usable = [*frame.columns] if regressors is None else [*regressors]
     usable = [name for name in usable if name in frame.columns and frame.columns[name].kind != "text"]
@@ -135,7 +66,7 @@ def train_attributes(
             error=(error or {}).get(attribute),
         )
         names = [name for name in usable if name != attribute] if "regression" in predictors else []
-        trained[attribute] = _Training(start, frame, names, predictors, mean_error_pct, rate_pct).run(ways)
+        trained[attribute] = ModelSearch(start, frame, names, predictors, rate_pct, clocks).run(ways)
     return trained
 
 
@@ -161,7 +92,7 @@ def train_cascade(
     for rank, attribute in enumerate(order):
         one = learn(frame, {attribute: error_pct[attribute]}, regressors=readable)[attribute]
         trained[attribute] = replace(one, model=replace(one.model, rank=rank))
-        given = _all_shed(one.model, frame).reconstructed
+        given = all_shed(one.model, frame).reconstructed
         frame = frame.with_columns({attribute: given})
         readable.append(attribute)
     return trained
@@ -186,211 +117,8 @@ def recovery_order(trained: Mapping[str, TrainedAttribute], shed_attributes: Seq
     return sorted(shed_attributes, key=lambda name: (-leans[name], size[name], shed_attributes.index(name)))
 
 
-def _all_shed(model: AttributeModel, frame: Frame) -> Shed:
-    return shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), model.coarsest))
-
-
 def _decimals(column: Column) -> int | None:
     if column.kind != "real":
         return None
     numbers = column.values[column.valid & np.isfinite(column.values)]
     return decimals_of(numbers, 6)
-
-
-def _spread(frame: Frame) -> Frame:
-    """A few stretches from all over the training rows: seasons differ."""
-    if len(frame) <= SEARCH_ROWS:
-        return frame
-    size = SEARCH_ROWS // STRETCHES
-    starts = np.linspace(0, len(frame) - size, STRETCHES).astype(np.int64)
-    return frame.take(np.unique(starts[:, None] + np.arange(size)))
-
-
-def _rounding_facts(model: AttributeModel, frame: Frame, rate_pct: float) -> tuple[int, float, float]:
-    given = round_rows(model, frame, np.ones(len(frame), np.bool_))
-    bound = model.bound
-    errors = certify(frame.columns[model.attribute], given, bound.error_pct, error=bound.error)
-    return parquet_bytes(given), errors.loss_pct(rate_pct), errors.max_error_pct
-
-
-class _Training:
-    """The search for one attribute."""
-
-    def __init__(
-        self,
-        start: AttributeModel,
-        frame: Frame,
-        names: list[str],
-        allowed: Sequence[str],
-        limit_pct: float,
-        rate_pct: float,
-    ) -> None:
-        self.start, self.names, self.allowed, self.limit_pct = start, names, allowed, limit_pct
-        self.rate_pct = rate_pct
-        self.search = _spread(frame)
-        self.proof = frame.rows(0, PROOF_ROWS)
-        self.tried: dict[str, int] = {}
-
-    def run(self, ways: Sequence[str]) -> TrainedAttribute:
-        paper = self._measured(self.start, self.proof)
-        model, proof = self.start, paper
-        if self.start.kind != "text" and set(self.allowed) - {"last"} and len(self.proof):
-            model, proof = self._best(paper)
-        model, rounding = self._rounded(model)
-        options = tuple(self._options(model, proof, rounding, ways))
-        evidence = {
-            "rows": len(self.proof),
-            "column_bytes": parquet_bytes(self.proof.columns[model.attribute]),
-            "last_packed_bytes": paper.packed_bytes,
-            "last_stored_share_pct": paper.stored_share_pct,
-            "last_mean_error_pct": paper.mean_error_pct,
-            "packed_bytes": proof.packed_bytes,
-            "stored_share_pct": proof.stored_share_pct,
-            "mean_error_pct": proof.mean_error_pct,
-            "rounded_bytes": rounding[0],
-            "rounded_mean_error_pct": rounding[1],
-            "searched": dict(sorted(self.tried.items(), key=lambda pair: pair[1])),
-        }
-        return TrainedAttribute(model, options, evidence)
-
-    def _with(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> AttributeModel:
-        return replace(
-            self.start,
-            predictors=predictors,
-            precisions=(Precision(lattice.aim_pct, lattice.step_pct, lattice.unit, lattice.aim),),
-        )
-
-    def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Weighed:
-        return self._measured(self._with(predictors, lattice), self.search, estimate=True)
-
-    def _measured(self, model: AttributeModel, frame: Frame, estimate: bool = False) -> Weighed:
-        return measure(model, frame, estimate, self.rate_pct)
-
-    def _best(self, paper: Weighed) -> tuple[AttributeModel, Weighed]:
-        lattices = lattices_of(
-            self.start.error_pct,
-            self.search.columns[self.start.attribute],
-            self.start.decimals,
-            self.start.error,
-        )
-        first = lattices[0]
-        plain = Predictor("previous")
-        alone = [plain, *without_regressors(self.search, self.start.attribute, self.allowed)]
-        ranked = sorted(((self._size((p,), first), i, p) for i, p in enumerate(alone)))
-        base = ranked[0][2]
-        chain = self._regressions(base, first)
-        contenders = [(*chain, base)] if chain else []
-        if not chain or self._size((*chain[:1], base), first) > 0.7 * self._size((base,), first):
-            contenders.append((base,))
-        found: list[tuple[AttributeModel, Weighed]] = []
-        for predictors in contenders:
-            for lattice in lattices:
-                candidate = self._weigh(predictors, lattice)
-                found.append((self._with(predictors, lattice), candidate))
-        rough = self._measured(self.start, self.search, estimate=True).packed_bytes
-        found.sort(key=lambda pair: self._cost(pair[1], rough))
-        proofs = [(model, self._measured(model, self.proof)) for model, _ in found[:SHORTLIST]]
-        good = [
-            pair for pair in proofs if pair[1].packed_bytes <= paper.packed_bytes and not pair[1].violations
-        ]
-        best = min([*good, (self.start, paper)], key=lambda pair: self._cost(pair[1], paper.packed_bytes))
-        gain = self._cost(paper, paper.packed_bytes) - self._cost(best[1], paper.packed_bytes)
-        return best if gain > WORTH_IT else (self.start, paper)
-
-    def _cost(self, facts: Weighed, last_bytes: int) -> float:
-        """Bytes against those of `last`, and a charge for a mean error over the limit."""
-        over = max(0.0, facts.mean_error_pct / self.limit_pct - 1.0) if self.limit_pct > 0 else 0.0
-        return facts.packed_bytes / max(1, last_bytes) + CHARGE * over
-
-    def _size(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> int:
-        size = self._weigh(predictors, lattice).packed_bytes
-        label = describe(predictors[0])
-        self.tried[label] = min(size, self.tried.get(label, size))
-        return size
-
-    def _regressions(self, base: Predictor, lattice: Lattice) -> tuple[Predictor, ...]:
-        """The best regression, then the best without each of its regressors, lightest first."""
-        floor = self._size((base,), lattice)
-        best = self._best_regression(self.names, base, lattice, floor)
-        if best is None:
-            return ()
-        kept = [best]
-        for name in sorted(best[1].regressors)[:MOST_FALLBACKS]:
-            others = [other for other in self.names if other != name]
-            next_best = self._best_regression(others, base, lattice, floor)
-            if next_best is not None and all(next_best[1] != one[1] for one in kept):
-                kept.append(next_best)
-        return tuple(predictor for _, predictor in [kept[0], *sorted(kept[1:], key=lambda pair: pair[0])])
-
-    def _best_regression(
-        self, names: list[str], base: Predictor, lattice: Lattice, floor: int
-    ) -> tuple[int, Predictor] | None:
-        weighed = [
-            (self._size((predictor, base), lattice), i, predictor)
-            for i, predictor in enumerate(regressions(self.start.attribute, self.search, names))
-        ]
-        if not weighed or min(weighed)[0] >= floor:
-            return None
-        size, _, best = min(weighed)
-        return size, best
-
-    def _rounded(self, model: AttributeModel) -> tuple[AttributeModel, tuple[int, float, float]]:
-        """The model with its best rounding, and that rounding's wire bytes, mean and largest error."""
-        facts = (parquet_bytes(self.proof.columns[model.attribute]), 0.0, 0.0)
-        if model.kind == "text" or not min(model.error_pct, model.bound.error):
-            return model, facts
-        tried: list[tuple[int, int, AttributeModel]] = []
-        for method in ROUNDINGS:
-            for share in _ROUNDING_SHARES:
-                candidate = replace(model, roundings=(_share_of(model, method, share),))
-                size, mean, _ = _rounding_facts(candidate, self.search, self.rate_pct)
-                if mean <= self.limit_pct:
-                    tried.append((size, len(tried), candidate))
-        if not tried:
-            return model, facts
-        best = min(tried)[2]
-        proof = _rounding_facts(best, self.proof, self.rate_pct)
-        return (best, proof) if proof[0] < facts[0] else (model, facts)
-
-    def _options(
-        self, model: AttributeModel, proof: Weighed, rounding: tuple[int, float, float], ways: Sequence[str]
-    ) -> Iterable[Option]:
-        rows = max(1, len(self.proof))
-        column = parquet_bytes(self.proof.columns[model.attribute]) / rows
-        name = model.attribute
-        if "keep" in ways:
-            yield Option(name, "keep", column, 0.0, 0.0, 0.0, "", "sent as it is")
-        if "round" in ways:
-            size, mean, worst = rounding
-            how = "rounding saves nothing"
-            if model.roundings:
-                coarsest = model.roundings[-1]
-                how = f"{coarsest.method} at {coarsest.error_pct:g} %"
-                if math.isinf(coarsest.error_pct):
-                    how = f"{coarsest.method} at {coarsest.error:g}"
-            yield Option(name, "round", size / rows, 0.0, mean, worst, "", how)
-        if "shed" in ways:
-            label = describe(model.predictors[0])
-            how = f"{label} stores {proof.stored_share_pct:.1f} % of the values"
-            packed = proof.packed_bytes / rows
-            yield Option(name, "shed", 0.0, packed, proof.mean_error_pct, proof.max_error_pct, label, how)
-
-
-def _share_of(model: AttributeModel, method: str, share: float) -> Rounding:
-    error = None if model.error is None else model.error * share
-    return Rounding(method, model.error_pct * share, error)
-
-
-def describe(predictor: Predictor) -> str:
-    """A predictor for people: its name, and what it is made of."""
-    if predictor.terms:
-        formula = " + ".join(str(term) for term in predictor.terms)
-        return f"regression {formula}" + (
-            f" (persistence {predictor.persistence:g})" if predictor.persistence else ""
-        )
-    parts = [f"{label} {value:g}" for label, value in _parameters(predictor) if value]
-    return predictor.name + (f" ({', '.join(parts)})" if parts else "")
-
-
-def _parameters(predictor: Predictor) -> list[tuple[str, float]]:
-    return [("slope", predictor.slope), ("season", predictor.season), ("common", predictor.common)]

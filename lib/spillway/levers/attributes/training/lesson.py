@@ -46,13 +46,9 @@ from spillway.levers.attributes.threshold.curve import (
     threshold,
 )
 from spillway.levers.attributes.threshold.quantities import are_codes
-from spillway.levers.attributes.training.choose import (
-    TrainedAttribute,
-    recovery_order,
-    train_attributes,
-    train_cascade,
-)
+from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.parity import sound_training_set
+from spillway.levers.attributes.training.search import TrainedAttribute
 from spillway.levers.protocol import Fact, Lesson, Load, Part
 
 CYCLE_ROWS = 200_000
@@ -78,7 +74,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     numeric = [
         a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
     ]
-    frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
+    frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric, contract.order]))
     trained = train_models(lesson, frame, thresholds, numeric, cycle, min(category.rate_pct, LOOSEST_PCT))
     lesson.say(
         f"{contract.stream}: learned from {rows.num_rows:,} tuples: {_told(cycle)}, {category.domain}, thresholds "
@@ -142,6 +138,7 @@ def train_models(
         cycle_length=cycle.length,
         error={name: one.error for name, one in thresholds.items() if one.error is not None},
         rate_pct=rate_pct,
+        clocks=clocks_of(lesson.contract),
     )
     first = learn(frame, error_pct, regressors=numeric)
     if lesson.load is None or lesson.part is None:
@@ -159,6 +156,13 @@ def train_models(
         if name not in again
     }
     return {name: (again | rest)[name] for name in error_pct}
+
+
+def clocks_of(contract: StreamContract) -> dict[str, str]:
+    """The order attribute and the unit that its times are kept in; nothing where it is no time."""
+    units = {"timestamp": "us", "date": "d"}
+    kind = contract.attribute(contract.order).type
+    return {contract.order: units[kind]} if kind in units else {}
 
 
 def expected_shed(rests_on: Choosing, part: Part) -> set[str]:
