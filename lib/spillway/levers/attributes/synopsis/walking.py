@@ -58,7 +58,7 @@ def power_tables(steps_pct: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(tables), np.cumsum([0, *map(len, tables)])
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _classify(value, valid):  # type: ignore[no-untyped-def]
     if not valid:
         return NULL
@@ -69,29 +69,29 @@ def _classify(value, valid):  # type: ignore[no-untyped-def]
     return NUMBER
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _snap(value, scale):  # type: ignore[no-untyped-def]
     if scale > 0.0 and abs(value) * scale < _WHOLE:
         return np.rint(value * scale) / scale
     return value
 
 
-@njit(cache=True)
-def _moved(p, q, table, unit, scale):  # type: ignore[no-untyped-def]
+@njit(cache=True, error_model="numpy")
+def _moved(p, q, tables, first, count, unit, scale):  # type: ignore[no-untyped-def]
     """The prediction p moved by q steps; NaN when that leaves the numbers."""
     if unit > 0.0:
         moved = (np.rint(p / unit) + q) * unit
-    elif q >= len(table) or -q >= len(table):
+    elif q >= count or -q >= count:
         return np.nan
     elif q >= 0:
-        moved = p * table[q]
+        moved = p * tables[first + q]
     else:
-        moved = p / table[-q]
+        moved = p / tables[first - q]
     moved = _snap(moved, scale)
     return moved if np.isfinite(moved) else np.nan
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy", inline="always")
 def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyped-def]
     """Whether the reconstruction r (a float64, whole for integers) keeps to both aims."""
     if not np.isfinite(r):
@@ -101,8 +101,8 @@ def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyp
     return within_real(r, real, aim_pct, aim)
 
 
-@njit(cache=True)
-def _nearest_step(p, sv, table, unit, scale):  # type: ignore[no-untyped-def]
+@njit(cache=True, error_model="numpy")
+def _nearest_step(p, sv, tables, first, count, unit):  # type: ignore[no-untyped-def]
     """The step that brings p nearest to sv, 0 when there is none."""
     if unit > 0.0:
         q = np.rint(sv / unit) - np.rint(p / unit)
@@ -113,17 +113,19 @@ def _nearest_step(p, sv, table, unit, scale):  # type: ignore[no-untyped-def]
     up = ratio >= 1.0
     if not up:
         ratio = p / sv
-    if not ratio <= table[-1]:
+    if not ratio <= tables[first + count - 1]:
         return np.int64(0)
-    high = np.searchsorted(table, ratio)
+    high = np.searchsorted(tables[first : first + count], ratio)
     low = max(high - 1, 0)
     a, b = (low, high) if up else (-low, -high)
-    if abs(_moved(p, a, table, unit, 0.0) - sv) <= abs(_moved(p, b, table, unit, 0.0) - sv):
+    if abs(_moved(p, a, tables, first, count, unit, 0.0) - sv) <= abs(
+        _moved(p, b, tables, first, count, unit, 0.0) - sv
+    ):
         return np.int64(a)
     return np.int64(b)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def walk(  # type: ignore[no-untyped-def]
     decode, key, is_shed, is_integer, values, wholes, valid, is_entry, is_step, steps,
     offsets, regresses, persistence, slope, season, common, precision, aims_pct, aims, tables, starts, units, scale,
@@ -145,12 +147,13 @@ def walk(  # type: ignore[no-untyped-def]
     shed_before = np.zeros(keys, np.bool_)
     surprise = 0.0
     last_any = np.nan
-    now, aim_pct, aim, unit, table = np.int64(-1), 0.0, 0.0, 0.0, tables
+    several, now = len(aims_pct) > 1, np.int64(0)
+    aim_pct, aim, unit, first, size = aims_pct[0], aims[0], units[0], starts[0], starts[1]
     for i in range(n):
-        if is_shed[i] and precision[i] != now:
+        if several and is_shed[i] and precision[i] != now:
             now = precision[i]
             aim_pct, aim, unit = aims_pct[now], aims[now], units[now]
-            table = tables[starts[now] : starts[now + 1]]
+            first, size = starts[now], starts[now + 1] - starts[now]
         k = key[i]
         known = rows_known[k]
         newest = history[k, (known - 1) % depth] if known > 0 else np.nan
@@ -183,7 +186,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if is_step[i]:
                         if not predicted:
                             return i
-                        r = _moved(p, steps[i], table, unit, scale)
+                        r = _moved(p, steps[i], tables, first, size, unit, scale)
                         if not np.isfinite(r) or (is_integer and abs(r) >= _INT64_END):
                             return i
                         values[i] = r
@@ -197,7 +200,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if here == NUMBER:
                         if not predicted:
                             return i
-                        values[i] = _moved(p, 0, table, unit, scale)
+                        values[i] = _moved(p, 0, tables, first, size, unit, scale)
                         wholes[i] = np.int64(values[i]) if is_integer else 0
                         valid[i] = True
                     else:
@@ -217,11 +220,11 @@ def walk(  # type: ignore[no-untyped-def]
                     q = np.int64(0)
                     r = np.nan
                     if predicted:
-                        r = _moved(p, q, table, unit, scale)
+                        r = _moved(p, q, tables, first, size, unit, scale)
                         if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                             new = True
-                            q = _nearest_step(p, values[i], table, unit, scale)
-                            r = _moved(p, q, table, unit, scale)
+                            q = _nearest_step(p, values[i], tables, first, size, unit)
+                            r = _moved(p, q, tables, first, size, unit, scale)
                             if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                                 r = np.nan
                     else:
@@ -251,7 +254,7 @@ def walk(  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def same_key_before(key):  # type: ignore[no-untyped-def]
     """The row of each row's key just before it, -1 at the first."""
     n = len(key)
