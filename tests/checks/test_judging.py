@@ -7,6 +7,7 @@ Expectations once per fault would cost minutes and show nothing more.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,8 @@ from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, l
 from spillway.checks.run import folders_of
 from spillway.engine.local import InProcess
 from spillway.errors import Refused
+from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.settings import Settings
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.store.files import DataFile
@@ -397,6 +400,50 @@ def test_a_column_that_a_lever_adds_must_be_there(settings: Settings) -> None:
 def test_tables_without_rows_yield_nothing(settings: Settings) -> None:
     assert judge(settings, {}, {"ledger": arrow("ledger", [])}) == []
     assert judge(settings, {}, {}) == []
+
+
+def certified(sparse: list[float], given: list[float], **bound: float) -> dict[str, Any]:
+    """What a row of certificates says of a column, as it is measured."""
+    one = certify(Column.real(sparse), Column.real(given), **{"error_pct": math.inf, **bound})
+    found = {
+        name: getattr(one, name)
+        for name in (
+            "shed_values",
+            "violations",
+            "max_error_pct",
+            "mean_error_pct",
+            "worst_over_threshold",
+            "max_error",
+        )
+    }
+    bounds = {
+        name: None if math.isinf(getattr(one, name)) else getattr(one, name)
+        for name in ("error_pct", "error")
+    }
+    return found | bounds
+
+
+@pytest.mark.parametrize(
+    "bound", [{"error_pct": 90.0}, {"error": 1000.0}, {"error_pct": 90.0, "error": 1000.0}]
+)
+def test_no_column_of_zeros_passes_the_floor_however_rare_its_values_and_loose_its_bound(
+    settings: Settings, bound: dict[str, float]
+) -> None:
+    rare = [0.0] * 999 + [3.5]
+    held, lost = certified(rare, rare, **bound), certified(rare, [0.0] * 1000, **bound)
+    streams = {name: sound_stream(name) for name in ("held", "lost")}
+    for name, row in (("held", held), ("lost", lost)):
+        put("certificates", **row)(streams[name])
+    tables = {"certificates": lake_of(settings, streams)["certificates"]}
+
+    outcomes = judge(settings, streams, tables)
+
+    failed = {(one.stream, one.expectation) for one in outcomes if not one.success}
+    assert failed == {
+        ("lost", "every_error_within_the_threshold"),
+        ("lost", "worst_error_within_the_threshold"),
+        ("lost", "mean_accuracy_floor"),
+    }
 
 
 def test_a_floor_can_be_raised_for_a_run(settings: Settings) -> None:

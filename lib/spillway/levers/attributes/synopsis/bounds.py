@@ -33,6 +33,8 @@ from numba import njit
 
 # x / 0 is infinity, as IEEE 754 has it, and no exception that keeps a loop from being fast
 _njit = njit(cache=True, error_model="numpy")
+# a call in the middle of a loop costs it more than the test does; whoever calls these must be of the same error model
+_inlined = njit(cache=True, error_model="numpy", inline="always")
 _LARGEST = np.finfo(np.float64).max  # what is finite has a finite error, for a bound in its unit may admit it
 _EXACT = np.uint64(1 << 53)
 _LAST_BITS = np.uint64(2047)  # what is left of 64 bits without these, a float64 holds
@@ -78,17 +80,16 @@ def real_error_pct(mv, sv):  # type: ignore[no-untyped-def]
     return 0.0 if mv != mv and sv != sv else np.inf
 
 
-@_njit
+@_inlined
 def within_real(mv, sv, limit_pct, limit):  # type: ignore[no-untyped-def]
     """Whether the real `mv` stands for `sv` within both limits, of which one may be infinity."""
-    if mv == sv:
-        return True
-    if mv == 0.0 or sv == 0.0:
-        return False
-    if mv != mv or sv != sv:
-        return mv != mv and sv != sv
     gap = abs(mv - sv)
-    return gap / abs(sv) * 100.0 <= limit_pct and gap <= limit
+    error_pct = gap / abs(sv) * 100.0
+    if error_pct <= limit_pct:
+        return gap <= limit and mv != 0.0 and sv != 0.0
+    if error_pct > limit_pct:
+        return False
+    return mv == sv or (mv != mv and sv != sv)
 
 
 @_njit
@@ -147,11 +148,16 @@ def integer_error_pct(mv, sv):  # type: ignore[no-untyped-def]
     return _at_least(gap) / _at_most(size) * 100.0
 
 
-@_njit
+@_inlined
 def within_integer(mv, sv, limit_pct, limit):  # type: ignore[no-untyped-def]
     """Whether the integer `mv` stands for `sv` within both limits, of which one may be infinity."""
     if mv == sv:
         return True
-    if mv == 0 or sv == 0:
+    gap, size = _gap(mv, sv), _magnitude(sv)
+    if (gap | size) < _EXACT:
+        if not np.float64(gap) / np.float64(size) * 100.0 <= limit_pct:
+            return False
+        return np.float64(gap) <= limit and mv != 0 and sv != 0
+    if not _at_least(gap) / _at_most(size) * 100.0 <= limit_pct:
         return False
-    return integer_error_pct(mv, sv) <= limit_pct and integer_error(mv, sv) <= limit
+    return _at_least(gap) <= limit and mv != 0 and sv != 0

@@ -117,25 +117,28 @@ class Recovered:
     bound_pct: np.ndarray
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _source_rows(key, is_shed, values, valid, is_real, precision, aims_pct, aims):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0
     at = np.full(keys, -1, np.int64)
     source = np.empty(n, np.int64)
+    several, aim_pct, aim = len(aims_pct) > 1, aims_pct[0], aims[0]
     for i in range(n):
         source[i] = i
         if not is_shed[i]:
             continue
+        if several:
+            aim_pct, aim = aims_pct[precision[i]], aims[precision[i]]
         j = at[key[i]]
         keep = False
         if j >= 0:
             if not valid[i] or not valid[j]:
                 keep = valid[i] == valid[j]
             elif is_real:
-                keep = within_real(values[j], values[i], aims_pct[precision[i]], aims[precision[i]])
+                keep = within_real(values[j], values[i], aim_pct, aim)
             else:
-                keep = within_integer(values[j], values[i], aims_pct[precision[i]], aims[precision[i]])
+                keep = within_integer(values[j], values[i], aim_pct, aim)
         if keep:
             source[i] = j
         else:
@@ -143,7 +146,7 @@ def _source_rows(key, is_shed, values, valid, is_real, precision, aims_pct, aims
     return source
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _last_entry(key, is_shed, is_entry):  # type: ignore[no-untyped-def]
     n = len(key)
     keys = (key.max() + 1) if n else 0
@@ -219,9 +222,10 @@ def recover(
             None,
             "read all batches of the frame",
         )
-    bound[is_shed] = _bounds_pct(model, precision[is_shed], known.take(source).values[is_shed])
+    given_back = known.take(source)
+    _tell_bounds(bound, model, is_shed, precision, given_back)
     bound[rows] = 0.0
-    return Recovered(known.take(source), bound)
+    return Recovered(given_back, bound)
 
 
 def _one_form(column: Column, rows: np.ndarray) -> Column:
@@ -265,7 +269,7 @@ def _recover_by_prediction(
     given = _placed(column.hide(is_shed), whole, entries.values.take(~entries.is_step))
     known = _walked(True, model, frame, is_shed, precision, given, is_entry, is_step, steps)
     bound = np.full(n, np.nan)
-    bound[is_shed] = _bounds_pct(model, precision[is_shed], known.values[is_shed])
+    _tell_bounds(bound, model, is_shed, precision, known)
     ladder = np.array([one.ladder for one in model.precisions])  # there whole values are levels too
     bound[whole[~ladder[precision[whole]]]] = 0.0
     return Recovered(known, bound)
@@ -304,16 +308,19 @@ def _walked(
     return Column(column.kind, wholes if column.kind == "integer" else values, valid)
 
 
-def _bounds_pct(model: AttributeModel, precision: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """What these values keep to at their rows' precisions, in per cent."""
+def _tell_bounds(
+    bound: np.ndarray, model: AttributeModel, is_shed: np.ndarray, precision: np.ndarray, values: Column
+) -> None:
+    """What shed values keep to at their rows' precisions, in per cent."""
     aims_pct, aims = _aims(model)
-    if not np.isfinite(aims).any():
-        return aims_pct if len(aims_pct) == 1 else aims_pct[precision]
-    aim, size = aims[precision], np.abs(values.astype(np.float64))
+    if np.isinf(aims).all():
+        bound[is_shed] = aims_pct[0] if len(aims_pct) == 1 else aims_pct[precision[is_shed]]
+        return
+    aim, size = aims[precision], np.abs(values.values.astype(np.float64))
     with np.errstate(all="ignore"):
         least = np.where(aim < size, 100.0 * aim / (size - aim), np.inf)
     exact = (aim == 0) | ~np.isfinite(size) | (size == 0)  # zero stands for zero alone
-    return np.minimum(aims_pct[precision], np.where(exact, 0.0, least))
+    bound[is_shed] = np.minimum(aims_pct[precision], np.where(exact, 0.0, least))[is_shed]
 
 
 def _aims(model: AttributeModel) -> tuple[np.ndarray, np.ndarray]:

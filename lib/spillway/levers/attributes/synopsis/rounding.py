@@ -40,7 +40,7 @@ def levels_per_octave(error_pct: float) -> int:
     return max(1, math.ceil(100.0 / (2.0 * error_pct))) if error_pct > 0 else 1
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _level(value, levels, error_pct, error):  # type: ignore[no-untyped-def]
     if error < abs(value) * (error_pct / 100.0):  # the tighter of the two here
         return np.rint(value / (2.0 * error)) * (2.0 * error)
@@ -48,7 +48,7 @@ def _level(value, levels, error_pct, error):  # type: ignore[no-untyped-def]
     return math.ldexp(np.rint(mantissa * 2.0 * levels) / (2.0 * levels), exponent)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _round_real(key, wanted, values, valid, precision, errors_pct, errors, every_levels, holds):  # type: ignore[no-untyped-def]
     n = len(values)
     sent = np.full((key.max() + 1) if n else 0, np.nan)
@@ -71,7 +71,7 @@ def _round_real(key, wanted, values, valid, precision, errors_pct, errors, every
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _round_integer(key, wanted, values, valid, precision, errors_pct, errors, every_levels, holds):  # type: ignore[no-untyped-def]
     n = len(values)
     keys = (key.max() + 1) if n else 0

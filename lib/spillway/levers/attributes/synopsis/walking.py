@@ -51,7 +51,7 @@ def powers(step_pct: float) -> np.ndarray:
     return np.asarray(table[: max(2, int(np.searchsorted(table, 1e6)))])
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def ladder_of(step_pct: float, unit: float) -> np.ndarray:
     """0, u, 2u, ... as long as u is the larger step, then g times the level before it, always whole u apart.
 
@@ -83,7 +83,7 @@ def step_tables(steps: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.
     return np.concatenate(tables), np.cumsum([0, *map(len, tables)])
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _classify(value, valid):  # type: ignore[no-untyped-def]
     if not valid:
         return NULL
@@ -94,14 +94,14 @@ def _classify(value, valid):  # type: ignore[no-untyped-def]
     return NUMBER
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _snap(value, scale):  # type: ignore[no-untyped-def]
     if scale > 0.0 and abs(value) * scale < _WHOLE:
         return np.rint(value * scale) / scale
     return value
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _place(value, table):  # type: ignore[no-untyped-def]
     """The signed place of the level nearest to a value."""
     size = abs(value)
@@ -111,7 +111,7 @@ def _place(value, table):  # type: ignore[no-untyped-def]
     return np.int64(high) if value >= 0.0 else -np.int64(high)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _moved(p, q, table, unit, levels, scale):  # type: ignore[no-untyped-def]
     """The prediction p moved by q steps; NaN when that leaves the numbers."""
     if levels:
@@ -134,7 +134,7 @@ def _moved(p, q, table, unit, levels, scale):  # type: ignore[no-untyped-def]
     return moved if np.isfinite(moved) else np.nan
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyped-def]
     """Whether the reconstruction r (a float64, whole for integers) keeps to both aims."""
     if not np.isfinite(r):
@@ -144,7 +144,7 @@ def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyp
     return within_real(r, real, aim_pct, aim)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _nearest_step(p, sv, table, unit, levels, scale):  # type: ignore[no-untyped-def]
     """The step that brings p nearest to sv, 0 when there is none."""
     if levels:
@@ -168,7 +168,7 @@ def _nearest_step(p, sv, table, unit, levels, scale):  # type: ignore[no-untyped
     return np.int64(b)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def walk(  # type: ignore[no-untyped-def]
     decode, key, is_shed, is_integer, values, wholes, valid, is_entry, is_step, steps,
     offsets, regresses, persistence, slope, season, common, smoothing, blend, precision, aims_pct, aims, tables, starts,
@@ -349,7 +349,7 @@ def walk(  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def same_key_before(key):  # type: ignore[no-untyped-def]
     """The row of each row's key just before it, -1 at the first."""
     n = len(key)

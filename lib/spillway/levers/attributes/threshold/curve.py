@@ -172,7 +172,7 @@ def _check_error(name: str, value: float) -> None:
         raise Refused(name, "be 0 or more", value, "state it in per cent")
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _stored_counts(values: _Reals, keys: _Whole, grid: _Reals, key_count: int) -> _Whole:
     thresholds = grid.size
     last = np.empty((key_count, thresholds))
