@@ -90,6 +90,11 @@ def sound_stream(stream: str) -> Rows:
             | {"stage": 1, "frame": 0, "attribute": "temp", "first_seq": 0, "last_seq": 5, "entries": 2}
             | {"shed_values": 6, "payload": b"packed"}
         ],
+        "sent_synopsis": [
+            at
+            | {"stage": 1, "frame": 0, "attribute": "wind", "first_seq": 0, "last_seq": 5, "entries": 1}
+            | {"shed_values": 6, "payload": b"packed"}
+        ],
         "certificates": [
             at
             | {"lever": "attributes", "attribute": "temp", "way": "shed", "error_pct": 2.0, "shed_values": 6}

@@ -244,7 +244,7 @@ class TestWhenMoreComesOutThanWasPlanned:
 
         monkeypatch.setattr(ThinPlan, "can_do_more", can_do_more)
         shed.shed_channel(tables, InProcess(), narrow, "up")
-        assert aims == [1.0, *shed.AIMS]
+        assert aims == [1.0, *shed.NEXT_AIMS]
         assert not told[0].tried
         (plan, drafted), root = told[1].tried[1], tables.path("transmitted", "net")
         assert isinstance(plan, ThinPlan)

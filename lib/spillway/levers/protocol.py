@@ -23,9 +23,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from spillway.batch import Batch
@@ -33,46 +32,15 @@ from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
 from spillway.levers.rate_distortion import Alternative
+from spillway.levers.telling import Noticed, Picture, Told
+from spillway.levers.views import Rows, Stored, View, Views
+
+__all__ = [
+    "Decision", "Drafted", "Fact", "Facts", "FramePart", "Lesson", "Lever", "Load", "Measured", "Noticed", "Offer",
+    "Part", "Picture", "Plan", "Room", "Rows", "Say", "Stored", "Told", "View", "Views", "Work",
+]  # fmt: skip
 
 Say = Callable[[str], None]
-
-
-class Rows(Protocol):
-    """The rows of one batch date at some stage, read by columns and a range of `seq`, in `seq` order."""
-
-    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
-        """`seq` and the columns of the rows with `from_seq <= seq <= to_seq`; a column nobody has is null."""
-
-    def values(self, seq: np.ndarray) -> np.ndarray:
-        """How many values each of these rows carries: one an attribute, less what was shed of it."""
-
-    @property
-    def asked_back_bytes(self) -> int:
-        """Bytes kept at the source that were read to give these rows back."""
-
-
-class View(Protocol):
-    """A table as a lever is handed it."""
-
-    def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
-        """The rows that match; none where there is no table."""
-
-    def stored(self, order: str = "seq", **where: Any) -> Stored:
-        """What tasks read of it, along an ordered column."""
-
-
-class Stored(Protocol):
-    """Files of a table, on their way to tasks."""
-
-    def on(self, day: date) -> Callable[[Sequence[str], int, int], pa.Table]:
-        """Those of one batch date, to be read by columns and a range of the ordered column."""
-
-
-class Views(Protocol):
-    """The tables of a step, each opened once."""
-
-    def at(self, table: str, stream: str | None = None) -> View:
-        """The table."""
 
 
 @dataclass(frozen=True)
@@ -326,38 +294,6 @@ class Plan(ABC):
     def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Rows for tables of its own, which replace those of the same batches."""
         return {}
-
-
-@dataclass(frozen=True)
-class Noticed:
-    """Something that no longer holds, told as an expectation is: reported, never a failure."""
-
-    rule: str
-    observed: str
-    expected: str
-    sentence: str
-
-
-@dataclass(frozen=True)
-class Told:
-    """A lever's part of `explain`: what it does to an attribute, why, in numbers, and what to do about it."""
-
-    way: str
-    because: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    remedies: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture or a table for the report, as data: the report draws it."""
-
-    title: str
-    kind: str
-    """lines, timeline, bars or table."""
-    data: Mapping[str, Any]
-    note: str = ""
-    wide: bool = False
 
 
 class Lever(ABC):

@@ -31,7 +31,7 @@ from spillway.store.tables import Tables
 MOST_DRAFTS = 3
 LEAST_USED = 0.9
 """A batch that loses something is to use this share of its part."""
-AIMS = (0.995, 0.96)
+NEXT_AIMS = (0.995, 0.96)
 """What the second and the third plan of a batch aim at that came out too large: sizes are known then, not exactly."""
 
 
@@ -226,7 +226,7 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
         if not over and fitting is not None:
             fitting[1].discard()
         told = told_by(
-            tables, way, drafts, {**aims, **dict.fromkeys(over, AIMS[min(attempt, len(AIMS)) - 1])}
+            tables, way, drafts, {**aims, **dict.fromkeys(over, NEXT_AIMS[min(attempt, len(NEXT_AIMS)) - 1])}
         )
         if over and not last:
             drafts.discard()

@@ -1,7 +1,7 @@
 """What may be done to an attribute and what it costs, as measured in training: the one shape of it.
 
 Training measures an option for each way; it is stored as a fact of the attribute, read back, scaled to the width that a
-batch's column has (`scaled`), and chosen among (`capacity.optimise`). How an attribute travels in the end is a
+batch's column has (`scaled`), and chosen among (`capacity.crossings`). How an attribute travels in the end is a
 `scheme.Way`.
 
 >>> shed = Option("temp", "shed", 0.0, 0.5, mean_error_pct=0.4, max_error_pct=2.0, predictor="last")

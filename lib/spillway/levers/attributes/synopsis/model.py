@@ -13,6 +13,7 @@ row has. Both ends read the same list, so an index is all that crosses.
 >>> model = AttributeModel("dewp", "real", error_pct=4.5)
 >>> model.paper_form, AttributeModel.from_dict(model.to_dict()) == model
 (True, True)
+>>> from dataclasses import replace
 >>> fine = replace(model, precisions=(Precision(0.0), Precision(1.5), Precision()))
 >>> [fine.bound_at(place).error_pct for place in range(3)]
 [0.0, 1.5, 4.5]
