@@ -17,6 +17,7 @@ from spillway.contracts import StreamContract, load_contracts
 from spillway.engine.session import spark_engine
 from spillway.errors import SpillwayError
 from spillway.job import run_job, say
+from spillway.pipeline.across import tables_there
 from spillway.pipeline.output import output_path, write_output
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import asked_batches, look_up, recover_batches
@@ -47,7 +48,7 @@ def main() -> None:
     asked = parser.parse_args()
 
     settings = Settings.from_environment()
-    contract, tables = load_contracts(settings.schemas).stream(asked.stream), Tables(settings)
+    contract, tables = load_contracts(settings.schemas).stream(asked.stream), tables_there(settings)
     question = Question.parse(
         contract,
         asked.attributes,

@@ -172,9 +172,15 @@ class World:
     noted: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def begin(engine: Engine, folder: Path, *streams: Mapping[str, Any], capacity: str = "16 kbps") -> World:
+    def begin(
+        engine: Engine,
+        folder: Path,
+        *streams: Mapping[str, Any],
+        capacity: str = "16 kbps",
+        **settings: str,
+    ) -> World:
         contracts = write_contracts(folder / "schemas", streams, capacity)
-        return World(folder, engine, Tables(own_settings(folder)), contracts)
+        return World(folder, engine, Tables(own_settings(folder, **settings)), contracts)
 
     @property
     def settings(self) -> Settings:

@@ -41,10 +41,10 @@ def add_recover(commands: Any) -> None:
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_contracts
+    from spillway.pipeline.across import tables_there
     from spillway.pipeline.output import output_path, write_output
     from spillway.pipeline.question import Question
     from spillway.pipeline.recover import look_up
-    from spillway.store.tables import Tables
 
     settings = Settings.from_environment()
     contract = load_contracts(settings.schemas).streams.get(asked.stream)
@@ -61,7 +61,7 @@ def _run(asked: argparse.Namespace) -> int:
         asked.to_time,
     )
     path = output_path(asked.output) if asked.output else None
-    found = look_up(Tables(settings), contract, question)
+    found = look_up(tables_there(settings), contract, question)
     if path is not None:
         write_output(found.rows, path)
     _say(asked, found)

@@ -291,6 +291,10 @@ class Plan(ABC):
         """Put on record that this much is still too much, where the lever keeps one."""
         return
 
+    def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """What of its records a destination that is elsewhere needs to recover; by default all of them."""
+        return self.records()
+
     def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Rows for tables of its own, which replace those of the same batches."""
         return {}

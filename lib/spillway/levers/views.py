@@ -27,6 +27,10 @@ class Rows(Protocol):
 class View(Protocol):
     """A table as a lever is handed it."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a table here."""
+
     def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """The rows that match; none where there is no table."""
 

@@ -35,10 +35,19 @@ class Measurable(Protocol):
     def crossing(self) -> Sequence[Draft]:
         """Of all that lies at the destination."""
 
+    @property
+    def told_bytes(self) -> Mapping[int, int]:
+        """By batch, what the destination is told beside them."""
+
 
 def crossing_bytes(draft: Draft, batch: int) -> int:
     """Bytes of a batch that cross with a table: whole files, and what the table's log will say of them."""
     return draft.file_bytes(batch) + draft.log_bytes(batch)
+
+
+def all_crossing(drafts: Measurable, batch: int) -> int:
+    """All bytes of a batch that cross, what the destination is told of it among them."""
+    return sum(crossing_bytes(one, batch) for one in drafts.crossing) + drafts.told_bytes.get(batch, 0)
 
 
 def drafted_by(
@@ -97,7 +106,7 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
             rows += lines
         if not way.plans:
             raw_bytes = drafted_by(tables, way, drafts, batch, 0, offered).raw_bytes
-        rows += _sent(contract, batch, drafts, offered, raw_bytes)
+        rows += _sent(batch, drafts, offered, raw_bytes)
     return rows
 
 
@@ -119,7 +128,6 @@ def _refuse_to_drop(contract: StreamContract, line: LedgerRow) -> None:
 
 
 def _sent(
-    contract: StreamContract,
     batch: Batch,
     drafts: Measurable,
     offered: Mapping[str, int],
@@ -131,7 +139,7 @@ def _sent(
     """
     rows, values = drafts.sent.rows(batch.batch), drafts.sent.counts.get(batch.batch, {}).get("values", 0)
     ordinal = len(batch.levers) + 1
-    place = ("stream", contract.stream, batch.batch, batch.batch_date, SENT, ordinal)
+    place = ("stream", batch.stream, batch.batch, batch.batch_date, SENT, ordinal)
     return [
         LedgerRow(
             *place,
@@ -139,7 +147,7 @@ def _sent(
             offered=offered["rows"],
             kept=rows,
             bytes_offered=sum(raw_bytes.values()),
-            bytes_kept=sum(crossing_bytes(one, batch.batch) for one in drafts.crossing),
+            bytes_kept=all_crossing(drafts, batch.batch),
         ),
         LedgerRow(*place, "values", offered=offered["values"], kept=values),
     ]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.pieces import pieces
-from spillway.pipeline.accounting import SENT, account, crossing_bytes, drafted_by, stages_of_old
+from spillway.pipeline.accounting import (
+    SENT,
+    account,
+    all_crossing,
+    crossing_bytes,
+    drafted_by,
+    stages_of_old,
+)
+from spillway.pipeline.across import ToldBatch, tell, told_of
 from spillway.pipeline.planning import Again, WayDown
 from spillway.pipeline.room import OVERHEAD
 from spillway.pipeline.stages import LayAside, SendDown
@@ -28,6 +36,8 @@ class Drafts:
     aside: Mapping[tuple[int, str], Draft]
     """By ordinal and table."""
     tables: Mapping[str, Table]
+    told_bytes: Mapping[int, int] = field(default_factory=dict)
+    """By batch, what the destination is told beside them, where it is elsewhere."""
 
     @property
     def crossing(self) -> tuple[Draft, ...]:
@@ -71,7 +81,12 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         for found in aside.values():
             held[found.table].discard(found)
         raise
-    return Drafts(sent, aside, held)
+    return Drafts(sent, aside, held, {one.batch: one.size for one in told_of_way(tables, way)})
+
+
+def told_of_way(tables: Tables, way: WayDown) -> list[ToldBatch]:
+    """What the destination is told of a way's batches, where it is elsewhere."""
+    return told_of(tables, way.batches, dict(zip(way.batches[0].levers, way.plans, strict=True)))
 
 
 def own_table(tables: Tables, contract: StreamContract, table: str, levers: Iterable[str] = ()) -> Table:
@@ -94,7 +109,7 @@ def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
     if way.contract.width == "declared":
         offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
         return offered.rate_kbps
-    bytes_ = sum(crossing_bytes(one, batch.batch) for one in drafts.crossing)
+    bytes_ = all_crossing(drafts, batch.batch)
     return bytes_ * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
 
 
@@ -111,7 +126,8 @@ def told_by(tables: Tables, way: WayDown, drafts: Drafts, aims: Mapping[int, flo
         if way.contract.width == "declared":
             continue
         columns = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
-        beside = crossing_bytes(drafts.sent, batch.batch) - sum(columns.values())
+        told = drafts.told_bytes.get(batch.batch, 0)
+        beside = crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
         around[batch.batch] = max(0, beside) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
     return Again(aims, tried, around)
 
@@ -144,5 +160,6 @@ def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left:
             tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
     stages = [*dict.fromkeys([*way.batches[0].levers, *stages_of_old(tables, stream, numbers), SENT])]
     write_ledger(tables, stream, numbers, stages, ledger)
+    tell(tables, told_of_way(tables, way))
     drafts.tables["transmitted"].publish(drafts.sent.written, batch_date=days, batch=numbers)
     left.clear()

@@ -85,9 +85,16 @@ class Tables:
                 self._open[table, stream] = Table(path, self.contract(table), _Opened(log_of(path)))
             return self._open[table, stream]
 
+    def forget_lake(self) -> None:
+        """Free what lies in memory under the lake's root alone."""
+        self._forget({self.settings.lake})
+
     def forget(self) -> None:
         """Free what these tables hold in memory; nothing to free where they lie on a disk."""
-        for root in {self.settings.lake, self.settings.destination, self.settings.landing}:
+        self._forget({self.settings.lake, self.settings.destination, self.settings.landing})
+
+    def _forget(self, roots: set[str]) -> None:
+        for root in roots:
             if root.startswith(blobs.MEMORY):
                 blobs.forget(root)
                 logs.forget_tables(root)

@@ -92,7 +92,8 @@ class Attributes(Lever):
             tables.at(table).stored("frame", stream=contract.stream, batch_date=days)
             for table in self.aside_tables
         )
-        return replace(found, synopses=synopses)
+        # the destination has what was sent; what is held it has to ask for
+        return replace(found, synopses=synopses, held_here=tables.at(SYNOPSIS).exists)
 
     def stored(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views

@@ -190,6 +190,23 @@ class AttributePlan(Plan):
             ]
         }
 
+    def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """The runs without the words, rankings and state behind them."""
+        quiet = {
+            number: [
+                replace(run, ways=tuple(replace(way, reason="") for way in run.ways), ranking=(), reason="")
+                for run in runs
+            ]
+            for number, runs in self.runs.items()
+        }
+        return {
+            SCHEMES: [
+                scheme_row(batch, number, run, {})
+                for batch in self.work.batches
+                for number, run in enumerate(quiet[batch.batch])
+            ]
+        }
+
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
         """Rows all go on; of the values, what was rounded and shed, by attribute, and what that took at the source."""
         batch, rows = drafted.batch, drafted.offered["rows"]

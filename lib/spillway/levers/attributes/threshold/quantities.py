@@ -5,7 +5,7 @@ measure and others name: a status, a postcode, a weekday. One per cent of a name
 a quantity is a *code*, and codes come back exactly. In the rows of training whole numbers are a quantity when they
 
 - take more than `FEW_VALUES` different values (of type double, which is to declare a measure: `FEW_REALS`), and
-- either seldom recur (more than `SELDOM_RECUR` of the rows hold a different value), or fill their range: at least half of
+- either seldom recur (more than `SELDOM_RECUR` of the rows hold another value), or fill their range: at least half of
   the steps between the least and the greatest occur, a step being their greatest common divisor.
 
 So 200, 404 and 502 are codes, a postcode that recurs is one, and so is a small count such as people in a room: where

@@ -1,0 +1,147 @@
+"""What the destination is told beside what is sent, where it is elsewhere: with it, recovery there needs nothing else.
+
+A row of `told` a batch: the batch as it will be, the facts that it was shed with (once a training, without their
+evidence), and what of the levers' records recovery reads, deflated, so that a small batch is not drowned in it. It lies
+there before `transmitted` does: whoever sees a transmitted row can recover it. Where source and destination are one
+place, there is nothing to tell.
+
+`tables_there` is how whoever is at the destination opens what lies there: `batches`, `models` and the levers' tables
+are made of what was told, in memory; `transmitted` and the synopses that were sent lie there themselves.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from spillway.batch import DONE, Batch
+from spillway.encoding import encoder
+from spillway.errors import Refused
+from spillway.levers.protocol import Plan
+from spillway.settings import Settings
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
+
+TOLD = "told"
+LISTED_BYTES = 690
+"""What the log says of a file of one such row, and of the commit."""
+_TIMES = {"created_at", "updated_at", "modified_at", "batch_date"}
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class ToldBatch:
+    """What is told of a batch."""
+
+    stream: str
+    batch: int
+    payload: bytes
+
+    @property
+    def size(self) -> int:
+        """What it crosses as."""
+        rows, sink = pa.table({name: [value] for name, value in vars(self).items()}), io.BytesIO()
+        with encoder(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return len(sink.getvalue()) + LISTED_BYTES
+
+
+def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:
+    """What the destination is told of some batches of one stream; nothing where it is here."""
+    if tables.settings.destination == tables.settings.lake:
+        return []
+    known = _known_versions(tables, batches)
+    return [_told(tables, batch, levers, known) for batch in batches]
+
+
+def tell(tables: Tables, told: Sequence[ToldBatch]) -> None:
+    """Lay it there."""
+    if told:
+        rows = [{"stream": one.stream, "batch": one.batch, "payload": one.payload} for one in told]
+        tables.at(TOLD).replace(rows, stream=told[0].stream, batch=[one.batch for one in told])
+
+
+def tables_there(settings: Settings) -> Tables:
+    """The tables as recovery reads them: the source's, or, at a destination elsewhere, made of what was told."""
+    here = Tables(settings)
+    if here.at("batches").exists or not here.at(TOLD).exists:
+        return here
+    there = Tables(replace(settings, lake=f"memory://told/{settings.destination}"))
+    there.forget_lake()
+    found: dict[str, dict[str, Rows]] = {}
+    for row in here.at(TOLD).rows().to_pylist():
+        for table, rows in _read(row).items():
+            found.setdefault(table, {})[f"{row['stream']} {row['batch']}"] = rows
+    for table, parts in found.items():
+        there.at(table).append([row for rows in parts.values() for row in rows])
+    return there
+
+
+def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]) -> ToldBatch:
+    told: dict[str, Rows] = {"batches": [{**batch.row(), "status": DONE, "files": []}]}
+    facts: list[Mapping[str, Any]] = []
+    for name, version in sorted(batch.models.items()):
+        if (name, version) not in known:
+            known.add((name, version))
+            rows = tables.at("models").rows(stream=batch.stream, lever=name, version=version).to_pylist()
+            facts += [{**row, "evidence": "{}"} for row in rows]
+    told |= {"models": facts} if facts else {}
+    for plan in levers.values():
+        for table, rows in plan.told().items():
+            told[table] = [row for row in rows if row["batch"] == batch.batch]
+    return ToldBatch(batch.stream, batch.batch, zlib.compress(json.dumps(told, default=_spelled).encode(), 9))
+
+
+def _known_versions(tables: Tables, batches: Sequence[Batch]) -> set[tuple[str, int]]:
+    """The facts that other batches have told already."""
+    mine = {batch.batch for batch in batches}
+    told = tables.at(TOLD).rows(["batch"], stream=batches[0].stream)["batch"].to_pylist()
+    # a batch that is told again tells its facts again: it may have been the first
+    others = set(told) - mine
+    return {
+        (name, version)
+        for batch in load_batches(tables, batches[0].stream)
+        if batch.batch in others and batch.batch < min(mine)
+        for name, version in batch.models.items()
+    }
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not told")
+
+
+def _read(row: Mapping[str, Any]) -> dict[str, Rows]:
+    where = f"told: {row['stream']}, batch {row['batch']}"
+    try:
+        found: dict[str, list[dict[str, Any]]] = json.loads(zlib.decompress(row["payload"]))
+    except (zlib.error, ValueError) as problem:
+        raise Refused(
+            "payload", "be what a source told", str(problem), "have it sent again", where
+        ) from problem
+    return {table: [_timed(one) for one in rows] for table, rows in found.items()}
+
+
+def _timed(row: dict[str, Any]) -> dict[str, Any]:
+    """Times as times again; structs as tuples, which tables take for structs."""
+    timed = {
+        name: (date if name == "batch_date" else datetime).fromisoformat(value)
+        if name in _TIMES and value is not None
+        else value
+        for name, value in row.items()
+    }
+    return {
+        name: [tuple(one) if isinstance(one, list) else one for one in value]
+        if isinstance(value, list)
+        else value
+        for name, value in timed.items()
+    }

@@ -1,0 +1,116 @@
+"""A destination that is elsewhere: what crosses is counted to the byte, and gives back there what was sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from tests.pipeline.streams import FIRST_DAY, SITES, World, json_lines, sites
+
+from spillway.engine import InProcess
+from spillway.pipeline.across import tables_there
+from spillway.pipeline.question import Question
+from spillway.pipeline.recover import look_up
+from spillway.store.tables import Tables
+
+NAMES = ("temp", "level", "pulses", "sky")
+
+
+def brought_across(folder: Path, **lever: Any) -> World:
+    """Two batches that share a frame, shed by a source whose destination is elsewhere."""
+    contract = {**SITES, "levers": [{"lever": "attributes", "training": {"tuples": 240}, **lever}]}
+    world = World.begin(
+        InProcess(), folder, contract, capacity="14 kbps", SPILLWAY_DESTINATION=str(folder / "there")
+    )
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    world.shed()
+    world.train("sites")
+    world.shed()
+    world.deliver("sites/2020-01-01/b.json", json_lines(sites(330, 350)))
+    world.shed()
+    return world
+
+
+def at_the_destination(world: World) -> Tables:
+    """Only what lies there, for somebody whose own lake is empty."""
+    return tables_there(replace(world.settings, lake=str(world.folder / "nothing")))
+
+
+def values(tables: Tables, world: World) -> dict[str, list[Any]]:
+    contract = world.contracts.streams["sites"]
+    found = look_up(tables, contract, Question.parse(contract, from_seq=0, to_seq=700))
+    assert found.rows.num_rows == 680
+    return {name: found.rows[name].to_pylist() for name in found.rows.column_names}
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return brought_across(tmp_path_factory.mktemp("sent"), synopsis="send", ways=["keep", "shed"])
+
+
+def test_what_was_sent_is_given_back_there_by_itself_as_it_is_at_the_source(sent: World) -> None:
+    (sent.folder / "lake").rename(sent.folder / "away")
+    try:
+        there = values(at_the_destination(sent), sent)
+    finally:
+        (sent.folder / "away").rename(sent.folder / "lake")
+    assert there == values(sent.tables.now(), sent)
+    shed = {way["attribute"] for row in sent.rows("schemes") for way in row["attributes"] if way["sent"]}
+    assert shed
+    raw = sent.frame("raw", "sites")
+    for name in ("temp", "level"):
+        for truth, given in zip(raw[name].tolist(), there[name], strict=True):
+            assert given is None if truth is pd.NA else given == pytest.approx(truth, rel=0.02)
+
+
+def test_what_is_held_is_absent_there_and_comes_back_at_the_source(tmp_path: Path) -> None:
+    world = brought_across(tmp_path, synopsis="hold", ways=["keep", "shed"])
+    held = {
+        way["attribute"] for row in world.rows("schemes") for way in row["attributes"] if way["way"] == "shed"
+    }
+    assert held
+    there, here = values(at_the_destination(world), world), values(world.tables.now(), world)
+    for name in held:
+        assert sum(value is not None for value in there[name]) < sum(
+            value is not None for value in here[name]
+        )
+    for name in set(NAMES) - held:
+        assert there[name] == here[name]
+
+
+def test_what_is_counted_is_what_lies_there(sent: World) -> None:
+    counted = sum(
+        row["bytes_kept"]
+        for row in sent.rows("ledger")
+        if (row["stage"], row["unit"], row["dimension_kind"]) == ("sent", "rows", "total")
+    )
+    lies = 0
+    for path in Path(sent.settings.destination).rglob("*"):
+        if path.suffix == ".parquet" or (path.suffix == ".json" and path.stem.strip("0")):
+            lies += path.stat().st_size
+    assert counted == pytest.approx(lies, rel=0.01)
+
+
+def test_a_batch_that_is_shed_again_is_told_again_with_the_facts_that_it_was_the_first_to_tell(
+    tmp_path: Path,
+) -> None:
+    world = brought_across(tmp_path, synopsis="send", ways=["keep", "shed"])
+    before = values(at_the_destination(world), world)
+    world.shed(dates=(FIRST_DAY, FIRST_DAY))
+    there = at_the_destination(world)
+    assert sorted(row["batch"] for row in there.at("batches").rows(stream="sites").to_pylist()) == [1, 2]
+    assert {row["version"] for row in there.at("models").rows(["version"]).to_pylist()} == {1}
+    assert values(there, world) == before
+
+
+def test_where_source_and_destination_are_one_place_nothing_is_told(tmp_path: Path) -> None:
+    world = World.begin(InProcess(), tmp_path, SITES)
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 240)))
+    world.shed()
+    world.train("sites")
+    world.shed()
+    assert not world.at("told").exists
+    assert tables_there(world.settings).settings == world.settings
