@@ -18,7 +18,7 @@ from spillway.cli import COMMANDS, main, parser
 from spillway.ledger import LedgerRow
 from spillway.registry import registered
 from spillway.settings import Settings
-from spillway.show.report.words import bytes_said
+from spillway.show.words import bytes_said
 from spillway.store.blobs import write_bytes
 
 ROOT = Path(__file__).resolve().parents[1]

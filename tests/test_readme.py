@@ -20,9 +20,12 @@ from spillway.pipeline.channel import bring_through
 from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
+from spillway.show.lines import PAGE
+from spillway.show.overview import overview, overview_lines
 from spillway.store.tables import Tables
 
 ROOT = Path(__file__).resolve().parents[1]
+STREAMS = ("network", "stocks", "weather")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -32,25 +35,73 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder like the checkout after `make run`, with the two streams the README's examples read."""
+    """A folder like the checkout after `make run`."""
     folder = tmp_path_factory.mktemp("readme")
     for name in ("schemas", "expectations"):
         (folder / name).symlink_to(ROOT / name)
-    write_demo(folder / "landing", ["stocks", "weather"])
+    write_demo(folder / "landing")
     settings = Settings.from_environment({"SPILLWAY_HOME": str(folder)})
     contracts, tables, engine = load_contracts(settings.schemas), Tables(settings), InProcess()
-    for stream in ("stocks", "weather"):
+    for stream in STREAMS:
         take_in(tables, engine, contracts.stream(stream), "readme")
+    for stream in STREAMS:
         train_stream(tables, contracts, stream)
     for channel in ("market", "uplink"):
         bring_through(tables, engine, contracts, channel, "readme")
-    validate(tables, engine, contracts, "readme", streams=["stocks", "weather"])
+    validate(tables, engine, contracts, "readme", streams=STREAMS)
     return folder
 
 
 def run(home: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "lib"), "SPILLWAY_HOME": str(home)}
     return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+
+
+def tables_of(home: Path) -> Tables:
+    return Tables(Settings.from_environment({"SPILLWAY_HOME": str(home)}))
+
+
+def test_something_is_kept_something_rounded_something_shed_and_the_schedule_changes(home: Path) -> None:
+    seen = overview(tables_of(home))
+    ways = {
+        way
+        for stream in seen.streams
+        for one in stream.measures
+        for way, share in one.ways.items()
+        if share > 1
+    }
+    assert ways >= {"kept", "rounded", "as synopsis"}
+    rows = tables_of(home).at("schemes").rows(["stream", "batch", "scheme"]).to_pylist()
+    schemes: dict[tuple[str, int], set[int]] = {}
+    for row in rows:
+        schemes.setdefault((row["stream"], row["batch"]), set()).add(row["scheme"])
+    assert max(map(len, schemes.values())) > 1, "within a batch"
+    assert all(stream.rows_missing == stream.figures.violations == 0 for stream in seen.streams)
+
+
+def test_the_demo_loses_little_of_what_dropping_rows_would_lose(home: Path) -> None:
+    seen = overview(tables_of(home))
+    for channel in seen.channels:
+        assert 44 <= channel.dropping_rows_pct <= 55
+        assert channel.loss_pct < 1.0
+        assert 90 <= channel.used_pct <= 100
+    assert all(stream.figures.recovery_accuracy_pct >= 99.5 for stream in seen.streams)
+    assert max(map(len, overview_lines(seen))) <= PAGE
+
+
+@pytest.mark.parametrize(("stream", "event"), [("weather", "precip"), ("network", "packet_loss_pct")])
+def test_rare_events_survive(home: Path, stream: str, event: str) -> None:
+    happened = [
+        {
+            seq
+            for seq, value in zip(*(found[name].to_pylist() for name in ("seq", event)), strict=True)
+            if value is not None and value > 0
+        }
+        for table in ("raw", "recovered")
+        if (found := tables_of(home).at(table, stream).rows(["seq", event]))
+    ]
+    assert 0 < len(happened[0]) < 3_500
+    assert happened[0] == happened[1]
 
 
 def test_the_three_ways_to_read_the_tables_run_as_printed(home: Path) -> None:

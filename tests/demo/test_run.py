@@ -8,9 +8,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from spillway.demo.run import MARKER, Failed, Progress, final_table, reset_lake, run_dags, said, sentence
+from spillway.demo.run import (
+    MARKER,
+    Failed,
+    Progress,
+    reset_lake,
+    run_dags,
+    said,
+    sentence,
+    where_to_look,
+)
 from spillway.settings import Settings
-from spillway.show.summary import StreamFigures
+from spillway.show.lines import PAGE
 
 OURS = ("weather", "stocks")
 
@@ -128,22 +137,20 @@ def test_a_failure_says_its_sentence_and_where_the_log_is(tmp_path: Path) -> Non
         run_dags(stand_in(tmp_path, script), tmp_path / "logs", Progress(Console()))
 
 
-def test_the_table_has_a_row_for_each_stream_with_what_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    figures = StreamFigures(
-        "weather", 26115, 3, 1200.0, 118.0, 120.0, 90000, 4.5, 810000, 92000, 99.2, 0.98, 0, 0,
-        ("temp", "dewp"), ("pressure",),
-    )  # fmt: skip
-    Console(width=120).print(final_table([figures]))
-    shown = capsys.readouterr().out
-    for text in (
-        "weather",
-        "26,115",
-        "120",
-        "temp, dewp",
-        "pressure",
-        "4.5 %",
-        "810.0 kB",
-        "92.0 kB",
-        "99.20 %",
-    ):
-        assert text in shown
+def test_what_is_told_while_it_runs_folds_into_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(Console(width=PAGE))
+    progress.step("Shed to capacity")
+    progress.detail("weather: batch 1: " + ", ".join(f"attribute_{n}" for n in range(40)) + "; done")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= PAGE
+    assert "Shed to capacity" in lines[0]
+    assert lines[-1].endswith("done")
+
+
+def test_where_to_look_fits_and_names_a_command_that_writes_nothing(settings: Settings) -> None:
+    seconds = {"seconds.validation": 9.0, "seconds.shed": 18.0, "seconds.total": 120.0}
+    lines = where_to_look(settings, {"expectations.run": 79, "expectations.failed": 0, **seconds}, ["stocks"])
+    assert max(map(len, lines)) <= PAGE
+    said = " ".join(" ".join(lines).split())
+    assert "79 expectations, 0 failed; validation took 9 s, 50 % of the time of shedding" in said
+    assert "spillway plan stocks" in said

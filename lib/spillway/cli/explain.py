@@ -38,6 +38,11 @@ def _run(asked: argparse.Namespace) -> int:
         say_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
     if found.stages:
         say_stages("\nWhat every stage did", found.stages)
+    if found.trade is not None:
+        from spillway.show.trades import trade_lines
+
+        say_line("\nError against capacity", "bold")
+        print("\n".join(trade_lines(found.trade)))
     return 0
 
 

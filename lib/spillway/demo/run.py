@@ -15,14 +15,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from spillway.demo import airflow_home
 from spillway.demo.pipeline import STEP
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
-from spillway.show.summary import StreamFigures, lake_figures, write_run
+from spillway.show.lines import PAGE, sentences
+from spillway.show.overview import overview, overview_lines
+from spillway.show.summary import write_run
 from spillway.store.tables import Tables
 
 MARKER = ".spillway-demo"
@@ -125,12 +126,17 @@ class Progress:
         self._line(text, "bold")
 
     def detail(self, text: str) -> None:
-        self._line(f"  {text}", "")
+        self._line(text, "", indent=2)
 
-    def _line(self, text: str, style: str) -> None:
-        self.console.print(
-            f"{self.elapsed():6.1f} s  {text}", style=style, highlight=False, markup=False, soft_wrap=True
-        )
+    def _line(self, text: str, style: str, indent: int = 0) -> None:
+        at = f"{self.elapsed():6.1f} s  "
+        for number, line in enumerate(text.split("\n")):
+            folded = sentences(line, indent, max(40, self.console.width - len(at))) or [""]
+            for place, part in enumerate(folded):
+                before = at if number == place == 0 else " " * len(at)
+                self.console.print(
+                    f"{before}{part}", style=style, highlight=False, markup=False, soft_wrap=True
+                )
 
 
 def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str, float]:
@@ -178,67 +184,32 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
     return seconds
 
 
-def bytes_text(count: float) -> str:
-    """Bytes for people.
-
-    >>> bytes_text(999), bytes_text(12_345), bytes_text(-2_000_000)
-    ('999 B', '12.3 kB', '-2.0 MB')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(count) >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} B"
-
-
-def final_table(figures: Iterable[StreamFigures]) -> Table:
-    """One row per stream: what came, what was shed, what it cost and what was proved."""
-    table = Table(title="What Spillway did", title_justify="left", show_lines=True)
-    for heading in (
-        "stream", "tuples\nrefused", "kbps in > out\nof capacity", "shed\nrounded", "shed values\nstored",
-        "wire saved\nsynopsis", "recovery\naccuracy", "worst error\n/ threshold", "violations",
-    ):  # fmt: skip
-        table.add_column(heading, justify="left" if heading.startswith(("stream", "shed\n")) else "right")
-    for row in figures:
-        table.add_row(
-            row.stream,
-            f"{row.tuples:,}\n{row.rejected:,}",
-            f"{row.rate_in_kbps:.3g} > {row.rate_out_kbps:.3g}\n{row.capacity_kbps:.3g}",
-            f"{', '.join(row.shed_attributes) or '-'}\n{', '.join(row.rounded_attributes) or '-'}",
-            f"{row.shed_values:,}\n{row.stored_share_pct:.1f} %",
-            f"{bytes_text(row.wire_bytes_saved)}\n{bytes_text(row.synopsis_bytes)}",
-            f"{row.recovery_accuracy_pct:.2f} %",
-            f"{row.worst_error_over_threshold:.3f}",
-            f"{row.violations:,}",
-        )
-    return table
-
-
-def where_to_look(settings: Settings, figures: Mapping[str, float], streams: Iterable[str]) -> str:
+def where_to_look(settings: Settings, figures: Mapping[str, float], streams: Iterable[str]) -> list[str]:
     """Where the results are, and what to try next."""
     build = Path(settings.build)
     share = 100 * figures["seconds.validation"] / max(figures["seconds.shed"], 1e-9)
     some = next(iter(streams), "weather")
-    return "\n".join(
-        [
+    return [
+        *sentences(
             f"{figures['expectations.run']:.0f} expectations, {figures['expectations.failed']:.0f} failed; validation "
-            f"took {figures['seconds.validation']:.0f} s, {share:.0f} % of the time of shedding, both with the "
-            f"start of Spark; the whole run {figures['seconds.total']:.0f} s",
-            "",
-            f"  report     {build / 'report.html'}",
-            f"  Data Docs  {build / 'data_docs' / 'index.html'}",
-            f"  tables     {settings.lake} (Delta: Spark, pandas, DuckDB, Polars)",
-            f"  figures    {build / 'run.json'}",
-            f"  logs       {build / 'logs'}",
-            "",
-            f"Next: .venv/bin/spillway status, .venv/bin/spillway recover --help ({some} is a stream), or make ui",
-        ]
-    )
+            f"took {figures['seconds.validation']:.0f} s, {share:.0f} % of the time of shedding, both with the start "
+            f"of Spark; the whole run {figures['seconds.total']:.0f} s"
+        ),
+        "",
+        f"  report   {build / 'report.html'}",
+        f"  checks   {build / 'data_docs' / 'index.html'}",
+        f"  tables   {settings.lake}",
+        f"  figures  {build / 'run.json'}",
+        f"  logs     {build / 'logs'}",
+        "",
+        f"Next: .venv/bin/spillway plan {some}, .venv/bin/spillway status, or make ui",
+    ]
 
 
 def main() -> int:
     from spillway.demo import data
 
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else PAGE)
     progress = Progress(console)
     settings = Settings.from_environment()
     try:
@@ -261,16 +232,11 @@ def main() -> int:
         return 1
     timings = {("validation" if name == "validate" else name): value for name, value in seconds.items()}
     tables = Tables(settings)
-    figures = write_run(tables, timings | {"total": progress.elapsed()})
-    streams = lake_figures(tables)
-    console.print()
-    console.print(final_table(streams))
-    console.print(
-        where_to_look(settings, figures, [row.stream for row in streams]),
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    seen = overview(tables)
+    figures = write_run(tables, timings | {"total": progress.elapsed()}, seen.flat())
+    streams = [one.figures.stream for one in seen.streams]
+    for line in ["", *overview_lines(seen), *where_to_look(settings, figures, streams)]:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -227,6 +227,10 @@ class Decision(ABC):
     def given_back(self, after: Rows, day: date) -> Rows:
         """The rows as they came to this stage, as far as they can be given back, from those handed on."""
 
+    def arrived(self, after: Rows, day: date) -> Rows:
+        """The rows as the destination has them by itself: whatever stays at the source is absent."""
+        return after
+
     def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
         """How what was given back compares with what came to this stage."""
         return []
@@ -339,6 +343,16 @@ class Lever(ABC):
     ) -> Mapping[tuple[int, str], int]:
         """By batch and attribute, how many corrections are kept for what was shed."""
         return {}
+
+    def absent(
+        self, contract: StreamContract, batches: Sequence[Batch], tables: Views
+    ) -> Mapping[tuple[int, str], int]:
+        """By batch and attribute, how many values the destination does not have until it asks for them."""
+        return {}
+
+    def whole_bound_pct(self, facts: Facts | None) -> float:
+        """What an error as large as a bound in an attribute's own unit counts as, in %."""
+        return 100.0
 
     @abstractmethod
     def decided(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -41,10 +41,18 @@ Cost = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Alternative:
-    """One way for an item: what of it crosses, and what that costs."""
+    """One way for an item: what of it crosses, and what that costs; the rest tells people, and decides nothing."""
 
     crosses: float
     cost: Cost
+    of: str = field(default="", compare=False)
+    """What is chosen for."""
+    way: str = field(default="", compare=False)
+    """What is done to it, in words."""
+    lost_pct: float = field(default=0.0, compare=False)
+    """What is lost of each of its values."""
+    values: float = field(default=0.0, compare=False)
+    """How many values a second that is about."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from spillway.levers.protocol import Told
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.stages import StageSum, stages_of
+from spillway.show.trades import ChannelTrade, traded
 from spillway.store.tables import Tables
 
 
@@ -36,11 +37,14 @@ class Explanation:
     role: str
     levers: tuple[LeverTells, ...]
     stages: tuple[StageSum, ...]
+    trade: ChannelTrade | None = None
+    """What the stream's channel trades; None where nothing is at hand to measure."""
 
 
 def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
     """Explain one attribute, from what its stream's levers tell and from the ledger."""
-    streams = load_contracts(tables.settings.schemas).streams
+    contracts = load_contracts(tables.settings.schemas)
+    streams = contracts.streams
     if stream not in streams:
         names = sorted(streams)
         raise UsageError(
@@ -59,6 +63,7 @@ def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
         contract.attribute(attribute).role,
         tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
         tuple(stages_of(ledger, attribute)),
+        traded(tables, contracts, contract.channel),
     )
 
 

@@ -9,7 +9,7 @@ from datetime import date
 from spillway.contracts import Contracts
 from spillway.contracts.quota import DAY_SECONDS
 from spillway.pipeline.spending import spending_of, spends
-from spillway.show.report.words import bytes_said
+from spillway.show.words import bytes_said
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 

@@ -261,9 +261,11 @@ def _last_seconds(path: Path) -> dict[str, float]:
     return {name: value for name, value in last.items() if name.startswith("seconds.")}
 
 
-def write_run(tables: Tables, seconds: Mapping[str, float]) -> dict[str, float]:
-    """Write `build/run.json` and return its numbers."""
-    figures = run_figures(tables, seconds)
+def write_run(
+    tables: Tables, seconds: Mapping[str, float], more: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Write `build/run.json`, with `more` numbers in it, and return its numbers."""
+    figures = run_figures(tables, seconds) | dict(more or {})
     path = run_file(tables.settings)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(figures | machine(), indent=2) + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any
@@ -92,6 +92,9 @@ class Shedding(Decision):
     def given_back(self, after: Rows, day: date) -> Rows:
         assert self.synopses, "a decision read back knows where its synopses are"
         return GivenBackRows(self, after, [one.on(day) for one in self.synopses])
+
+    def arrived(self, after: Rows, day: date) -> Rows:
+        return replace(self, held_here=False).given_back(after, day)
 
     def aside(
         self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]

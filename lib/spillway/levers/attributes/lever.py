@@ -21,6 +21,7 @@ from spillway.levers.attributes.policy import (
     prefixes,
 )
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
+from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.protocol import (
     Fact,
     Facts,
@@ -112,6 +113,27 @@ class Attributes(Lever):
                 found[place] = found.get(place, 0) + row["entries"]
         return found
 
+    def absent(
+        self, contract: StreamContract, batches: Sequence[Batch], tables: Views
+    ) -> Mapping[tuple[int, str], int]:
+        rows = tables.at(SYNOPSIS).rows(
+            ["batch", "attribute", "shed_values"],
+            stream=contract.stream,
+            batch_date=sorted({batch.batch_date for batch in batches}),
+            batch=[batch.batch for batch in batches],
+        )
+        found: dict[tuple[int, str], int] = {}
+        for row in rows.to_pylist():
+            place = (row["batch"], row["attribute"])
+            found[place] = found.get(place, 0) + row["shed_values"]
+        return found
+
+    def whole_bound_pct(self, facts: Facts | None) -> float:
+        rate = (
+            LOOSEST_PCT if facts is None else Learned.from_facts(facts).category.get("rate_pct", LOOSEST_PCT)
+        )
+        return min(float(rate), LOOSEST_PCT)
+
     def noticed(
         self,
         contract: StreamContract,
@@ -140,14 +162,18 @@ def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Alter
     if rests_on.settings.plan == "prefix":
         yield prefixes(rests_on, ranking)
         return
-    kbps = rests_on.bytes_to_kbps
-    for _, choices in choices_of(rests_on.measured, rests_on.worths(ranking), rests_on.terms):
+    kbps, rate = rests_on.bytes_to_kbps, rests_on.load.tuples_per_second
+    for ways, choices in choices_of(rests_on.measured, rests_on.worths(ranking), rests_on.terms):
         yield tuple(
             Alternative(
                 one.crosses * kbps,
                 one.cost if rests_on.terms.minimize == "error" else (one.cost[0] * kbps, *one.cost[1:]),
+                way.option.attribute,
+                way.name,
+                way.loss,
+                rate,
             )
-            for one in choices
+            for way, one in zip(ways, choices, strict=True)
         )
 
 

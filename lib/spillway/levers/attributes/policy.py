@@ -318,7 +318,13 @@ def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Alternative, .
         gone = able[:count]
         crosses = max(0.0, whole - sum(kbps[name] for name in gone))
         lost = ABSENT_PCT * sum(worths[name] for name in gone)
-        found.append(Alternative(crosses, (lost, float(count), crosses)))
+        share, values = count / max(1, len(rests_on.options)), len(rests_on.options) * load.tuples_per_second
+        way = f"{', '.join(gone)} shed" if gone else "nothing shed"
+        found.append(
+            Alternative(
+                crosses, (lost, float(count), crosses), "the ranking", way, ABSENT_PCT * share, values
+            )
+        )
     return tuple(found)
 
 

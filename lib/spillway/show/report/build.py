@@ -11,10 +11,13 @@ from pathlib import Path
 from spillway.batch import utc_now
 from spillway.contracts import load_contracts
 from spillway.ledger import Row, difference
+from spillway.levers.protocol import Picture
+from spillway.show.report.drawing import picture_card
 from spillway.show.report.facts import StreamFacts, gather_facts, workload_ledgers
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
-from spillway.show.report.words import bytes_said, how_many
 from spillway.show.summary import last_validation
+from spillway.show.trades import trade_picture, traded
+from spillway.show.words import bytes_said, how_many
 from spillway.store.tables import Tables
 
 
@@ -28,7 +31,9 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     validations = tables.at("validations").rows().to_pylist()
     path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = page(facts, workload_ledgers(tables), validations, utc_now())
+    trades = [one for name in contracts.channels if (one := traded(tables, contracts, name))]
+    pictures = [trade_picture(one) for one in trades if one.curve]
+    text = page(facts, workload_ledgers(tables), validations, utc_now(), pictures)
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -38,6 +43,7 @@ def page(
     workloads: Mapping[str, Sequence[Row]],
     validations: Sequence[Row],
     now: datetime,
+    trades: Sequence[Picture] = (),
 ) -> str:
     """The whole page as text."""
     shed = [fact for fact in facts if fact.sent]
@@ -60,14 +66,18 @@ def page(
         bad = bool(wrong)
     subjects = [*(fact.contract.stream for fact in facts), *workloads]
     names = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in subjects)
+    channels = '<a href="#channels">channels</a>' if trades else ""
     style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
         f'<p class="lead">{how_many(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
         f"{bytes_said(saved)} saved net of what it takes to give every shed value back.</p>",
         f'<span class="verdict{" bad" if bad else ""}">{escape(verdict)}</span>',
-        f'<nav>{names}<a href="#validations">validations</a></nav>',
+        f'<nav>{channels}{names}<a href="#validations">validations</a></nav>',
         '<div class="cards" style="margin-top:30px">' + byte_bars(shed) + "</div>" if shed else "",
+        *(['<h2 id="channels">Channels</h2>', '<div class="cards">'] if trades else []),
+        *(picture_card(one) for one in trades),
+        *(["</div>"] if trades else []),
         *(part for fact in facts for part in stream_section(fact)),
         *(part for name, ledger in workloads.items() for part in workload_section(name, ledger)),
         '<h2 id="validations">Validations</h2>',

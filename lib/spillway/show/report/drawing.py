@@ -18,7 +18,7 @@ from typing import Any
 from spillway.errors import Refused
 from spillway.levers.protocol import Picture
 from spillway.show.report import svg
-from spillway.show.report.words import cells, table
+from spillway.show.words import cells, table
 
 COLOURS = 10
 

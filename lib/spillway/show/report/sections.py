@@ -14,9 +14,9 @@ from spillway.levers.certificate import Certificate
 from spillway.show.report import svg
 from spillway.show.report.drawing import card, picture_card
 from spillway.show.report.facts import StreamFacts
-from spillway.show.report.words import bytes_said, cells, rate_said, share_said, table
 from spillway.show.stages import stages_of
 from spillway.show.summary import certificate_of, last_validation
+from spillway.show.words import bytes_said, cells, rate_said, share_said, table
 
 
 def headline(facts: StreamFacts) -> str:

@@ -71,3 +71,16 @@ def table(heads: str, rows: list[str]) -> str:
         for name in heads.split("|")
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def loss_said(pct: float) -> str:
+    """A loss or an error in per cent; what is small is not shown as none.
+
+    >>> loss_said(0), loss_said(0.00042), loss_said(0.0123), loss_said(47.31), loss_said(100.0), loss_said(float("inf"))
+    ('0 %', '< 0.001 %', '0.012 %', '47 %', '100 %', 'any')
+    """
+    if pct == float("inf"):
+        return "any"
+    if 0 < pct < 0.001:
+        return "< 0.001 %"
+    return f"{pct:.2g} %" if pct < 10 else f"{pct:.0f} %"

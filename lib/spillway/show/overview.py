@@ -1,0 +1,290 @@
+"""What a run did, on one screen: every channel, every attribute, the proof, and what more capacity would buy.
+
+Measured figures come from the tables alone; what more capacity would buy, and who would be served next, is the plan's
+own choice at another capacity (`pipeline.trade`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from spillway.contracts import Contracts, StreamContract, load_contracts
+from spillway.errors import SpillwayError
+from spillway.levers.curve_of_loss import dropping_rows_pct
+from spillway.show.fared import AttributeFigures, absent_values, attribute_figures, whole_bound_pct
+from spillway.show.lines import sentences, table_lines
+from spillway.show.summary import StreamFigures, grouped, last_stages, stream_figures
+from spillway.show.trades import MORE_PCT, ChannelTrade, traded
+from spillway.show.words import bytes_said, loss_said, rate_said
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
+
+
+@dataclass(frozen=True)
+class StreamOverview:
+    """A stream: its figures, those of its attributes, and what was compared with raw."""
+
+    figures: StreamFigures
+    attributes: tuple[AttributeFigures, ...]
+    seconds: float
+    values_checked: int
+    rows_missing: int
+
+    @property
+    def measures(self) -> tuple[AttributeFigures, ...]:
+        return tuple(one for one in self.attributes if one.role == "measure")
+
+
+@dataclass(frozen=True)
+class ChannelOverview:
+    """A channel: what was offered, what was sent, what that lost, and what else could have been had."""
+
+    channel: str
+    streams: tuple[str, ...]
+    capacity_kbps: float
+    offered_kbps: float
+    sent_kbps: float
+    loss_pct: float
+    trade: ChannelTrade | None
+
+    @property
+    def used_pct(self) -> float:
+        return 100.0 * self.sent_kbps / self.capacity_kbps
+
+    @property
+    def dropping_rows_pct(self) -> float:
+        """What dropping rows at random would have lost."""
+        return dropping_rows_pct(self.offered_kbps, self.capacity_kbps)
+
+    def flat(self) -> dict[str, float]:
+        """Its numbers under their names in `build/run.json`."""
+        found = {
+            "channel_capacity_kbps": self.capacity_kbps,
+            "channel_offered_kbps": self.offered_kbps,
+            "channel_sent_kbps": self.sent_kbps,
+            "channel_used_pct": self.used_pct,
+            "channel_loss_pct": self.loss_pct,
+            "channel_loss_by_dropping_rows_pct": self.dropping_rows_pct,
+        }
+        if self.trade is not None and self.trade.streams:
+            found["channel_loss_planned_pct"] = self.trade.loss_pct
+            found[f"channel_loss_planned_with_{MORE_PCT}_pct_more_pct"] = self.trade.loss_with_more_pct
+        return {f"{name}.{self.channel}": value for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Everything on the first screen."""
+
+    channels: tuple[ChannelOverview, ...]
+    streams: tuple[StreamOverview, ...]
+
+    def flat(self) -> dict[str, float]:
+        """Every number under its name in `build/run.json`."""
+        found: dict[str, float] = {}
+        for channel in self.channels:
+            found |= channel.flat()
+        for stream in self.streams:
+            name = stream.figures.stream
+            found |= {
+                f"values_checked.{name}": stream.values_checked,
+                f"rows_missing.{name}": stream.rows_missing,
+            }
+            for attribute in stream.attributes:
+                found |= attribute.flat()
+        return found
+
+
+def overview(tables: Tables) -> Overview:
+    """The overview of a lake, streams that went through at least once."""
+    contracts = load_contracts(tables.settings.schemas)
+    streams = stream_overviews(tables, contracts.streams)
+    channels = [
+        channel_overview(tables, contracts, name, [one for one in streams if one.figures.stream in mine])
+        for name in sorted(contracts.channels)
+        if (mine := [s.stream for s in contracts.streams.values() if s.channel == name])
+    ]
+    return Overview(tuple(one for one in channels if one is not None), tuple(streams))
+
+
+def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
+    """What became of every stream that went through at least once, by name."""
+    ledger = grouped(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
+    certificates = grouped(tables.at("certificates").rows().to_pylist())
+    found = []
+    for name, contract in sorted(streams.items()):
+        lines, proofs = ledger.get(name, []), certificates.get(name, [])
+        sent = last_stages(lines)
+        batches = load_batches(tables, name)
+        through = [batch for batch in batches if batch.batch in sent]
+        if not through:
+            continue
+        checked = {row["batch"] for row in proofs}
+        rows = sum(batch.rows or 0 for batch in batches if batch.batch in checked)
+        back = sum(file.records for file in tables.at("recovered", name).files())
+        absent = absent_values(tables, contract, through)
+        found.append(
+            StreamOverview(
+                stream_figures(name, batches, lines, proofs),
+                tuple(attribute_figures(contract, lines, proofs, absent, _counts_pct(tables, contract))),
+                math.fsum(batch.seconds_covered or 0.0 for batch in through),
+                sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
+                abs(rows - back),
+            )
+        )
+    return found
+
+
+def _counts_pct(tables: Tables, contract: StreamContract) -> float:
+    try:
+        return whole_bound_pct(tables, contract)
+    except SpillwayError:
+        return 100.0  # the strict reading, where facts cannot be read
+
+
+def channel_overview(
+    tables: Tables, contracts: Contracts, channel: str, streams: Sequence[StreamOverview]
+) -> ChannelOverview | None:
+    """The channel with the streams that go through it; None where none has."""
+    if not streams:
+        return None
+    return ChannelOverview(
+        channel,
+        tuple(one.figures.stream for one in streams),
+        contracts.channels[channel].capacity_kbps,
+        math.fsum(one.figures.rate_in_kbps for one in streams),
+        math.fsum(one.figures.rate_out_kbps for one in streams),
+        measured_loss(streams),
+        traded(tables, contracts, channel, points=0),
+    )
+
+
+def measured_loss(streams: Iterable[StreamOverview]) -> float:
+    """The mean loss of a measure value on its channel in %, streams by how many values they bring a second."""
+    lost = values = 0.0
+    for one in streams:
+        if one.seconds:
+            values += sum(measure.values for measure in one.measures) / one.seconds
+            lost += math.fsum(measure.values * measure.loss_pct for measure in one.measures) / one.seconds
+    return lost / values if values else 0.0
+
+
+def overview_lines(found: Overview) -> list[str]:
+    """The first screen."""
+    lines: list[str] = []
+    for channel in found.channels:
+        lines += [*channel_lines(channel), ""]
+    for stream in found.streams:
+        lines += [*stream_lines(stream), ""]
+    return [*lines, *proof_lines(found.streams)]
+
+
+def channel_lines(one: ChannelOverview) -> Iterator[str]:
+    """A channel in a few sentences."""
+    yield from sentences(
+        f"{one.channel} ({', '.join(one.streams)}): {rate_said(one.offered_kbps)} offered into "
+        f"{rate_said(one.capacity_kbps)}; {rate_said(one.sent_kbps)} sent, {one.used_pct:.1f} % of the capacity used"
+    )
+    if one.loss_pct:
+        yield from sentences(
+            f"lost of a measure value, on average: {loss_said(one.loss_pct)}. Dropping rows at random would have "
+            f"lost {loss_said(one.dropping_rows_pct)}: a dropped row lacks every value",
+            indent=2,
+        )
+    else:
+        yield from sentences("all of it fits: nothing is lost", indent=2)
+    if one.trade is not None:
+        yield from sentences(one.trade.buys, indent=2)
+
+
+def stream_lines(one: StreamOverview) -> Iterator[str]:
+    """A stream, attribute by attribute."""
+    f = one.figures
+    yield from sentences(
+        f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused; {rate_said(f.rate_in_kbps)} to "
+        f"{rate_said(f.rate_out_kbps)}"
+    )
+    yield from attribute_lines(one.attributes)
+
+
+def attribute_lines(
+    attributes: Sequence[AttributeFigures], done: str = "what was done", tuples: int | None = None
+) -> list[str]:
+    """What was done to every attribute, in a table; those that are never touched in a sentence.
+
+    `tuples`: bytes are of a tuple of so many, not of all.
+    """
+
+    def size(count: int) -> str:
+        return bytes_said(count) if tuples is None else f"{count / max(1, tuples):.3g}"
+
+    held = any(one.held_bytes for one in attributes)
+    rows = [
+        [
+            one.attribute,
+            ways_said(one.ways),
+            judged_by(one),
+            error_said(one, one.mean_error_pct, one.mean_error),
+            error_said(one, one.worst_error_pct, one.worst_error),
+            size(one.offered_bytes),
+            size(one.sent_bytes),
+            *([size(one.held_bytes) if one.held_bytes else "-"] if held else []),
+        ]
+        for one in attributes
+        if one.role == "measure"
+    ]
+    others = [one for one in attributes if one.role != "measure"]
+    heads = ["~attribute", f"~{done}", "#bound", "#mean error", "#worst", "#offered", "#sent"]
+    lines = table_lines([*heads, *(["#held"] if held else [])], rows, indent=2) if rows else []
+    if others:
+        took = sum(one.sent_bytes for one in others)
+        names = ", ".join(one.attribute for one in others)
+        lines += sentences(
+            f"{names}: never touched, {size(took)}{' bytes a tuple' if tuples else ''}", indent=2
+        )
+    return lines
+
+
+def ways_said(ways: Mapping[str, float]) -> str:
+    """
+    >>> ways_said({"kept": 100.0}), ways_said({"kept": 61.6, "rounded": 38.4})
+    ('kept', 'kept 62 %, rounded 38 %')
+    >>> ways_said({"kept": 0.1, "rounded": 99.9})
+    'kept < 1 %, rounded > 99 %'
+    """
+    if len(ways) == 1:
+        return next(iter(ways))
+    return ", ".join(
+        f"{way} {'< 1' if share < 0.5 else '> 99' if share > 99.5 else f'{share:.0f}'} %"
+        for way, share in ways.items()
+    )
+
+
+def judged_by(one: AttributeFigures) -> str:
+    """The bound that its values were judged by, in its own unit where it is stated so."""
+    relative = f"{one.bound_pct:.3g} %" if one.bound_pct is not None else ""
+    own = f"{one.bound:.3g} {one.unit}".strip() if one.bound is not None else ""
+    if 0 in (one.bound_pct, one.bound):
+        return "exact"
+    return " and ".join(filter(None, (own, relative))) or "-"
+
+
+def error_said(one: AttributeFigures, error_pct: float, error: float) -> str:
+    """An error as it was judged, in its own unit or relative; nothing where nothing was touched."""
+    if not (one.rounded or one.shed):
+        return "-"
+    return loss_said(error_pct) if one.bound is None else f"{error:.2g} {one.unit}".strip()
+
+
+def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
+    """What was compared with raw, and what was found."""
+    checked = sum(one.values_checked for one in streams)
+    tuples = sum(one.figures.tuples for one in streams)
+    outside = sum(one.figures.violations for one in streams)
+    missing = sum(one.rows_missing for one in streams)
+    return sentences(
+        f"Checked against raw: {checked:,} shed or rounded values one by one, {outside:,} outside their bound; all "
+        f"others by checksum; of {tuples:,} rows {missing:,} missing."
+    )

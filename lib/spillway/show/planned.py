@@ -1,0 +1,203 @@
+"""What a plan would do to a stream or to all streams of a channel, from a dry run: nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+from spillway.contracts import Contracts, load_contracts, read_channel
+from spillway.contracts.shapes import suggest
+from spillway.engine.protocol import Engine
+from spillway.errors import ContractError, UsageError
+from spillway.pipeline.dry_run import DryRun, arrived, dry_run
+from spillway.show.lines import blocks, sentences, table_lines
+from spillway.show.overview import StreamOverview, attribute_lines, measured_loss, stream_overviews
+from spillway.show.trades import ChannelTrade, trade_lines, traded
+from spillway.show.words import loss_said, rate_said
+from spillway.store.tables import Tables
+
+ROWS_SHOWN = 10
+INEXACT, ABSENT = "~", "."
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """What would be done to one batch of a stream."""
+
+    overview: StreamOverview
+    batch: int
+    batch_date: date
+    tuples: int
+    part_kbps: float
+    loss_pct: float
+    notes: tuple[str, ...]
+    columns: tuple[str, ...]
+    before: tuple[Mapping[str, Any], ...]
+    after: tuple[Mapping[str, Any], ...]
+    """The same tuples as the destination would have them."""
+
+
+@dataclass(frozen=True)
+class ShownPlan:
+    """What `spillway plan` shows."""
+
+    channel: str
+    capacity_kbps: float
+    streams: tuple[StreamPlan, ...]
+    waiting: Mapping[str, str]
+    """Streams of which nothing can be planned, and why."""
+    trade: ChannelTrade | None
+
+
+def plan_of(
+    tables: Tables, engine: Engine, name: str, capacity: str | None = None, batch: int | None = None
+) -> ShownPlan:
+    """What would be done to the stream or the channel `name`, at its capacity or another one."""
+    contracts = load_contracts(tables.settings.schemas)
+    stream = name if name in contracts.streams else None
+    if stream is None and name not in contracts.channels:
+        names = sorted({*contracts.streams, *contracts.channels})
+        raise UsageError(f"`{name}` must be a stream or a channel; {suggest(name, names)}")
+    if stream is None and batch is not None:
+        raise UsageError("`--batch` must go with a stream, got a channel; name one of its streams")
+    channel = contracts.streams[stream].channel if stream is not None else name
+    if capacity is not None:
+        contracts = _with_capacity(contracts, channel, capacity)
+    chosen = (stream, batch) if stream is not None and batch is not None else None
+    room = contracts.planned_with(channel)
+    with dry_run(tables, engine, contracts, room, chosen) as run:
+        return _shown(run, contracts, channel, stream)
+
+
+def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
+    try:
+        other = read_channel(name, {"capacity": capacity})
+    except ContractError as problem:
+        raise UsageError(str(problem)) from problem
+    channel = replace(contracts.channels[name], capacity=other.capacity)
+    return replace(contracts, channels={**contracts.channels, name: channel})
+
+
+def _shown(run: DryRun, contracts: Contracts, channel: str, stream: str | None) -> ShownPlan:
+    mine = {
+        name for name, one in contracts.streams.items() if one.channel == channel and stream in (None, name)
+    }
+    found = stream_overviews(run.tables, run.contracts.streams)
+    plans = [_stream_plan(run, one) for one in found if one.figures.stream in mine]
+    return ShownPlan(
+        channel,
+        contracts.channels[channel].capacity_kbps,
+        tuple(plans),
+        {name: why for name, why in run.waiting.items() if name in mine},
+        traded(run.tables, run.contracts, channel),
+    )
+
+
+def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
+    stream = one.figures.stream
+    batch, contract = run.batches[stream], run.contracts.streams[stream]
+    middle = (batch.first_seq + batch.last_seq) // 2
+    came, has = arrived(run, stream, middle, batch.last_seq)
+    notes = []
+    if stream in run.trained:
+        notes.append(
+            f"{stream} was never trained: what this rests on was learned in memory, from this batch alone; "
+            "spillway_train (nightly) trains it, until then it is taken in and nothing of it is sent"
+        )
+    if stream in run.observed:
+        notes.append(
+            f"{stream} is merely observed: nothing of it is dropped until its contract says mode: shed; this is what "
+            "would be"
+        )
+    return StreamPlan(
+        one,
+        batch.batch,
+        batch.batch_date,
+        batch.rows or 0,
+        batch.allowed_kbps,
+        measured_loss([one]),
+        tuple(notes),
+        contract.names,
+        *(tuple(rows.select(contract.names).slice(0, ROWS_SHOWN).to_pylist()) for rows in (came, has)),
+    )
+
+
+def plan_lines(found: ShownPlan) -> Iterator[str]:
+    """The plan for people, no line wider than a page."""
+    yield "A dry run: nothing was written."
+    for stream, why in sorted(found.waiting.items()):
+        yield from sentences(f"{stream}: {why}.")
+    for one in found.streams:
+        yield ""
+        yield from _stream_lines(found, one)
+    if found.trade is not None:
+        yield ""
+        yield from trade_lines(found.trade)
+
+
+def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
+    f = one.overview.figures
+    yield from sentences(
+        f"{f.stream}, batch {one.batch} of {one.batch_date}: {one.tuples:,} tuples, {rate_said(f.rate_in_kbps)} "
+        f"offered, {rate_said(f.rate_out_kbps)} sent of the {rate_said(one.part_kbps)} it may have of {found.channel}"
+    )
+    for note in one.notes:
+        yield from sentences(f"{note}.")
+    yield from sentences(f"lost of a measure value, on average: {loss_said(one.loss_pct)}", indent=2)
+    if f.rate_out_kbps > one.part_kbps:
+        yield from sentences(
+            f"That is {rate_said(f.rate_out_kbps - one.part_kbps)} more than there is room for; no more may go",
+            indent=2,
+        )
+    yield ""
+    yield "  bytes a tuple"
+    yield from attribute_lines(one.overview.attributes, "what would be done", one.tuples)
+    yield ""
+    yield f"  {len(one.before)} tuples as they came"
+    yield from _rows(one.columns, [[_value(row[name]) for name in one.columns] for row in one.before])
+    yield ""
+    yield from sentences(
+        f"and as the destination would have them ({INEXACT} off, within its bound; {ABSENT} absent until asked for)",
+        indent=2,
+    )
+    after = [
+        [_beside(was[name], now[name]) for name in one.columns]
+        for was, now in zip(one.before, one.after, strict=False)
+    ]
+    yield from _rows(one.columns, after)
+
+
+def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    heads = [columns[0], *(f"#{name}" for name in columns[1:])]
+    for block in blocks(1, heads, rows, page=96):
+        yield from table_lines(
+            [heads[at] for at in block], [[row[at] for at in block] for row in rows], indent=4
+        )
+
+
+def _value(value: object) -> str:
+    """
+    >>> _value(None), _value(1.25), _value(datetime(2026, 1, 2, 3)), _value("a" * 40)
+    ('null', '1.25', '2026-01-02 03:00', 'aaaaaaaaaaaaaaaaaa..')
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}" + (f":{value:%S}" if value.second else "")
+    text = str(value)
+    return text if len(text) <= 20 else f"{text[:18]}.."
+
+
+def _beside(was: object, now: object) -> str:
+    """A value at the destination, marked where it is not what came.
+
+    >>> _beside(1.5, 1.5), _beside(1.52, 1.5), _beside(1.5, None), _beside(None, None)
+    ('1.5', '~1.5', '.', 'null')
+    """
+    if was is not None and now is None:
+        return ABSENT
+    return _value(now) if was == now else f"{INEXACT}{_value(now)}"

@@ -1,0 +1,172 @@
+"""A channel's trade for people: error against capacity, dropping rows at random beside it, and who is served next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spillway.contracts import Contracts
+from spillway.errors import SpillwayError
+from spillway.levers.curve_of_loss import MORE, dropping_rows_pct
+from spillway.levers.protocol import Picture
+from spillway.pipeline.trade import Trade, trade
+from spillway.show.lines import sentences, table_lines
+from spillway.show.words import loss_said, rate_said
+from spillway.store.tables import Tables
+
+MORE_PCT = round(100 * (MORE - 1))
+YARDSTICK = (
+    "Loss: the mean error of a measure value at the destination; what is absent counts 100 %, as every value of a "
+    "dropped row does"
+)
+_IN_USE = "<- in use"
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A capacity, what the plan would lose there, and what dropping rows at random would."""
+
+    capacity_kbps: float
+    loss_pct: float
+    dropping_rows_pct: float
+    in_use: bool
+
+
+@dataclass(frozen=True)
+class ChannelTrade:
+    """What is shown of a channel's trade."""
+
+    channel: str
+    streams: tuple[str, ...]
+    offered_kbps: float
+    capacity_kbps: float
+    loss_pct: float
+    loss_with_more_pct: float
+    dropping_rows_pct: float
+    buys: str
+    curve: tuple[CurvePoint, ...]
+
+
+def traded(tables: Tables, contracts: Contracts, channel: str, points: int = 12) -> ChannelTrade | None:
+    """The channel's trade as it is shown; None where nothing is at hand, and where it cannot be told, why."""
+    try:
+        found = trade(tables, contracts, channel, points)
+    except SpillwayError as problem:
+        # what is wrong with one stream keeps nobody from seeing the rest of the page
+        why = f"what more capacity would buy cannot be told: {problem}"
+        return ChannelTrade(
+            channel, (), 0.0, contracts.channels[channel].capacity_kbps, 0.0, 0.0, 0.0, why, ()
+        )
+    return None if found is None else channel_trade(found)
+
+
+def channel_trade(found: Trade) -> ChannelTrade:
+    """A trade as it is shown."""
+    capacity = found.in_use.capacity_kbps
+    return ChannelTrade(
+        found.channel,
+        found.streams,
+        found.offered_kbps,
+        capacity,
+        found.in_use.loss_pct,
+        found.more.loss_pct,
+        found.dropping_rows_pct,
+        buys(found),
+        tuple(
+            CurvePoint(
+                one.capacity_kbps,
+                one.loss_pct,
+                dropping_rows_pct(found.offered_kbps, one.capacity_kbps),
+                one.capacity_kbps == capacity,
+            )
+            for one in found.curve
+        ),
+    )
+
+
+def buys(found: Trade) -> str:
+    """What a little more capacity would buy, and who is served next.
+
+    >>> from spillway.levers.curve_of_loss import at_capacity
+    >>> from spillway.levers.protocol import Offer
+    >>> from spillway.levers.rate_distortion import Alternative
+    >>> kept = Alternative(20.0, (0, 0, 1), "temp", "keep", 0.0, 9.0)
+    >>> ways = (kept, Alternative(5.0, (2, 1, 1), "temp", "round", 2.0, 9.0))
+    >>> offers = {"s": Offer(20.0, None, (ways,))}
+    >>> buys(Trade("up", ("s",), 20.0, at_capacity(offers, 19.0), at_capacity(offers, 20.9), None, ()))
+    '10 % more capacity would bring the planned loss from 2 % to 0 %'
+    """
+    now, then, step = found.in_use, found.more, found.next_paid
+    if not now.loss_pct:
+        return f"{MORE_PCT} % more capacity would buy nothing: nothing is lost"
+    better = then.loss_pct < now.loss_pct
+    said = (
+        f"{MORE_PCT} % more capacity would bring the planned loss from {loss_said(now.loss_pct)} to "
+        f"{loss_said(then.loss_pct)}"
+        if better
+        else f"{MORE_PCT} % more capacity would not yet lower the planned loss of {loss_said(now.loss_pct)}"
+    )
+    if step is None:
+        return said
+    before, after = step.before, step.after
+    return (
+        f"{said}; pays next: {step.stream}.{before.of}, {_done(before.way)} {loss_said(before.lost_pct)} off, to "
+        f"{_done(after.way)} {loss_said(after.lost_pct)} off, for {rate_said(step.kbps)}"
+    )
+
+
+def _done(way: str) -> str:
+    """A way as what was done."""
+    return {"keep": "kept", "round": "rounded"}.get(way, way)
+
+
+def trade_lines(one: ChannelTrade) -> Iterator[str]:
+    """The trade in text: the curve as a table, the point in use marked."""
+    if not one.curve:
+        yield from sentences(f"{one.channel}: {one.buys}.")
+        return
+    yield from sentences(
+        f"{one.channel} ({', '.join(one.streams)}): {rate_said(one.offered_kbps)} offered into "
+        f"{rate_said(one.capacity_kbps)}. {YARDSTICK}."
+    )
+    rows = [
+        [
+            rate_said(point.capacity_kbps),
+            loss_said(point.loss_pct),
+            loss_said(point.dropping_rows_pct),
+            _IN_USE if point.in_use else "",
+        ]
+        for point in one.curve
+    ]
+    yield from table_lines(["#capacity", "#planned loss", "#dropping rows", ""], rows, indent=2)
+    yield from sentences(f"{one.buys}.")
+
+
+def trade_picture(one: ChannelTrade) -> Picture:
+    """The curve for the report."""
+    lines = [
+        {
+            "name": "what the plan loses",
+            "style": "planned",
+            "points": [(point.capacity_kbps, point.loss_pct) for point in one.curve],
+            "dots": True,
+        },
+        {
+            "name": "dropping rows at random",
+            "style": "offered",
+            "points": [(point.capacity_kbps, point.dropping_rows_pct) for point in one.curve],
+        },
+    ]
+    return Picture(
+        f"{one.channel}: error against capacity",
+        "lines",
+        {
+            "lines": lines,
+            "x": "capacity, kbps",
+            "y": "loss of a measure value, %",
+            "from_zero": True,
+            "mark": (one.capacity_kbps, f"in use: {loss_said(one.loss_pct)}"),
+        },
+        f"{YARDSTICK}. {one.buys}.",
+        wide=True,
+    )

@@ -1,0 +1,157 @@
+"""The first screen: true sentences, no line wider than a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.pipeline.streams import World
+
+from spillway.levers.curve_of_loss import at_capacity, capacities_of, curve_of_loss, pays_next
+from spillway.levers.protocol import Offer
+from spillway.levers.rate_distortion import Alternative
+from spillway.pipeline.trade import Trade
+from spillway.show.fared import AttributeFigures
+from spillway.show.lines import PAGE
+from spillway.show.overview import (
+    ChannelOverview,
+    Overview,
+    StreamOverview,
+    attribute_lines,
+    measured_loss,
+    overview,
+    overview_lines,
+)
+from spillway.show.summary import StreamFigures
+from spillway.show.trades import channel_trade, trade_lines, trade_picture
+
+FIGURES = StreamFigures("weather", 26115, 14, 50.0, 24.0, 25.0, 0, 0.0, 0, 0, 99.9, 0.4, 0, 0)
+TEMP = AttributeFigures(
+    stream="weather", attribute="temp", role="measure", unit="degF", values=1000, rounded=600, shed=400, absent=100,
+    offered_bytes=4000, sent_bytes=900, held_bytes=50, bound_pct=None, bound=0.5, mean_error_pct=0.9,
+    worst_error_pct=40.0, mean_error=0.2, worst_error=0.45, mean_loss_pct=0.3, violations=0,
+)  # fmt: skip
+RAIN = replace(
+    TEMP, attribute="precip", unit="inch", rounded=0, shed=0, absent=0, offered_bytes=500, sent_bytes=500,
+    held_bytes=0, bound_pct=4.8, bound=None, mean_loss_pct=0.0,
+)  # fmt: skip
+KEY = replace(RAIN, attribute="origin", role="key", unit="", offered_bytes=70, sent_bytes=70, bound_pct=None)
+WEATHER = StreamOverview(FIGURES, (KEY, TEMP, RAIN), 60.0, 1000, 0)
+
+
+def way(name: str, width: float, loss: float) -> tuple[Alternative, ...]:
+    kept = Alternative(width, (0.0, 0.0, width), name, "keep", 0.0, 10.0)
+    return kept, Alternative(width / 4, (loss, 1.0, width / 4), name, "round", loss, 10.0)
+
+
+OFFERS = {"weather": Offer(50.0, None, (way("temp", 24.0, 0.6), way("dewp", 16.0, 0.9)))}
+IN_USE = at_capacity(OFFERS, 30.0)
+TRADE = Trade(
+    "uplink",
+    ("weather",),
+    50.0,
+    IN_USE,
+    at_capacity(OFFERS, 33.0),
+    pays_next(OFFERS, IN_USE),
+    tuple(curve_of_loss(OFFERS, capacities_of(OFFERS, 30.0, 3))),
+)
+UPLINK = ChannelOverview("uplink", ("weather",), 25.0, 50.0, 24.0, 5.2, channel_trade(TRADE))
+
+
+def test_a_loss_counts_what_is_absent_whole_and_what_is_off_by_its_error() -> None:
+    assert TEMP.loss_pct == (100 * 100 + 0.3 * 900) / 1000
+    assert measured_loss([WEATHER]) == (TEMP.loss_pct + 0.0) / 2
+
+
+def test_streams_weigh_by_how_many_values_they_bring_a_second() -> None:
+    slow = replace(WEATHER, seconds=600.0, attributes=(RAIN,))
+    assert measured_loss([WEATHER, slow]) == pytest.approx(
+        TEMP.loss_pct * 1000 / 60 / (2000 / 60 + 1000 / 600)
+    )
+
+
+def test_the_screen_says_what_was_offered_used_lost_checked_and_what_more_would_buy() -> None:
+    shown = " ".join(" ".join(overview_lines(Overview((UPLINK,), (WEATHER,)))).split())
+    for said in (
+        "uplink (weather): 50 kbps offered into 25 kbps; 24 kbps sent, 96.0 % of the capacity used",
+        "lost of a measure value, on average: 5.2 %. Dropping rows at random would have lost 50 %",
+        "10 % more capacity would bring the planned loss from 0.75 % to 0.3 %",
+        "pays next: weather.dewp, rounded 0.9 % off, to kept 0 % off, for 12 kbps",
+        "temp rounded 60 %, as synopsis 30 %, 0.5 degF 0.2 degF 0.45 degF 4 kB 900 B 50 B held back 10 %",
+        "precip kept 4.8 % - - 500 B 500 B -",
+        "origin: never touched, 70 B",
+        "1,000 shed or rounded values one by one, 0 outside their bound",
+        "of 26,115 rows 0 missing",
+    ):
+        assert said in shown, shown
+
+
+def test_a_channel_with_room_for_all_says_that_nothing_is_lost() -> None:
+    free = at_capacity(OFFERS, 60.0)
+    wide = replace(
+        UPLINK,
+        capacity_kbps=60.0,
+        loss_pct=0.0,
+        trade=channel_trade(replace(TRADE, in_use=free, more=free, next_paid=None)),
+    )
+    shown = " ".join(overview_lines(Overview((wide,), ())))
+    assert "all of it fits: nothing is lost" in shown
+    assert "10 % more capacity would buy nothing: nothing is lost" in shown
+    assert "Dropping rows" not in shown
+
+
+def test_no_line_is_wider_than_a_page_however_long_the_names() -> None:
+    long = replace(TEMP, stream="s" * 40, attribute="an_attribute_with_quite_a_long_name", unit="micrograms")
+    channel = replace(UPLINK, channel="c" * 40, streams=("a" * 40, "b" * 40, "weather"))
+    lines = overview_lines(Overview((channel,), (replace(WEATHER, attributes=(long, TEMP, KEY)),)))
+    assert max(map(len, lines)) <= PAGE
+
+
+def test_a_bound_of_nothing_is_exact() -> None:
+    exact = replace(TEMP, bound=None, bound_pct=0.0)
+    assert "exact" in attribute_lines([exact])[1]
+
+
+def test_the_trade_is_a_table_with_the_point_in_use_and_a_picture_of_both_lines() -> None:
+    shown = channel_trade(TRADE)
+    lines = list(trade_lines(shown))
+    (mine,) = [line for line in lines if "in use" in line]
+    assert mine.split()[:6] == ["30", "kbps", "0.75", "%", "40", "%"]
+    assert max(map(len, lines)) <= PAGE
+    picture = trade_picture(shown)
+    plan, rows = (line["points"] for line in picture.data["lines"])
+    assert [x for x, _ in plan] == [x for x, _ in rows] == [one.capacity_kbps for one in TRADE.curve]
+    assert (30.0, 0.75) in plan
+    assert picture.data["mark"][0] == 30.0
+    assert dict(rows)[50.0] == 0.0
+
+
+def test_figures_have_names_and_agree_with_the_screen(world: World) -> None:
+    seen = overview(world.tables)
+    flat = seen.flat()
+    assert all(isinstance(value, int | float) for value in flat.values())
+    assert (flat["rows_missing.sites"], flat["values_checked.watched"]) == (0, 0)
+    assert flat["values_checked.sites"] == sum(
+        row["shed_values"] + row["rounded_values"]
+        for row in world.rows("certificates")
+        if row["stream"] == "sites"
+    )
+    ledger = [
+        row
+        for row in world.rows("ledger")
+        if row["stage"] == "sent" and row["subject"] in ("sites", "meters")
+    ]
+    assert sum(row["bytes_kept"] for row in ledger if row["unit"] == "rows") > 0
+    narrow = next(one for one in seen.channels if one.channel == "narrow")
+    assert flat["channel_used_pct.narrow"] == 100 * narrow.sent_kbps / narrow.capacity_kbps
+    assert flat["channel_loss_pct.narrow"] == measured_loss(seen.streams[:2]) > 0
+    assert {name.split(".")[2] for name in flat if name.startswith("loss_pct.sites.")} >= {
+        "temp",
+        "level",
+        "sky",
+    }
+    assert max(map(len, overview_lines(seen))) <= PAGE
+
+
+def test_a_lake_where_nothing_went_through_has_an_empty_screen() -> None:
+    assert overview_lines(Overview((), ()))[0].startswith("Checked against raw: 0 shed or rounded values")
