@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evidence.attributes.bounds_kept import bounds_kept, bounds_kept_overall, rooms
+from evidence.attributes.codecs.compare import compressors
 from evidence.attributes.cycles import cycles
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
@@ -52,6 +53,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[
     found |= summary(book, labs, directory)
     found |= predictors(book, labs)
     found |= precision(book, labs)
+    found |= compressors(book, labs, directory)
     found |= single_ways(book, labs)
     found |= rankings(book, labs)
     found |= fixed_points(book, labs, directory)

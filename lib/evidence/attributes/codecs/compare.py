@@ -1,0 +1,180 @@
+"""Our synopses against SZ3 and pcodec: at the same bound, at the same mean error, and along the whole curve.
+
+At the same bound (E of `ERROR_PCT` for every quantity, codes exact) each takes what it takes at its loosest. At the
+same mean error ours takes the coarsest precision within `MEAN_ERROR_PCT`, and a rival's bound is searched, within E,
+until its mean error is ours. Training tuples and later ones apart; ratios are of later tuples, all measures summed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evidence.attributes.codecs.compressors import COMPRESSORS, Compressed, smallest
+from evidence.attributes.codecs.ours import Synopsis, Trained, rounded, synopses_within, trained_on
+from evidence.attributes.codecs.samples import HELD_BACK, REAL, Sample, of_lab, of_source, real
+from evidence.attributes.generated import sources
+from evidence.attributes.lab import Lab
+from evidence.book import Book
+from spillway.levers.attributes.columns import Frame
+from spillway.levers.attributes.training.choose import describe
+from spillway.show.report.svg import Line, line_chart
+
+ERROR_PCT, MEAN_ERROR_PCT = 4.5, 1.0
+TERMS = {"equal_bound": ERROR_PCT, "equal_error": MEAN_ERROR_PCT}
+CURVE = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, ERROR_PCT)
+_Row = tuple[Any, ...]
+
+
+def compressors(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
+    """The tables, the curves, and `attributes.bytes_over_<rival>.<stream>.<term>`."""
+    book.section(
+        "Synopses against error-bounded compressors",
+        f"Every measure shed; E {ERROR_PCT:g} % for quantities, codes exact. SZ3 and pcodec get whole columns, by "
+        "arrival or by key, whichever is smaller, and all that decoding needs is counted.",
+    )
+    return compared(book, samples(labs, directory))
+
+
+def samples(labs: Mapping[str, Lab], directory: Path) -> Iterable[Sample]:
+    """The demo's, the generated and the real streams, those held back last."""
+    yield from (of_lab(lab) for lab in labs.values())
+    yield from (of_source(source) for source in sources(directory))
+    yield from (real(name) for name in REAL)
+
+
+def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
+    """The comparison of some samples."""
+    totals: list[_Row] = []
+    columns: list[_Row] = []
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    figures: dict[str, float] = {}
+    for sample in every:
+        parts = sample.parts
+        trained = trained_on(sample, parts["training"], ERROR_PCT)
+        for term, mean_error_pct in TERMS.items():
+            ratios: list[float] = []
+            for part, frame in parts.items():
+                ours = synopses_within(trained, frame, mean_error_pct)
+                rivals = {name: _rivals(name, trained, frame, ours, term) for name in COMPRESSORS}
+                columns += _by_column(sample, term, part, trained, ours, rivals)
+                mine = sum(one.packed_bytes for one in ours.values())
+                theirs = [sum(one.packed_bytes for one in rivals[name].values()) for name in COMPRESSORS]
+                ratios += [mine / one for one in theirs]
+                if part == "later":
+                    for name, one in zip(COMPRESSORS, theirs, strict=True):
+                        figures[f"attributes.bytes_over_{name}.{sample.name}.{term}"] = mine / one
+                figures[f"attributes.violations_beside_compressors.{sample.name}.{term}.{part}"] = sum(
+                    one.violations for one in ours.values()
+                )
+            totals.append((_title(sample), term, *ratios))
+        curves[sample.name] = curve(trained, parts["later"])
+    for name in COMPRESSORS:
+        for term in TERMS:
+            found = [figures[f"attributes.bytes_over_{name}.{sample}.{term}"] for sample in curves]
+            figures[f"attributes.bytes_over_{name}_mean.{term}"] = sum(found) / max(1, len(found))
+            figures[f"attributes.bytes_over_{name}_largest.{term}"] = max(found, default=0.0)
+    book.table(
+        "Bytes over a compressor's, all measures of a stream",
+        ("stream", "terms", *(f"{part}: over {name}" for part in ("training", "later") for name in COMPRESSORS)),
+        totals,
+        ["* held back: not looked at while predictors and packing were made. Equal error: of "
+         f"{MEAN_ERROR_PCT:g} % at most."],
+    )  # fmt: skip
+    book.table(
+        "The same by measure",
+        ("stream", "terms", "tuples", "measure", "E %", "mean error %", "ours", *COMPRESSORS, "predicted by"),
+        columns,
+    )
+    _show(book, curves)
+    return figures
+
+
+def _title(sample: Sample) -> str:
+    return sample.name + ("*" if sample.name in HELD_BACK else "")
+
+
+def _rivals(
+    name: str, trained: Trained, frame: Frame, ours: Mapping[str, Synopsis], term: str
+) -> dict[str, Compressed]:
+    return {
+        measure: smallest(
+            name,
+            frame.columns[measure],
+            frame.key,
+            trained.error_pct[measure],
+            mean_error_pct=one.mean_error_pct if term == "equal_error" else None,
+        )
+        for measure, one in ours.items()
+    }
+
+
+def _by_column(
+    sample: Sample,
+    term: str,
+    part: str,
+    trained: Trained,
+    ours: Mapping[str, Synopsis],
+    rivals: Mapping[str, Mapping[str, Compressed]],
+) -> list[_Row]:
+    return [
+        (
+            _title(sample), term, part, name, trained.error_pct[name], one.mean_error_pct, one.packed_bytes,
+            *(rivals[rival][name].packed_bytes for rival in COMPRESSORS),
+            describe(trained.attributes[name].model.predictors[0])[:60],
+        )
+        for name, one in ours.items()
+    ]  # fmt: skip
+
+
+def curve(trained: Trained, frame: Frame) -> dict[str, list[tuple[float, float]]]:
+    """(mean error in %, bytes) of all measures, by contestant, along `CURVE`."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("ours", *COMPRESSORS, "rounding")}
+    for mean_error_pct in CURVE:
+        ours = synopses_within(trained, frame, mean_error_pct)
+        found["ours"].append(_point([(one.packed_bytes, one.mean_error_pct) for one in ours.values()]))
+        for name in COMPRESSORS:
+            theirs = [
+                smallest(
+                    name, frame.columns[one], frame.key, trained.error_pct[one], mean_error_pct=mean_error_pct
+                )
+                for one in ours
+            ]
+            found[name].append(_point([(one.packed_bytes, one.mean_error_pct) for one in theirs]))
+        size, mean = rounded(trained, frame, mean_error_pct)
+        found["rounding"].append((mean, float(size)))
+    return {name: sorted(set(points)) for name, points in found.items()}
+
+
+def _point(found: list[tuple[int, float]]) -> tuple[float, float]:
+    return float(np.mean([mean for _, mean in found])), float(sum(size for size, _ in found))
+
+
+def _show(book: Book, curves: Mapping[str, Mapping[str, list[tuple[float, float]]]]) -> None:
+    book.table(
+        "Bytes against mean error, later tuples",
+        ("stream", "contestant", "mean error %: bytes"),
+        [
+            (stream, name, ", ".join(f"{mean:.3g}: {size:,.0f}" for mean, size in points))
+            for stream, found in curves.items()
+            for name, points in found.items()
+        ],
+        [
+            "A point: every measure at its coarsest within a mean error. Rounding counts wire bytes of Parquet."
+        ],
+    )
+    for stream, found in curves.items():
+        book.figure(
+            f"bytes_against_mean_error_{stream}",
+            f"{stream}: bytes against mean error",
+            line_chart(
+                [Line(points, f"c{i}", name, dots=True) for i, (name, points) in enumerate(found.items())],
+                x_label="mean relative error in %",
+                y_label="bytes",
+                from_zero=True,
+            ),
+            dict(found),
+        )

@@ -1,0 +1,109 @@
+"""A sample's synopsis: every measure shed by the product's training, on the rows trained on and on later ones.
+
+What is recovered first is read as recovered by what comes after it, as in the product; so a measure is measured with
+all others shed at the same place of the curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from evidence.attributes.codecs.samples import Sample
+from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.option import options_of
+from spillway.levers.attributes.packing.block import pack
+from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.entries import shed
+from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
+from spillway.levers.attributes.training.choose import (
+    TrainedAttribute,
+    recovery_order,
+    train_attributes,
+    train_cascade,
+)
+
+CODES = 32
+
+
+@dataclass(frozen=True)
+class Synopsis:
+    """What one measure takes, and the error it leaves; `violations` must be 0."""
+
+    packed_bytes: int
+    mean_error_pct: float
+    violations: int
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The models of a sample's measures in the order of their recovery."""
+
+    order: tuple[str, ...]
+    attributes: Mapping[str, TrainedAttribute]
+    error_pct: Mapping[str, float]
+
+
+def bounds_of(frame: Frame, measures: tuple[str, ...], error_pct: float) -> dict[str, float]:
+    """The bound of each measure; whole numbers with few values are codes and come back exactly.
+
+    >>> frame = Frame(np.arange(3), np.zeros(3, int), {"a": Column.real([1.0] * 3), "b": Column.integer([1, 2, 1])})
+    >>> bounds_of(frame, ("a", "b"), 4.5)
+    {'a': 4.5, 'b': 0.0}
+    """
+    return {name: 0.0 if _is_code(frame.columns[name]) else error_pct for name in measures}
+
+
+def _is_code(column: Column) -> bool:
+    return column.kind == "integer" and len(np.unique(column.values[column.valid])) <= CODES
+
+
+def trained_on(sample: Sample, frame: Frame, error_pct: float) -> Trained:
+    """The product's training, everything shed."""
+    bounds = bounds_of(frame, sample.measures, error_pct)
+    first = train_attributes(frame, bounds, regressors=[*sample.measures, *sample.sent])
+    order = recovery_order(first, list(sample.measures))
+    models = train_cascade(frame, bounds, order, sample.sent, train_attributes)
+    return Trained(tuple(order), models, bounds)
+
+
+def place_within(trained: TrainedAttribute, mean_error_pct: float) -> int:
+    """The coarsest precision within a mean error, by what training measured; the finest where there is none."""
+    options = options_of(trained.options, "shed")
+    return max(
+        (one.precision for one in options if one.mean_error_pct <= mean_error_pct),
+        default=options[0].precision,
+    )
+
+
+def synopses_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dict[str, Synopsis]:
+    """Every measure shed at its coarsest precision within a mean error."""
+    found = {}
+    for name in trained.order:
+        one = trained.attributes[name]
+        place = place_within(one, mean_error_pct)
+        result = shed(one.model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), place))
+        errors = certify(
+            frame.columns[name], result.reconstructed, one.model.error_pct, None, len(result.entries)
+        )
+        found[name] = Synopsis(len(pack(result.entries, frame)), errors.mean_error_pct, errors.violations)
+        frame = frame.with_columns({name: result.reconstructed})
+    return found
+
+
+def rounded(trained: Trained, frame: Frame, mean_error_pct: float) -> tuple[int, float]:
+    """Wire bytes of every measure rounded, each at its coarsest rounding within a mean error, and that mean error."""
+    total, errors = 0, []
+    for name in trained.order:
+        one = trained.attributes[name]
+        column = frame.columns[name]
+        options = [o for o in options_of(one.options, "round") if o.mean_error_pct <= mean_error_pct]
+        given = column
+        if options and one.model.roundings:
+            place = np.full(len(frame), max(o.precision for o in options))
+            given = round_rows(one.model, frame, np.ones(len(frame), np.bool_), place)
+        total += parquet_bytes(given)
+        errors.append(certify(column, given, one.model.error_pct).mean_error_pct)
+    return total, sum(errors) / max(1, len(errors))

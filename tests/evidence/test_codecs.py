@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evidence.attributes.codecs.compare import compared
+from evidence.attributes.codecs.compressors import COMPRESSORS, smallest
+from evidence.attributes.codecs.ours import bounds_of, place_within, trained_on
+from evidence.attributes.codecs.samples import Sample
+from evidence.book import Book
+from spillway.levers.attributes.columns import Column
+
+
+def walk(rows=3000, keys=3, seed=5):
+    rng = np.random.default_rng(seed)
+    return np.round(np.exp(np.cumsum(rng.normal(0, 0.02, (rows // keys, keys)), 0)) * [9, 80, 700], 2).ravel()
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("error_pct", [0.5, 4.5])
+def test_a_rival_keeps_to_the_bound_and_pays_for_signs_zeros_and_nulls(name, error_pct):
+    values, key = walk(), np.tile(np.arange(3), 1000)
+    plain = smallest(name, Column.real(values), key, error_pct)
+    assert plain.max_error_pct <= error_pct * (1 + 1e-6)
+    assert 0 < plain.mean_error_pct < error_pct
+    rng = np.random.default_rng(1)
+    lot = rng.random(3000)
+    holes = np.where(lot < 0.2, 0.0, np.where(lot < 0.6, -values, values)).tolist()
+    holes = [None if one < 0.1 else value for value, one in zip(holes, lot, strict=True)]
+    awkward = smallest(name, Column.real(holes), key, error_pct)
+    assert awkward.max_error_pct <= error_pct * (1 + 1e-6)
+    entropy_bits = 0.1 * math.log2(10) * 2 + 0.4 * math.log2(2.5) * 2
+    assert awkward.packed_bytes > 3000 * entropy_bits / 8
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_at_equal_error_a_rival_is_as_close_as_it_must_be_and_no_closer(name):
+    column, key = Column.real(walk()), np.tile(np.arange(3), 1000)
+    loose = smallest(name, column, key, 4.5)
+    same = smallest(name, column, key, 4.5, mean_error_pct=0.7)
+    assert 0.6 < same.mean_error_pct <= 0.7 < loose.mean_error_pct
+    assert same.packed_bytes > loose.packed_bytes
+    assert smallest(name, column, key, 4.5, mean_error_pct=4.0) == loose
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_a_rival_gets_its_better_order(name):
+    key = np.tile(np.arange(3), 1000)
+    by_key = smallest(name, Column.real(walk()), key, 1.0).packed_bytes
+    assert by_key < smallest(name, Column.real(walk()), np.arange(3000), 1.0).packed_bytes
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_codes_come_back_exactly(name):
+    column = Column.integer(np.random.default_rng(2).integers(1, 9, 500))
+    found = smallest(name, column, np.zeros(500, int), 0.0)
+    assert found.mean_error_pct == found.max_error_pct == 0.0
+    assert found.packed_bytes > 500 * 3 / 8
+
+
+def sample():
+    values = walk()
+    rows = pa.table(
+        {
+            "member": np.tile(["a", "b", "c"], 1000),
+            "price": values,
+            "twice": values * 2,
+            "code": [1, 2, 4] * 1000,
+        }
+    )
+    return Sample("walk", rows, ("member",), ("price", "twice", "code"), (), None)
+
+
+def test_the_comparison_counts_both_parts_and_breaks_no_bound():
+    book = Book(lambda text: None)
+    figures = compared(book, [sample()])
+    assert all(figures[name] == 0 for name in figures if "violations" in name)
+    for name in COMPRESSORS:
+        for term in ("equal_bound", "equal_error"):
+            assert 0 < figures[f"attributes.bytes_over_{name}.walk.{term}"] < 1.0
+
+
+def test_ours_is_trained_on_the_first_tuples_alone_and_codes_are_exact():
+    parts = sample().parts
+    assert [len(frame) for frame in parts.values()] == [1500, 1500]
+    trained = trained_on(sample(), parts["training"], 4.5)
+    assert trained.error_pct == {"price": 4.5, "twice": 4.5, "code": 0.0}
+    assert bounds_of(parts["training"], ("code",), 4.5) == {"code": 0.0}
+    price = trained.attributes["price"]
+    assert place_within(price, 0.0) == 0
+    assert place_within(price, 99.0) == price.model.coarsest
