@@ -86,9 +86,19 @@ def predictor_lists():
         Predictor("any", persistence=0.0),
         Predictor("any", persistence=0.5),
         Predictor("any", common=0.8),
+        Predictor("level", smoothing=0.3, persistence=0.5),
     ]
+    several = [(level, alone[1], alone[7]), (ratio, *alone[1:4])]
     return st.sampled_from(
-        [(p,) for p in alone] + [(level, plain), (ratio, level, plain), (change, alone[5])]
+        several
+        + [(p,) for p in alone]
+        + [
+            (level, plain),
+            (ratio, level, plain),
+            (change, alone[5]),
+            (level, alone[1], alone[7]),
+            (ratio, *alone[1:4]),
+        ]
     )
 
 
@@ -121,5 +131,6 @@ def cases(draw, kinds=("real", "integer"), predicted=True):
         predictors=draw(predictor_lists()),
         precisions=(draw(precisions(error)),),
         decimals=draw(st.sampled_from([None, 2])),
+        blend=draw(st.booleans()),
     )
     return model, frame, is_shed

@@ -51,6 +51,53 @@ def test_any_key_predicts_the_next_one():
     assert stored(frame, (Predictor("any", persistence=0.0),)) == [0, 1, 2, 3, 4, 5, 10]
 
 
+def test_a_level_is_what_a_key_keeps_coming_back_to():
+    values = np.where(np.arange(400) % 2, 104.0, 96.0)
+    level = Predictor("level", smoothing=0.05, persistence=0.0)
+    assert len(stored(one_key(values), (level,), error_pct=6.0)) < 10
+    assert len(stored(one_key(values), (Predictor("previous"),), error_pct=6.0)) == 400
+
+
+def test_a_blend_follows_for_each_key_what_predicted_that_key_best():
+    """One key repeats its value of two rows ago, the other drifts: neither predictor alone serves both."""
+    rows = np.arange(400)
+    values = np.where(rows % 2, np.where(rows // 2 % 2, 50.0, 80.0), 100.0 + rows)
+    frame = Frame(rows, rows % 2, {"a": Column.real(values)})
+    season, trend = Predictor("season", season=2, persistence=0.0), Predictor("trend", slope=1.0)
+    alone = [len(stored(frame, (one, Predictor("previous")))) for one in (season, trend)]
+    both = len(stored(frame, (season, trend, Predictor("previous")), blend=True))
+    assert min(alone) > 100
+    assert both < min(alone) / 2
+
+
+def test_a_ladder_of_levels_serves_signs_zeros_and_scales_with_steps_alone():
+    values = [0.0, 0.3, -0.2, 5000.0, 0.0, -731.9, 12.0, 12.4]
+    model = AttributeModel(
+        "a", "real", 4.0, predictors=(Predictor("previous"), Predictor("any", persistence=0.0)),
+        precisions=(Precision(4.0, 8.0, 0.1),), decimals=1,
+    )  # fmt: skip
+    result = shed(model, one_key(values), np.ones(len(values), bool))
+    given = result.reconstructed.to_list()
+    assert result.entries.is_step[1:].all()
+    assert given[0] == given[4] == 0.0
+    assert all(abs(g - v) <= 0.04 * abs(v) for g, v in zip(given, values, strict=True))
+
+
+def test_a_whole_value_is_stored_as_the_level_nearest_to_it():
+    model = AttributeModel(
+        "a",
+        "real",
+        4.0,
+        predictors=(Predictor("previous"),),
+        precisions=(Precision(4.0, 8.0, 0.1),),
+        decimals=1,
+    )
+    first = shed(model, one_key([100.1]), np.ones(1, bool)).entries.values.to_list()
+    other = shed(model, one_key([101.3]), np.ones(1, bool)).entries.values.to_list()
+    assert first == other
+    assert abs(first[0] - 100.1) <= 4.0
+
+
 def test_what_moves_all_keys_is_learned_from_the_first():
     levels, moves = np.array([10.0, 300.0, 7.0, 55.0]), np.cumprod([1.0, 1.3, 0.7, 1.5, 1.2])
     values = np.round(np.outer(moves, levels), 6).ravel()
@@ -154,7 +201,7 @@ def test_a_season_in_the_data_is_proposed():
     frame = Frame(np.arange(4800), np.arange(4800) % 2, {"a": Column.real(values)})
     proposed = without_regressors(frame, "a", ["season", "trend", "any"])
     assert 24 in {p.season for p in proposed}
-    assert {p.name for p in proposed} == {"season", "trend", "any"}
+    assert {p.name for p in proposed} == {"season", "trend", "level", "any"}
     assert without_regressors(frame, "a", ["last"]) == []
 
 

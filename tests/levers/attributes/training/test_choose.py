@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
+from spillway.levers.attributes.option import options_of
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
 from spillway.levers.attributes.training.choose import describe, measure, train_attributes
 
 
@@ -41,6 +43,7 @@ def test_no_model_weighs_more_than_last_value_or_breaks_its_bound(trained):
         assert facts.packed_bytes <= paper.packed_bytes
         assert facts.violations == 0
         assert facts.max_error_pct <= 4.7
+        assert result.model.bound_pct(result.model.coarsest) <= 4.7
         assert result.evidence["packed_bytes"] == facts.packed_bytes
         assert result.evidence["last_packed_bytes"] == paper.packed_bytes
 
@@ -66,17 +69,53 @@ def test_text_keeps_the_papers_form(trained):
     assert models["state"].evidence["packed_bytes"] == models["state"].evidence["last_packed_bytes"]
 
 
-def test_every_way_is_an_option_with_its_measured_weight(trained):
+def test_every_way_and_precision_is_an_option_with_its_measured_weight(trained):
     frame, models = trained
     for result in models.values():
-        keep, rounded, gone = result.options
-        assert [keep.way, rounded.way, gone.way] == ["keep", "round", "shed"]
-        assert keep.wire_bytes_per_tuple == pytest.approx(result.evidence["column_bytes"] / len(frame))
-        assert rounded.wire_bytes_per_tuple <= keep.wire_bytes_per_tuple
-        assert rounded.max_error_pct <= 4.7
-        assert gone.wire_bytes_per_tuple == 0
-        assert gone.synopsis_bytes_per_tuple == pytest.approx(result.evidence["packed_bytes"] / len(frame))
-        assert result.option("shed") == gone
+        keep, rounded, gone = (options_of(result.options, way) for way in ("keep", "round", "shed"))
+        assert result.options == keep + rounded + gone
+        assert len(keep) == 1
+        assert keep[0].wire_bytes_per_tuple == pytest.approx(result.evidence["column_bytes"] / len(frame))
+        assert [option.precision for option in rounded] == list(range(max(1, len(result.model.roundings))))
+        assert [option.precision for option in gone] == list(range(len(result.model.precisions)))
+        for place, option in enumerate(gone):
+            facts = measure(result.model, frame, precision=place)
+            assert option.synopsis_bytes_per_tuple == pytest.approx(facts.packed_bytes / len(frame))
+            assert option.mean_error_pct == facts.mean_error_pct
+            assert option.wire_bytes_per_tuple == 0
+
+
+def test_the_first_precision_is_exact_and_each_next_one_trades_error_for_bytes(trained):
+    _, models = trained
+    for result in models.values():
+        exact, *coarser = options_of(result.options, "shed")
+        assert result.model.precisions[0].aim_pct == 0
+        assert exact.max_error_pct == 0
+        for way, first in (("shed", [exact]), ("round", [result.option("keep")])):
+            options = [*first, *(coarser if way == "shed" else options_of(result.options, "round"))]
+            for fine, coarse in pairwise(options):
+                if coarse.reason != "rounding saves nothing":
+                    assert coarse.mean_error_pct > fine.mean_error_pct
+                    assert coarse.bytes_per_tuple < fine.bytes_per_tuple
+    assert 4 <= len(models["high"].model.precisions) <= 6
+    assert len(models["high"].model.roundings) >= 3
+
+
+def test_no_precision_is_held_to_a_mean_error_that_others_are_not(trained):
+    """Rounding goes as far as the bound, as shedding does: 4.7 % on even steps has a mean of more than 1 %."""
+    _, models = trained
+    for way in ("round", "shed"):
+        assert models["volume"].option(way).max_error_pct > 3.0
+        assert models["volume"].option(way).mean_error_pct > 1.0
+
+
+def test_what_must_be_exact_has_one_precision_and_no_rounding():
+    frame = market(800)
+    for name in ("volume", "state"):
+        result = train_attributes(frame, {name: 0.0})[name]
+        assert [option.way for option in result.options] == ["keep", "round", "shed"]
+        assert result.model.roundings == ()
+        assert measure(result.model, frame).max_error_pct == 0
 
 
 def test_models_and_evidence_are_json_and_training_is_repeatable(trained):
@@ -91,7 +130,8 @@ def test_the_papers_method_is_chosen_when_only_last_is_allowed():
     frame = market(800)
     result = train_attributes(frame, {"high": 4.7}, predictors=["last"], ways=["keep", "shed"])["high"]
     assert result.model.predictors == (Predictor(),)
-    assert [option.way for option in result.options] == ["keep", "shed"]
+    assert {option.way for option in result.options} == {"keep", "shed"}
+    assert result.model.precisions[-1] == Precision(4.7)
     assert result.option("round") is None
 
 
@@ -124,7 +164,7 @@ def test_awkward_columns_train_and_keep_their_bound(name, bound):
     facts = measure(result.model, frame)
     assert facts.violations == 0
     assert facts.max_error_pct <= bound
-    assert len(result.options) == 3
+    assert {option.way for option in result.options} == {"keep", "round", "shed"}
 
 
 def test_predictors_describe_themselves_for_people():

@@ -41,7 +41,7 @@ from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
 from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
-from spillway.levers.attributes.synopsis.walking import power_tables, walk
+from spillway.levers.attributes.synopsis.walking import step_tables, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,7 @@ def _shed_by_prediction(
     known = _walked(False, model, frame, is_shed, precision, column, is_entry, is_step, steps)
     positions = np.flatnonzero(is_entry[first_new_row:]) + first_new_row
     stepped = is_step[positions]
-    entries = Entries(frame.seq[positions], stepped, steps[positions], column.take(positions).hide(stepped))
+    entries = Entries(frame.seq[positions], stepped, steps[positions], known.take(positions).hide(stepped))
     return Shed(positions, entries, known)
 
 
@@ -270,7 +270,8 @@ def _recover_by_prediction(
     known = _walked(True, model, frame, is_shed, precision, given, is_entry, is_step, steps)
     bound = np.full(n, np.nan)
     _tell_bounds(bound, model, is_shed, precision, known)
-    bound[whole] = 0.0
+    ladder = np.array([one.ladder for one in model.precisions])  # there whole values are levels too
+    bound[whole[~ladder[precision[whole]]]] = 0.0
     return Recovered(known, bound)
 
 
@@ -288,12 +289,14 @@ def _walked(
     evaluated = Evaluated.of(model.predictors, frame)
     values, wholes = column_as_floats(column)
     valid = column.valid.copy()
-    tables, starts = power_tables([one.step_pct for one in model.precisions])
+    tables, starts = step_tables(tuple((one.step_pct, one.unit) for one in model.precisions))
     units = np.array([one.unit for one in model.precisions])
+    ladders = np.array([one.ladder for one in model.precisions])
     lost = walk(
         decode, frame.key, is_shed, column.kind == "integer", values, wholes, valid, is_entry, is_step, steps,
         evaluated.offsets, evaluated.regresses, evaluated.persistence, evaluated.slope, evaluated.season,
-        evaluated.common, precision, *_aims(model), tables, starts, units, scale_of(model),
+        evaluated.common, evaluated.smoothing, model.blend, precision, *_aims(model), tables, starts, units, ladders,
+        scale_of(model),
     )  # fmt: skip
     if lost >= 0:
         raise Refused(

@@ -34,8 +34,8 @@ from spillway.levers.attributes.choices import PREDICTORS, WAYS
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 
 ROUNDINGS = ("grid", "hold")
-NAMES = (*PREDICTORS, "previous")
-"""`previous` is what a model falls back on, and is not for contracts to choose."""
+NAMES = (*PREDICTORS, "previous", "level")
+"""`previous` is what a model falls back on, `level` a trend that stands still: not for contracts to choose."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Predictor:
 
     `persistence` is the share of a regression's (or season's) last miss that is carried over, `slope` the
     weight of the key's last change, `season` a lag in rows of the key, `common` the weight of the relative
-    surprise at the row just before, whatever its key.
+    surprise at the row just before, whatever its key, `smoothing` how fast a key's level follows its values.
     """
 
     name: str = "last"
@@ -85,6 +85,7 @@ class Predictor:
     slope: float = 0.0
     season: int = 0
     common: float = 0.0
+    smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -113,6 +114,7 @@ class Predictor:
             "slope": self.slope,
             "season": self.season,
             "common": self.common,
+            "smoothing": self.smoothing,
         }
 
     @staticmethod
@@ -125,6 +127,7 @@ class Predictor:
             float(facts["slope"]),
             int(facts["season"]),
             float(facts["common"]),
+            float(facts.get("smoothing", 0.0)),
         )
 
 
@@ -133,7 +136,8 @@ class Precision:
     """How closely shed values are given back.
 
     `aim_pct` <= E is the bound the kernels hold themselves to (None: E itself), `step_pct` how fine corrections
-    are (0: exact values). `unit` > 0 makes steps even, `unit` wide, instead of relative. `aim` is the bound in the
+    are (0: exact values). `unit` > 0 makes steps even, `unit` wide, instead of relative; with both, steps go along a
+    ladder of levels that is even near zero and relative beyond (`walking.ladder_of`). `aim` is the bound in the
     attribute's own unit (None: the model's `error`, if it has one).
 
     >>> Precision.from_dict(Precision(0.5, 1.0).to_dict())
@@ -154,6 +158,11 @@ class Precision:
             raise Refused("step_pct", "be a finite number >= 0", self.step_pct, "retrain")
         if not (self.unit >= 0 and math.isfinite(self.unit)):
             raise Refused("unit", "be a finite number >= 0", self.unit, "retrain")
+
+    @property
+    def ladder(self) -> bool:
+        """Whether steps lead along a ladder of levels, even near zero and relative beyond."""
+        return self.step_pct > 0 and self.unit > 0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON; floats survive it exactly."""
@@ -232,7 +241,8 @@ class AttributeModel:
     closely it may be rounded, each finest first and within E; without `roundings` rounding saves nothing.
     `decimals`: recovered values are rounded to so many, when the attribute has no more. `cycle_length` is what
     training saw, for the reader. `rank` is the attribute's place in the order of recovery: where attributes of
-    lower rank are shed, predictors read them as recovered.
+    lower rank are shed, predictors read them as recovered. `blend`: at each row not the first predictor that
+    can be evaluated, but a mean of all, weighed by how well each has served the key.
     """
 
     attribute: str
@@ -246,6 +256,7 @@ class AttributeModel:
     cycle_length: int = 0
     rank: int = 0
     error: float | None = None
+    blend: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in ("real", "integer", "text"):
@@ -327,6 +338,7 @@ class AttributeModel:
             "decimals": self.decimals,
             "cycle_length": self.cycle_length,
             "rank": self.rank,
+            "blend": self.blend,
         }
 
     @staticmethod
@@ -351,4 +363,5 @@ class AttributeModel:
             int(facts["cycle_length"]),
             int(facts.get("rank", 0)),
             _maybe(facts.get("error")),
+            bool(facts.get("blend", False)),
         )

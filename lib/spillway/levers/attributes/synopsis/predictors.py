@@ -6,11 +6,15 @@ of h1). Then the prediction is
 * `previous`: h1;
 * `trend`: h1 + slope (h1 - h2);
 * `season`: hS + persistence (h1 - h(S+1)), S the season in rows of the key;
+* `level`: L + persistence (h1 - L), L the key's values smoothed: L + smoothing (v - L) at each, from the first one on;
 * `any`: the last value known of any key, moved by persistence towards h1;
 * `regression`: f + persistence (h1 - f'), f a sum of `Term`s: products and ratios of never-shed attributes
   of this row and of the key's previous row;
 each times (1 + common x surprise), surprise = (v - b) / b at the row just before, whatever its key, with v
 known there and b predicted: what moves all keys at once shows at the first of them.
+A `blend` is the mean of all predictors that can be evaluated, each weighed by 1 / m^3: m is how far, relative to the
+value and smoothed over the key's rows (a new key: over all rows), it missed so far. So every key gets the predictors
+that have served it best, and another set when it changes, and nothing about keys has to be kept in the model.
 `last` (the paper's: the last value *stored*) has a kernel of its own in `synopsis`.
 
 Only +, -, *, / are used, elementwise and in a fixed order, so that every machine computes the same bits.
@@ -89,6 +93,7 @@ class Evaluated:
     slope: np.ndarray
     season: np.ndarray
     common: np.ndarray
+    smoothing: np.ndarray
 
     @staticmethod
     def of(predictors: tuple[Predictor, ...], frame: Frame) -> Evaluated:
@@ -104,6 +109,7 @@ class Evaluated:
             np.array([p.slope for p in predictors]),
             np.array([p.season for p in predictors], np.int64),
             np.array([p.common for p in predictors]),
+            np.array([p.smoothing for p in predictors]),
         )
 
 

@@ -1,7 +1,7 @@
 """The one kernel of both ends: predict, compare, correct, row by row.
 
 `walk` goes through a frame in `seq` order. At each row it evaluates the first predictor that can be
-evaluated there (formulas in `predictors`), and then
+evaluated there, or blends all that can be (formulas in `predictors`), and then
 * encoding: keeps the prediction when it misses the truth by at most the aim, else decides on a step away
   from it, else on the whole value;
 * decoding: does what the entry says, or keeps the prediction where there is none.
@@ -14,7 +14,8 @@ previous row. The first shed value of a key in a frame is always an entry.
 
 Steps: q > 0 moves a prediction p to p g^q, q < 0 to p / g^-q, with g = 1 + step_pct / 100 and the powers
 made by repeated multiplication (no library's pow, which may differ between machines); with a `unit` u, to
-(round(p / u) + q) u. Results are rounded to `decimals`, to whole numbers for integers.
+(round(p / u) + q) u; with both, q levels up or down the ladder of `ladder_of` from the level nearest to p (which passes
+zero, so signs and scales change by steps too), and a whole value is stored as the level nearest to it. Results are rounded to `decimals`, to whole numbers for integers.
 
 Every row has a precision: its aim, step and unit. The state knows nothing of precisions, so they may change from row
 to row; what a value is compared with stays what the destination has.
@@ -22,7 +23,7 @@ to row; what a value is compared with stays what the destination has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numba import njit
@@ -34,6 +35,8 @@ LARGEST_POWER = 4096
 LARGEST_STEP = 1 << 40
 _WHOLE = 4503599627370496.0  # 2^52: from here on every float64 is whole and scaling would only lose bits
 _INT64_END = 9.2e18
+_TINY_MISS = 1e-15
+MOST_LEVELS = 1 << 15
 
 
 def powers(step_pct: float) -> np.ndarray:
@@ -47,14 +50,35 @@ def powers(step_pct: float) -> np.ndarray:
     return np.asarray(table[: max(2, int(np.searchsorted(table, 1e6)))])
 
 
-def power_tables(steps_pct: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """The powers of several steps, one table after the other, and where each begins (and the last ends).
+@njit(cache=True)
+def ladder_of(step_pct: float, unit: float) -> np.ndarray:
+    """0, u, 2u, ... as long as u is the larger step, then g times the level before it, always whole u apart.
 
-    >>> tables, starts = power_tables([0.0, 100.0])
-    >>> tables[starts[0] : starts[1]].tolist(), tables[starts[1] : starts[2]][:4].tolist()
-    ([1.0], [1.0, 2.0, 4.0, 8.0])
+    >>> ladder_of(50.0, 1.0)[:6].tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0, 6.0]
     """
-    tables = [powers(step_pct) for step_pct in steps_pct]
+    g = 1.0 + step_pct / 100.0
+    levels = np.zeros(MOST_LEVELS)
+    for at in range(1, MOST_LEVELS):
+        below = levels[at - 1]
+        levels[at] = max(below + unit, np.rint(below * g / unit) * unit)
+        if levels[at] > 1e12 * unit:
+            return levels[: at + 1]
+    return levels
+
+
+@lru_cache(maxsize=64)
+def step_tables(steps: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The powers (or ladder) of several steps and units, one after the other, where each begins and the last ends.
+
+    >>> tables, starts = step_tables(((0.0, 0.0), (100.0, 0.0), (100.0, 5.0)))
+    >>> [tables[low:high][:4].tolist() for low, high in zip(starts, starts[1:], strict=False)]
+    [[1.0], [1.0, 2.0, 4.0, 8.0], [0.0, 5.0, 10.0, 20.0]]
+    """
+    tables = [
+        ladder_of(step_pct, unit) if step_pct > 0 and unit > 0 else powers(step_pct)
+        for step_pct, unit in steps
+    ]
     return np.concatenate(tables), np.cumsum([0, *map(len, tables)])
 
 
@@ -77,9 +101,27 @@ def _snap(value, scale):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _moved(p, q, tables, first, count, unit, scale):  # type: ignore[no-untyped-def]
+def _place(value, tables, first, count):  # type: ignore[no-untyped-def]
+    """The signed place of the level nearest to a value."""
+    size = abs(value)
+    high = min(np.searchsorted(tables[first : first + count], size), count - 1)
+    if high > 0 and size - tables[first + high - 1] <= tables[first + high] - size:
+        high -= 1
+    return np.int64(high) if value >= 0.0 else -np.int64(high)
+
+
+@njit(cache=True, error_model="numpy")
+def _moved(p, q, tables, first, count, unit, levels, scale):  # type: ignore[no-untyped-def]
     """The prediction p moved by q steps; NaN when that leaves the numbers."""
-    if unit > 0.0:
+    if levels:
+        if q == 0:
+            moved = p
+        else:
+            at = _place(p, tables, first, count) + q
+            if abs(at) >= count:
+                return np.nan
+            moved = tables[first + at] if at >= 0 else -tables[first - at]
+    elif unit > 0.0:
         moved = (np.rint(p / unit) + q) * unit
     elif q >= count or -q >= count:
         return np.nan
@@ -102,8 +144,10 @@ def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyp
 
 
 @njit(cache=True, error_model="numpy")
-def _nearest_step(p, sv, tables, first, count, unit):  # type: ignore[no-untyped-def]
+def _nearest_step(p, sv, tables, first, count, unit, levels):  # type: ignore[no-untyped-def]
     """The step that brings p nearest to sv, 0 when there is none."""
+    if levels:
+        return _place(sv, tables, first, count) - _place(p, tables, first, count)
     if unit > 0.0:
         q = np.rint(sv / unit) - np.rint(p / unit)
         return np.int64(q) if abs(q) < LARGEST_STEP else np.int64(0)
@@ -118,8 +162,8 @@ def _nearest_step(p, sv, tables, first, count, unit):  # type: ignore[no-untyped
     high = np.searchsorted(tables[first : first + count], ratio)
     low = max(high - 1, 0)
     a, b = (low, high) if up else (-low, -high)
-    if abs(_moved(p, a, tables, first, count, unit, 0.0) - sv) <= abs(
-        _moved(p, b, tables, first, count, unit, 0.0) - sv
+    if abs(_moved(p, a, tables, first, count, unit, levels, 0.0) - sv) <= abs(
+        _moved(p, b, tables, first, count, unit, levels, 0.0) - sv
     ):
         return np.int64(a)
     return np.int64(b)
@@ -128,7 +172,8 @@ def _nearest_step(p, sv, tables, first, count, unit):  # type: ignore[no-untyped
 @njit(cache=True, error_model="numpy")
 def walk(  # type: ignore[no-untyped-def]
     decode, key, is_shed, is_integer, values, wholes, valid, is_entry, is_step, steps,
-    offsets, regresses, persistence, slope, season, common, precision, aims_pct, aims, tables, starts, units, scale,
+    offsets, regresses, persistence, slope, season, common, smoothing, blend, precision, aims_pct, aims, tables, starts,
+    units, ladders, scale,
 ):  # fmt: skip
     """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become what is known.
 
@@ -143,41 +188,75 @@ def walk(  # type: ignore[no-untyped-def]
     history = np.full((keys, depth), np.nan)
     rows_known = np.zeros(keys, np.int64)
     offset_then = np.full((count, keys), np.nan)
+    smoothed = np.full((count, keys), np.nan)
+    missed = np.full((count, keys if blend else 0), np.nan)
+    missed_by_any = np.full(count, np.nan)
+    bases = np.full(count, np.nan)
+    predictions = np.full(count, np.nan)
     class_of = np.zeros(keys, np.int8)
     shed_before = np.zeros(keys, np.bool_)
     surprise = 0.0
     last_any = np.nan
     several, now = len(aims_pct) > 1, np.int64(0)
     aim_pct, aim, unit, first, size = aims_pct[0], aims[0], units[0], starts[0], starts[1]
+    levels = ladders[0]
     for i in range(n):
         if several and is_shed[i] and precision[i] != now:
             now = precision[i]
-            aim_pct, aim, unit = aims_pct[now], aims[now], units[now]
+            aim_pct, aim, unit, levels = aims_pct[now], aims[now], units[now], ladders[now]
             first, size = starts[now], starts[now + 1] - starts[now]
         k = key[i]
         known = rows_known[k]
         newest = history[k, (known - 1) % depth] if known > 0 else np.nan
         base = np.nan
         p = np.nan
+        total = 0.0
         for m in range(count):
             s = season[m]
             if regresses[m]:
-                base = offsets[m, i]
+                base_m = offsets[m, i]
                 if persistence[m] != 0.0:
-                    base += persistence[m] * (newest - offset_then[m, k])
+                    base_m += persistence[m] * (newest - offset_then[m, k])
             elif s > 0:
-                base = history[k, (known - s) % depth] if known >= s + 1 else np.nan
+                base_m = history[k, (known - s) % depth] if known >= s + 1 else np.nan
                 if persistence[m] != 0.0 and known >= s + 1:
-                    base += persistence[m] * (newest - history[k, (known - s - 1) % depth])
+                    base_m += persistence[m] * (newest - history[k, (known - s - 1) % depth])
+            elif smoothing[m] != 0.0:
+                base_m = smoothed[m, k]
+                if persistence[m] != 0.0:
+                    base_m += persistence[m] * (newest - base_m)
             else:
-                base = newest
+                base_m = newest
                 if persistence[m] != 1.0:
-                    base = last_any if not known else last_any + persistence[m] * (newest - last_any)
+                    base_m = last_any if not known else last_any + persistence[m] * (newest - last_any)
                 if slope[m] != 0.0 and known > 1:
-                    base += slope[m] * (newest - history[k, (known - 2) % depth])
-            p = base * (1.0 + common[m] * surprise) if common[m] != 0.0 else base
-            if np.isfinite(p):
-                break
+                    base_m += slope[m] * (newest - history[k, (known - 2) % depth])
+            p_m = base_m * (1.0 + common[m] * surprise) if common[m] != 0.0 else base_m
+            if not blend:
+                base = base_m
+                p = p_m
+                if np.isfinite(p):
+                    break
+                continue
+            bases[m] = base_m
+            predictions[m] = p_m
+            if not np.isfinite(p_m):
+                continue
+            miss = missed[m, k]
+            if not miss >= 0.0:
+                miss = missed_by_any[m]
+            if not miss >= 0.0:
+                miss = 1.0
+            weight = 1.0 / (miss * miss * miss + _TINY_MISS)
+            if total == 0.0:
+                base, p = base_m * weight, p_m * weight
+            else:
+                base += base_m * weight
+                p += p_m * weight
+            total += weight
+        if blend and total > 0.0:
+            base /= total
+            p /= total
         predicted = np.isfinite(p)
         here = NUMBER
         if is_shed[i]:
@@ -186,7 +265,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if is_step[i]:
                         if not predicted:
                             return i
-                        r = _moved(p, steps[i], tables, first, size, unit, scale)
+                        r = _moved(p, steps[i], tables, first, size, unit, levels, scale)
                         if not np.isfinite(r) or (is_integer and abs(r) >= _INT64_END):
                             return i
                         values[i] = r
@@ -200,7 +279,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if here == NUMBER:
                         if not predicted:
                             return i
-                        values[i] = _moved(p, 0, tables, first, size, unit, scale)
+                        values[i] = _moved(p, 0, tables, first, size, unit, levels, scale)
                         wholes[i] = np.int64(values[i]) if is_integer else 0
                         valid[i] = True
                     else:
@@ -220,11 +299,11 @@ def walk(  # type: ignore[no-untyped-def]
                     q = np.int64(0)
                     r = np.nan
                     if predicted:
-                        r = _moved(p, q, tables, first, size, unit, scale)
+                        r = _moved(p, q, tables, first, size, unit, levels, scale)
                         if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                             new = True
-                            q = _nearest_step(p, values[i], tables, first, size, unit)
-                            r = _moved(p, q, tables, first, size, unit, scale)
+                            q = _nearest_step(p, values[i], tables, first, size, unit, levels)
+                            r = _moved(p, q, tables, first, size, unit, levels, scale)
                             if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                                 r = np.nan
                     else:
@@ -234,6 +313,11 @@ def walk(  # type: ignore[no-untyped-def]
                         wholes[i] = np.int64(r) if is_integer else 0
                         is_step[i] = new
                         steps[i] = q
+                    elif levels:
+                        r = _moved(0.0, _place(values[i], tables, first, size), tables, first, size, unit, levels, scale)
+                        if _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
+                            values[i] = r + 0.0
+                            wholes[i] = np.int64(r) if is_integer else 0
                 is_entry[i] = new
             shed_before[k] = True
         else:
@@ -241,16 +325,30 @@ def walk(  # type: ignore[no-untyped-def]
         class_of[k] = here
         surprise = 0.0
         if here == NUMBER:
+            value = values[i]
             if predicted and base != 0.0:
-                surprise = (values[i] - base) / base
+                surprise = (value - base) / base
                 if not abs(surprise) < 1.0:
                     surprise = 0.0
-            history[k, known % depth] = values[i]
+            history[k, known % depth] = value
             rows_known[k] = known + 1
-            last_any = values[i]
+            last_any = value
             for m in range(count):
                 if regresses[m]:
                     offset_then[m, k] = offsets[m, i]
+                if smoothing[m] != 0.0:
+                    level = smoothed[m, k]
+                    smoothed[m, k] = level + smoothing[m] * (value - level) if np.isfinite(level) else value
+                if blend and np.isfinite(predictions[m]):
+                    miss = abs(predictions[m] - value)
+                    magnitude = abs(value)
+                    miss = miss / magnitude if miss < magnitude else (0.0 if miss == 0.0 else 1.0)
+                    before = missed_by_any[m]
+                    missed_by_any[m] = before + 0.02 * (miss - before) if before >= 0.0 else miss
+                    before = missed[m, k]
+                    if not before >= 0.0:
+                        before = missed_by_any[m]
+                    missed[m, k] = before + 0.1 * (miss - before)
     return -1
 
 

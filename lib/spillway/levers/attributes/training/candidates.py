@@ -20,11 +20,12 @@ from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.entries import Shed
-from spillway.levers.attributes.synopsis.model import Predictor
+from spillway.levers.attributes.synopsis.model import Precision, Predictor
 from spillway.levers.attributes.synopsis.walking import same_key_before
 
 LONGEST_SEASON = 200
-_AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
+_RATES = (0.4, 0.1, 0.03)
+AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Lattice:
     step_pct: float
     unit: float = 0.0
     aim: float | None = None
+
+    @property
+    def precision(self) -> Precision:
+        """As a model has it."""
+        return Precision(self.aim_pct, self.step_pct, self.unit, self.aim)
 
 
 @njit(cache=True)
@@ -83,32 +89,37 @@ def lattices_of(
     if error is not None:
         return _even_lattices(error_pct, column, decimals, error)
     found = [Lattice(error_pct * 0.45, error_pct * 0.9)]
-    for aim in _AIMS:
+    for aim in AIMS:
         found += [Lattice(error_pct * aim, error_pct * aim * width) for width in (2.0, 1.0)]
     unit = unit_of(column, decimals)
     if unit:
         found += [Lattice(error_pct * aim, 0.0, unit) for aim in (1.0, 0.6, 0.3, 0.1)]
-    exact = error_pct == 0 and unit
-    return [Lattice(0.0, 0.0, unit)] if exact else list(dict.fromkeys(found))
+    ground = unit or least_of(column) * error_pct / 50.0
+    if ground > 0:
+        for aim in AIMS:
+            found += [Lattice(error_pct * aim, error_pct * aim * width, ground) for width in (2.0, 1.0)]
+    found += [Lattice(error_pct * aim, 0.0) for aim in (1.0, 0.45, 0.13)]
+    exact = [Lattice(0.0, 0.0, unit), Lattice(0.0, 0.0)]
+    return list(dict.fromkeys([*found, *exact] if error_pct else exact))
 
 
 def _even_lattices(error_pct: float, column: Column, decimals: int | None, error: float) -> list[Lattice]:
     """Steps of twice the aim leave no value farther from one than the aim.
 
-    >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)
-    [Lattice(aim_pct=None, step_pct=0.0, unit=0.3, aim=0.0)]
+    >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)[0]
+    Lattice(aim_pct=None, step_pct=0.0, unit=0.0, aim=0.07)
     """
     least = unit_of(column, decimals)
     found = []
-    for share in _AIMS:
+    for share in AIMS:
         aim = error * share
         width = 2.0 * aim if not least else least * math.floor(2.0 * aim / least * (1 + 1e-12))
         if width > 0 and math.isfinite(width):
             found.append(Lattice(None, 0.0, width, aim))
-    first = found[:1]
+    found += [Lattice(None, 0.0, 0.0, error * share) for share in (1.0, 0.45, 0.13) if error]
     if math.isfinite(error_pct):
         found += [one for one in lattices_of(error_pct, column, decimals) if one.aim_pct]
-    return [*first, *found[1:]] or [Lattice(None, 0.0, least, 0.0)]
+    return list(dict.fromkeys([*found, Lattice(0.0, 0.0, least), Lattice(0.0, 0.0)]))
 
 
 def unit_of(column: Column, decimals: int | None) -> float:
@@ -128,6 +139,13 @@ def unit_of(column: Column, decimals: int | None) -> float:
     return divisor / 10.0 ** (decimals or 0) if column.kind == "real" else float(divisor)
 
 
+def least_of(column: Column) -> float:
+    """A size that few values are below, 0 where there is none: where the ladder of levels becomes relative."""
+    sizes = np.abs(column.values[column.valid].astype(np.float64))
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    return float(np.quantile(sizes, 0.02)) if len(sizes) else 0.0
+
+
 def without_regressors(frame: Frame, attribute: str, allowed: Sequence[str]) -> list[Predictor]:
     """Trends, seasons and common movements worth trying, with parameters from the data."""
     column = frame.columns[attribute]
@@ -141,6 +159,12 @@ def without_regressors(frame: Frame, attribute: str, allowed: Sequence[str]) -> 
             found += [Predictor("trend", slope=s) for s in _slopes(change, before)]
         if "season" in allowed:
             found += _seasons(values, before)
+        if "trend" in allowed:
+            found += [
+                Predictor("level", persistence=share, smoothing=rate)
+                for rate in _RATES
+                for share in (0.0, 0.5)
+            ]
         if "any" in allowed:
             found += [Predictor("any", persistence=share) for share in (0.0, 0.5)]
             found += [Predictor("any", common=weight) for weight in _common(change)]

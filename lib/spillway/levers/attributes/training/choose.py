@@ -1,11 +1,10 @@
-"""Choose way, predictor and precision of every attribute by what they weigh, measured on training data.
+"""Choose predictor and precisions of every attribute by what they weigh, measured on training data.
 
-For each attribute the candidates are shed and packed as they would be (specs: chosen at training by measured
-packed bytes): the paper's `last` with exact values, and each predictor with corrections of several
-precisions. The cheapest wins, never one that weighs more than `last`; a mean error over `mean_error_pct` is
-charged (CHARGE times the bytes of `last` for each time the limit is exceeded), so that recovery stays
-accurate on average where that is to be had. The `Precision` of corrections trades bytes against mean error
-inside the bound E.
+For each attribute the candidates are shed and packed as they would be (specs: chosen at training by measured packed
+bytes): the paper's `last`, and sets of predictors, each in precisions from exact to the full bound E. The set whose
+curve of bytes against mean error lies lowest wins, never one that weighs more than `last` at E. Of its precisions, and
+of the roundings, those stay that no mixture of two others beats: the lower convex hull, thinned. Each is an option of
+its own with what was measured of it; which one is worth its bytes is for the plan to say.
 
 A model that wins with regressors also carries predictors that do without each of them, so that a scheme
 which sheds one still has the next best.
@@ -48,16 +47,17 @@ from spillway.levers.attributes.training.candidates import (
     lattices_of,
     without_regressors,
 )
+from spillway.levers.attributes.training.hull import height, on_the_hull, rising, thinned
 from spillway.levers.attributes.training.regression import regressions
 
 SEARCH_ROWS = 6144
 STRETCHES = 4
-PROOF_ROWS = 65536
+PROOF_ROWS = 20_000
 MOST_FALLBACKS = 4
-SHORTLIST = 4
-_ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1)
+BLENDED = 4
+_PAPER_SHARES = (0.0, 0.13, 0.45, 1.0)
+_ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05)
 WORTH_IT = 0.03  # of the bytes of last: less is chance
-CHARGE = 0.5
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,14 @@ class TrainedAttribute:
 
 
 def measure(
-    model: AttributeModel, frame: Frame, estimate: bool = False, rate_pct: float = LOOSEST_PCT
+    model: AttributeModel,
+    frame: Frame,
+    estimate: bool = False,
+    precision: int = -1,
+    rate_pct: float = LOOSEST_PCT,
 ) -> Weighed:
-    """Shed the whole column at the coarsest precision, pack it (or estimate what that would take), and compare."""
-    result = _all_shed(model, frame)
+    """Shed the whole column at a precision (-1: the coarsest), pack it (or estimate what that takes), and compare."""
+    result = _all_shed(model, frame, precision)
     stored = len(result.entries)
     truth, bound = frame.columns[model.attribute], model.bound
     errors = certify(truth, result.reconstructed, bound.error_pct, None, stored, error=bound.error)
@@ -109,7 +113,6 @@ def train_attributes(
     regressors: Iterable[str] | None = None,
     ways: Sequence[str] = WAYS,
     predictors: Sequence[str] = PREDICTORS,
-    mean_error_pct: float = 1.0,
     cycle_length: int = 0,
     error: Mapping[str, float] | None = None,
     rate_pct: float = LOOSEST_PCT,
@@ -117,9 +120,8 @@ def train_attributes(
     """Train every attribute named in `error_pct` (its bound E) on the rows of `frame`.
 
     `regressors`: attributes that predictions may read (default: every numeric column of the frame).
-    `predictors` as in the contract; ``["last"]`` is the paper's method. `mean_error_pct`: what the mean
-    relative error should keep to where that is possible without weighing more than `last`. `error`: bounds in an
-    attribute's own unit, of which the loss is the mean error over the bound times `rate_pct`.
+    `predictors` as in the contract; ``["last"]`` is the paper's method. `error`: bounds in an attribute's own
+    unit, of which the loss is the mean error over the bound times `rate_pct`.
     """
     usable = [*frame.columns] if regressors is None else [*regressors]
     usable = [name for name in usable if name in frame.columns and frame.columns[name].kind != "text"]
@@ -135,7 +137,7 @@ def train_attributes(
             error=(error or {}).get(attribute),
         )
         names = [name for name in usable if name != attribute] if "regression" in predictors else []
-        trained[attribute] = _Training(start, frame, names, predictors, mean_error_pct, rate_pct).run(ways)
+        trained[attribute] = _Training(start, frame, names, predictors, rate_pct).run(ways)
     return trained
 
 
@@ -186,8 +188,9 @@ def recovery_order(trained: Mapping[str, TrainedAttribute], shed_attributes: Seq
     return sorted(shed_attributes, key=lambda name: (-leans[name], size[name], shed_attributes.index(name)))
 
 
-def _all_shed(model: AttributeModel, frame: Frame) -> Shed:
-    return shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), model.coarsest))
+def _all_shed(model: AttributeModel, frame: Frame, precision: int = -1) -> Shed:
+    place = model.coarsest if precision < 0 else precision
+    return shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), place))
 
 
 def _decimals(column: Column) -> int | None:
@@ -206,104 +209,130 @@ def _spread(frame: Frame) -> Frame:
     return frame.take(np.unique(starts[:, None] + np.arange(size)))
 
 
-def _rounding_facts(model: AttributeModel, frame: Frame, rate_pct: float) -> tuple[int, float, float]:
-    given = round_rows(model, frame, np.ones(len(frame), np.bool_))
-    bound = model.bound
-    errors = certify(frame.columns[model.attribute], given, bound.error_pct, error=bound.error)
-    return parquet_bytes(given), errors.loss_pct(rate_pct), errors.max_error_pct
+_Proved = tuple[AttributeModel, list[Weighed]]
+"""A model and what each of its precisions weighs."""
+_Rounded = tuple[Rounding, int, tuple[float, float]]
+"""A rounding, its wire bytes, its mean and its largest error."""
 
 
 class _Training:
     """The search for one attribute."""
 
     def __init__(
-        self,
-        start: AttributeModel,
-        frame: Frame,
-        names: list[str],
-        allowed: Sequence[str],
-        limit_pct: float,
-        rate_pct: float,
+        self, start: AttributeModel, frame: Frame, names: list[str], allowed: Sequence[str], rate_pct: float
     ) -> None:
-        self.start, self.names, self.allowed, self.limit_pct = start, names, allowed, limit_pct
-        self.rate_pct = rate_pct
+        self.start, self.names, self.allowed, self.rate_pct = start, names, allowed, rate_pct
+        self.exact = not min(start.error_pct, start.bound.error)
         self.search = _spread(frame)
         self.proof = frame.rows(0, PROOF_ROWS)
         self.tried: dict[str, int] = {}
 
     def run(self, ways: Sequence[str]) -> TrainedAttribute:
-        paper = self._measured(self.start, self.proof)
-        model, proof = self.start, paper
+        column_bytes = parquet_bytes(self.proof.columns[self.start.attribute])
+        paper = self._proved(self._papers())
+        model, proofs = paper
         if self.start.kind != "text" and set(self.allowed) - {"last"} and len(self.proof):
-            model, proof = self._best(paper)
-        model, rounding = self._rounded(model)
-        options = tuple(self._options(model, proof, rounding, ways))
+            model, proofs = self._best(paper)
+        roundings = self._roundings(column_bytes) if "round" in ways else []
+        model = replace(model, roundings=tuple(rounding for rounding, _, _ in roundings))
+        options = tuple(self._options(model, proofs, roundings, column_bytes, ways))
+        last, coarsest = paper[1][-1], proofs[-1]
         evidence = {
             "rows": len(self.proof),
-            "column_bytes": parquet_bytes(self.proof.columns[model.attribute]),
-            "last_packed_bytes": paper.packed_bytes,
-            "last_stored_share_pct": paper.stored_share_pct,
-            "last_mean_error_pct": paper.mean_error_pct,
-            "packed_bytes": proof.packed_bytes,
-            "stored_share_pct": proof.stored_share_pct,
-            "mean_error_pct": proof.mean_error_pct,
-            "rounded_bytes": rounding[0],
-            "rounded_mean_error_pct": rounding[1],
+            "column_bytes": column_bytes,
+            "last_packed_bytes": last.packed_bytes,
+            "last_stored_share_pct": last.stored_share_pct,
+            "last_mean_error_pct": last.mean_error_pct,
+            "packed_bytes": coarsest.packed_bytes,
+            "stored_share_pct": coarsest.stored_share_pct,
+            "mean_error_pct": coarsest.mean_error_pct,
+            "precisions": [[one.packed_bytes, one.mean_error_pct] for one in proofs],
+            "roundings": [[size, mean] for _, size, (mean, _) in roundings],
             "searched": dict(sorted(self.tried.items(), key=lambda pair: pair[1])),
         }
         return TrainedAttribute(model, options, evidence)
 
-    def _with(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> AttributeModel:
-        return replace(
-            self.start,
-            predictors=predictors,
-            precisions=(Precision(lattice.aim_pct, lattice.step_pct, lattice.unit, lattice.aim),),
-        )
+    def _with(self, predictors: tuple[Predictor, ...], blend: bool, lattice: Lattice) -> AttributeModel:
+        return replace(self.start, predictors=predictors, blend=blend, precisions=(lattice.precision,))
 
-    def _weigh(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> Weighed:
-        return self._measured(self._with(predictors, lattice), self.search, estimate=True)
+    def _papers(self) -> AttributeModel:
+        """The paper's form, exact and at shares of E."""
+        if self.start.kind == "text" or self.exact:
+            return replace(self.start, precisions=(Precision(0.0),))
+        aims = [_share_of(self.start, "grid", share) for share in _PAPER_SHARES]
+        found = [
+            Precision(one.error_pct if math.isfinite(one.error_pct) else None, aim=one.error) for one in aims
+        ]
+        return replace(self.start, precisions=tuple(found))
 
-    def _measured(self, model: AttributeModel, frame: Frame, estimate: bool = False) -> Weighed:
-        return measure(model, frame, estimate, self.rate_pct)
+    def _measured(
+        self, model: AttributeModel, frame: Frame, estimate: bool = False, precision: int = -1
+    ) -> Weighed:
+        return measure(model, frame, estimate, precision, self.rate_pct)
 
-    def _best(self, paper: Weighed) -> tuple[AttributeModel, Weighed]:
+    def _proved(self, model: AttributeModel) -> _Proved:
+        """The model with those of its precisions that are worth it, and what each weighs over all training rows."""
+        proofs = [
+            self._measured(model, self.proof, precision=place) for place in range(len(model.precisions))
+        ]
+        kept = on_the_hull(_points(model, proofs))
+        kept = thinned(kept, [proofs[place].packed_bytes for place in kept])
+        precisions = tuple(model.precisions[place] for place in kept)
+        return replace(model, precisions=precisions), [proofs[place] for place in kept]
+
+    def _best(self, paper: _Proved) -> _Proved:
+        """The lowest curve of bytes against mean error among the sets of predictors, if it is below the paper's."""
         lattices = lattices_of(
             self.start.error_pct,
             self.search.columns[self.start.attribute],
             self.start.decimals,
             self.start.error,
         )
-        first = lattices[0]
-        plain = Predictor("previous")
-        alone = [plain, *without_regressors(self.search, self.start.attribute, self.allowed)]
-        ranked = sorted(((self._size((p,), first), i, p) for i, p in enumerate(alone)))
-        base = ranked[0][2]
-        chain = self._regressions(base, first)
-        contenders = [(*chain, base)] if chain else []
-        if not chain or self._size((*chain[:1], base), first) > 0.7 * self._size((base,), first):
-            contenders.append((base,))
-        found: list[tuple[AttributeModel, Weighed]] = []
-        for predictors in contenders:
+        found: list[tuple[float, int, tuple[Predictor, ...], bool, list[Precision]]] = []
+        for predictors, blend in self._contenders(lattices[0]):
+            tried: list[tuple[Precision, Weighed]] = []
             for lattice in lattices:
-                candidate = self._weigh(predictors, lattice)
-                found.append((self._with(predictors, lattice), candidate))
-        rough = self._measured(self.start, self.search, estimate=True).packed_bytes
-        found.sort(key=lambda pair: self._cost(pair[1], rough))
-        proofs = [(model, self._measured(model, self.proof)) for model, _ in found[:SHORTLIST]]
-        good = [
-            pair for pair in proofs if pair[1].packed_bytes <= paper.packed_bytes and not pair[1].violations
-        ]
-        best = min([*good, (self.start, paper)], key=lambda pair: self._cost(pair[1], paper.packed_bytes))
-        gain = self._cost(paper, paper.packed_bytes) - self._cost(best[1], paper.packed_bytes)
-        return best if gain > WORTH_IT else (self.start, paper)
+                one = self._with(predictors, blend, lattice)
+                facts = self._measured(one, self.search, estimate=True)
+                if not facts.violations:
+                    tried.append((lattice.precision, facts))
+            points = [_point(self.start, precision, facts) for precision, facts in tried]
+            hull = on_the_hull(points)
+            curve = [tried[place][0] for place in thinned(hull, [points[place][1] for place in hull])]
+            found.append((height(points, self._marks()), len(found), predictors, blend, curve))
+        _, _, predictors, blend, curve = min(found, key=lambda one: one[:2])
+        bounds = [_bound_of(self.start, precision) for precision in curve]
+        precisions = tuple(curve[place] for place in rising(bounds))
+        model = replace(self.start, predictors=predictors, blend=blend, precisions=precisions)
+        proved = self._proved(model)
+        heights = [height(_points(model, proofs), self._marks()) for model, proofs in (proved, paper)]
+        fits = proved[1][-1].packed_bytes <= paper[1][-1].packed_bytes
+        sound = not any(one.violations for one in proved[1])
+        return proved if fits and sound and heights[0] < heights[1] * (1 - WORTH_IT) else paper
 
-    def _cost(self, facts: Weighed, last_bytes: int) -> float:
-        """Bytes against those of `last`, and a charge for a mean error over the limit."""
-        over = max(0.0, facts.mean_error_pct / self.limit_pct - 1.0) if self.limit_pct > 0 else 0.0
-        return facts.packed_bytes / max(1, last_bytes) + CHARGE * over
+    def _marks(self) -> list[float]:
+        """The mean errors at which curves are compared: those that a uniform quantiser has, from exact to E."""
+        most = self.start.error_pct if math.isfinite(self.start.error_pct) else self.rate_pct
+        return [most * share for share in (0.0, 0.02, 0.1, 0.25, 0.5, 1.0)]
+
+    def _contenders(self, lattice: Lattice) -> list[tuple[tuple[Predictor, ...], bool]]:
+        """Sets of predictors: a preference list with and without regressions, and blends."""
+        last_resort = (Predictor("any", persistence=0.0),) if "any" in self.allowed else ()
+        alone = [
+            Predictor("previous"),
+            *without_regressors(self.search, self.start.attribute, self.allowed),
+        ]
+        ranked = sorted((self._size((p, *last_resort), lattice), i, p) for i, p in enumerate(alone))
+        base = ranked[0][2]
+        chain = self._regressions(base, lattice)
+        found = [((*chain, base, *last_resort), False)] if chain else []
+        found.append(((base, *last_resort), False))
+        few = [p for _, _, p in ranked[:BLENDED]]
+        found.append(((*chain[:2], *few), True))
+        return found
 
     def _size(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> int:
-        size = self._weigh(predictors, lattice).packed_bytes
+        size = self._measured(self._with(predictors, False, lattice), self.search, estimate=True).packed_bytes
         label = describe(predictors[0])
         self.tried[label] = min(size, self.tried.get(label, size))
         return size
@@ -334,51 +363,77 @@ class _Training:
         size, _, best = min(weighed)
         return size, best
 
-    def _rounded(self, model: AttributeModel) -> tuple[AttributeModel, tuple[int, float, float]]:
-        """The model with its best rounding, and that rounding's wire bytes, mean and largest error."""
-        facts = (parquet_bytes(self.proof.columns[model.attribute]), 0.0, 0.0)
-        if model.kind == "text" or not min(model.error_pct, model.bound.error):
-            return model, facts
-        tried: list[tuple[int, int, AttributeModel]] = []
-        for method in ROUNDINGS:
-            for share in _ROUNDING_SHARES:
-                candidate = replace(model, roundings=(_share_of(model, method, share),))
-                size, mean, _ = _rounding_facts(candidate, self.search, self.rate_pct)
-                if mean <= self.limit_pct:
-                    tried.append((size, len(tried), candidate))
-        if not tried:
-            return model, facts
-        best = min(tried)[2]
-        proof = _rounding_facts(best, self.proof, self.rate_pct)
-        return (best, proof) if proof[0] < facts[0] else (model, facts)
+    def _roundings(self, column_bytes: int) -> list[_Rounded]:
+        """The roundings worth having, finest first: wire bytes, mean and largest error of each."""
+        if self.start.kind == "text" or self.exact or not len(self.proof):
+            return []
+        every = [
+            _share_of(self.start, method, share)
+            for share in reversed(_ROUNDING_SHARES)
+            for method in ROUNDINGS
+        ]
+        tried = [(rounding, *self._rounded(rounding, self.search)) for rounding in every]
+        hull = on_the_hull([(mean, size) for _, size, (mean, _) in tried])
+        found = [(tried[place][0], *self._rounded(tried[place][0], self.proof)) for place in hull]
+        found = [one for one in found if one[1] < column_bytes]
+        found = [found[place] for place in on_the_hull([(mean, size) for _, size, (mean, _) in found])]
+        bounds = [(one.bound.error_pct, one.bound.error) for one, _, _ in found]
+        return [found[place] for place in rising(bounds)]
+
+    def _rounded(self, rounding: Rounding, frame: Frame) -> tuple[int, tuple[float, float]]:
+        given = round_rows(replace(self.start, roundings=(rounding,)), frame, np.ones(len(frame), np.bool_))
+        truth, bound = frame.columns[self.start.attribute], self.start.bound
+        errors = certify(truth, given, bound.error_pct, error=bound.error)
+        return parquet_bytes(given), (errors.loss_pct(self.rate_pct), errors.max_error_pct)
 
     def _options(
-        self, model: AttributeModel, proof: Weighed, rounding: tuple[int, float, float], ways: Sequence[str]
+        self,
+        model: AttributeModel,
+        proofs: Sequence[Weighed],
+        roundings: Sequence[_Rounded],
+        column_bytes: int,
+        ways: Sequence[str],
     ) -> Iterable[Option]:
-        rows = max(1, len(self.proof))
-        column = parquet_bytes(self.proof.columns[model.attribute]) / rows
-        name = model.attribute
+        rows, name = max(1, len(self.proof)), model.attribute
         if "keep" in ways:
-            yield Option(name, "keep", column, 0.0, 0.0, 0.0, "", "sent as it is")
-        if "round" in ways:
-            size, mean, worst = rounding
-            how = "rounding saves nothing"
-            if model.roundings:
-                coarsest = model.roundings[-1]
-                how = f"{coarsest.method} at {coarsest.error_pct:g} %"
-                if math.isinf(coarsest.error_pct):
-                    how = f"{coarsest.method} at {coarsest.error:g}"
-            yield Option(name, "round", size / rows, 0.0, mean, worst, "", how)
+            yield Option(name, "keep", column_bytes / rows, 0.0, 0.0, 0.0, "", "sent as it is")
+        if "round" in ways and not roundings:
+            yield Option(name, "round", column_bytes / rows, reason="rounding saves nothing")
+        for place, (rounding, size, (mean, worst)) in enumerate(roundings):
+            how = f"{rounding.method} at {rounding.error_pct:g} %"
+            if math.isinf(rounding.error_pct):
+                how = f"{rounding.method} at {rounding.error:g}"
+            yield Option(name, "round", size / rows, 0.0, mean, worst, "", how, place)
         if "shed" in ways:
             label = describe(model.predictors[0])
-            how = f"{label} stores {proof.stored_share_pct:.1f} % of the values"
-            packed = proof.packed_bytes / rows
-            yield Option(name, "shed", 0.0, packed, proof.mean_error_pct, proof.max_error_pct, label, how)
+            for place, one in enumerate(proofs):
+                how = f"{label} stores {one.stored_share_pct:.1f} % of the values"
+                packed = one.packed_bytes / rows
+                yield Option(
+                    name, "shed", 0.0, packed, one.mean_error_pct, one.max_error_pct, label, how, place
+                )
 
 
 def _share_of(model: AttributeModel, method: str, share: float) -> Rounding:
+    """A share of both bounds."""
     error = None if model.error is None else model.error * share
-    return Rounding(method, model.error_pct * share, error)
+    return Rounding(method, model.error_pct * share if share else 0.0, error)
+
+
+def _bound_of(model: AttributeModel, precision: Precision) -> tuple[float, float]:
+    """What a precision keeps to, relative and in the unit; what is exact in one is so in the other."""
+    bound = replace(model, precisions=(precision,)).bound_at(0)
+    return (bound.error_pct, bound.error) if min(bound.error_pct, bound.error) else (0.0, 0.0)
+
+
+def _point(model: AttributeModel, precision: Precision, facts: Weighed) -> tuple[float, float]:
+    """Mean error and bytes; only what must be exact has no error, whatever training happened to see."""
+    exact = not min(_bound_of(model, precision))
+    return 0.0 if exact else max(facts.mean_error_pct, 1e-9), facts.packed_bytes
+
+
+def _points(model: AttributeModel, weighed: Sequence[Weighed]) -> list[tuple[float, float]]:
+    return [_point(model, one, facts) for one, facts in zip(model.precisions, weighed, strict=True)]
 
 
 def describe(predictor: Predictor) -> str:
