@@ -19,7 +19,7 @@ from evidence.attributes.neighbours import recover_nearest
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
-from spillway.levers.attributes.training.choose import describe
+from spillway.levers.attributes.training.search import describe
 
 NEIGHBOUR_REFERENCE, NEIGHBOUR_ROWS = 1000, 4000
 PIECEWISE = tuple(name for name in BASELINES if name != "last")

@@ -89,8 +89,8 @@ def test_every_value_keeps_to_its_rows_precision_whatever_the_schemes_and_batche
     payloads = {name: [part.payload for part in parts if part.attribute == name] for name in MODELS}
     for name in MODELS:
         in_one = [block.payload for block in whole if block.attribute == name]
-        found = joined(payloads[name], MODELS[name].kind)
-        assert found.seq.tolist() == joined(in_one, MODELS[name].kind).seq.tolist()
+        found = joined(payloads[name], MODELS[name].kind, truth)
+        assert found.seq.tolist() == joined(in_one, MODELS[name].kind, truth).seq.tolist()
     sent = as_transmitted(truth, runs, MODELS)
     received = pa.table(
         {

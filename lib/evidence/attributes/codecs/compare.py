@@ -20,7 +20,7 @@ from evidence.attributes.generated import sources
 from evidence.attributes.lab import Lab
 from evidence.book import Book
 from spillway.levers.attributes.columns import Frame
-from spillway.levers.attributes.training.choose import describe
+from spillway.levers.attributes.training.search import describe
 from spillway.show.report.svg import Line, line_chart
 
 ERROR_PCT, MEAN_ERROR_PCT = 4.5, 1.0

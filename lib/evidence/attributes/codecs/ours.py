@@ -18,12 +18,8 @@ from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
-from spillway.levers.attributes.training.choose import (
-    TrainedAttribute,
-    recovery_order,
-    train_attributes,
-    train_cascade,
-)
+from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
+from spillway.levers.attributes.training.search import TrainedAttribute
 
 CODES = 32
 

@@ -154,7 +154,7 @@ def recover_frame(
             continue
         if sent.columns[name].kind != models[name].kind:  # nothing but nulls has no kind of its own
             sent = sent.with_columns({name: Column.nulls(models[name].kind, len(sent))})
-        entries = joined(payloads.get(name, ()), models[name].kind)
+        entries = joined(payloads.get(name, ()), models[name].kind, sent)
         # a block goes to the end of its batch, the rows asked for may not
         entries = entries.take(entries.seq <= sent.seq[-1])
         places = runs.precision(name, "shed", sent.seq)
@@ -163,9 +163,9 @@ def recover_frame(
     return {name: one for name, one in found.items() if name in wanted}
 
 
-def joined(payloads: Sequence[bytes], kind: str) -> Entries:
-    """The entries of an attribute in a frame, whatever the number of blocks, in `seq` order."""
-    parts = [unpack(payload) for payload in payloads]
+def joined(payloads: Sequence[bytes], kind: str, frame: Frame) -> Entries:
+    """The entries of an attribute in a frame, whatever the number of blocks, in `seq` order; `frame` for its keys."""
+    parts = [unpack(payload, frame) for payload in payloads]
     parts = [part for part in parts if len(part)]
     if not parts:
         return Entries.none(kind)

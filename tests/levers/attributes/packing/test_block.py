@@ -10,15 +10,14 @@ from tests.levers.attributes.synopsis.synopsis_reference import columns
 
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.packing.block import CODED, COLUMNS, LISTED, pack, unpack
-from spillway.levers.attributes.packing.entry_coder import periods_of
+from spillway.levers.attributes.packing.block import CODED, COLUMNS, KEYED, KEYED_LISTED, LISTED, pack, unpack
 from spillway.levers.attributes.packing.whole_numbers import BITS, WholeForm, decimals_of
 from spillway.levers.attributes.synopsis.entries import Entries, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
 from spillway.levers.attributes.training.candidates import estimated_bytes
 
-# A block written by format version 1: it must stay readable for as long as version 1 is.
-FIXED = bytes.fromhex("535001c476485b010005d00f020301000107603e27fbe1cb3450")
+# A block written by format version 2: it must stay readable for as long as version 2 is.
+FIXED = bytes.fromhex("5350027447cbc5010005d00f020307603e27ef8c9cd81f")
 ENCODING_AT = 7
 
 
@@ -58,20 +57,33 @@ def test_a_block_gives_its_entries_back(entries):
     assert_same(unpack(pack(entries)), entries)
 
 
-@settings(max_examples=50, deadline=None)
-@given(entry_lists(), st.integers(1, 5))
-def test_the_frame_helps_packing_but_is_not_needed_to_unpack(entries, keys):
-    if not len(entries) or entries.seq[-1] - entries.seq[0] > 1000:
-        return
-    seq = np.arange(entries.seq[0] - 3, entries.seq[-1] + 2)
-    assert_same(unpack(pack(entries, Frame(seq, np.arange(len(seq)) % keys, {}))), entries)
+@settings(max_examples=100, deadline=None)
+@given(entry_lists(), st.lists(st.integers(0, 5), min_size=1, max_size=9), st.integers(1, 3))
+def test_a_block_gives_its_entries_back_to_whoever_has_the_rows(entries, keys, gap):
+    frame = around(entries, keys, gap)
+    assert_same(unpack(pack(entries, frame), frame), entries)
+
+
+@settings(max_examples=100, deadline=None)
+@given(entry_lists(), st.lists(st.integers(0, 5), min_size=1, max_size=9), st.integers(0, 40))
+def test_with_the_last_rows_missing_the_entries_of_the_others_come_back(entries, keys, kept):
+    frame = around(entries, keys, 1)
+    block, first = pack(entries, frame), frame.rows(0, kept)
+    if block[ENCODING_AT] != COLUMNS and len(entries):
+        assert_same(unpack(block, first), entries.take(entries.seq <= first.seq.max(initial=-(2**62))))
+
+
+def around(entries, keys, gap):
+    """A frame with rows at every entry and some between."""
+    seq = np.unique(np.concatenate([entries.seq, entries.seq + gap, entries.seq - 1]))
+    return Frame(seq, np.resize(np.array(keys), len(seq)), {})
 
 
 def test_the_same_entries_always_make_the_same_bytes():
     frame = stream()
     model = AttributeModel("a", "real", 3.0)
     entries = shed(model, frame, np.ones(len(frame), bool)).entries
-    assert pack(entries, frame) == pack(unpack(pack(entries, frame)), frame)
+    assert pack(entries, frame) == pack(unpack(pack(entries, frame), frame), frame)
 
 
 def test_every_encoding_is_used_where_it_is_smallest():
@@ -81,11 +93,13 @@ def test_every_encoding_is_used_where_it_is_smallest():
     codes = Column.real(np.array([3.5, 7.25, 1e6])[np.random.default_rng(0).integers(0, 3, 3000)])
     few = Entries.of_values(frame.seq, codes)
     far = Entries.of_values(np.array([1, 2**50]), Column.real([1.0, 2.0]))
-    assert pack(dense, frame)[ENCODING_AT] == CODED
-    assert pack(few, frame)[ENCODING_AT] == LISTED
+    assert pack(dense)[ENCODING_AT] == CODED
+    assert pack(few)[ENCODING_AT] == LISTED
     assert pack(far)[ENCODING_AT] == COLUMNS
+    assert pack(dense, frame)[ENCODING_AT] == KEYED
+    assert pack(few, frame)[ENCODING_AT] == KEYED_LISTED
     for entries in (dense, few, far):
-        assert_same(unpack(pack(entries, frame if len(entries) > 2 else None)), entries)
+        assert_same(unpack(pack(entries)), entries)
 
 
 def test_coding_in_the_context_of_the_key_beats_compressed_columns():
@@ -96,14 +110,27 @@ def test_coding_in_the_context_of_the_key_beats_compressed_columns():
     assert len(pack(entries, frame)) < len(pack(entries))
 
 
-def test_keys_that_join_cut_the_span_into_segments():
-    key = np.concatenate([np.arange(3000) % 3, np.arange(4000) % 4])
-    starts, periods = periods_of(key, np.arange(7000))
-    assert periods.tolist() == [3, 4]
-    assert abs(int(starts[1]) - 3000) <= 256
+def test_keys_in_no_order_cost_no_more_than_keys_in_turn():
+    """The same values per key, arriving in turn and at random."""
     rng = np.random.default_rng(2)
-    entries = Entries.of_values(np.arange(7000), Column.real(np.round(key * 100 + rng.normal(0, 1, 7000), 1)))
-    assert_same(unpack(pack(entries, Frame(np.arange(7000), key, {}))), entries)
+    sizes = []
+    for key in (np.arange(6000) % 30, rng.permutation(np.arange(6000) % 30)):
+        level = 100.0 + key * 10
+        values = np.round(level + (rng.random(6000) < 0.1 * (key % 5)), 0)
+        frame = Frame(np.arange(6000), key, {"a": Column.real(values)})
+        sizes.append(
+            len(pack(shed(AttributeModel("a", "real", 0.1), frame, np.ones(6000, bool)).entries, frame))
+        )
+    assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_a_keyed_block_without_its_rows_is_refused_by_name():
+    frame = stream()
+    block = pack(shed(AttributeModel("a", "real", 3.0), frame, np.ones(len(frame), bool)).entries, frame)
+    with pytest.raises(Refused, match="hold the rows that the block was packed with"):
+        unpack(block)
+    with pytest.raises(Refused, match="hold the row of seq 100, got 101"):
+        unpack(block, frame.rows(1))
 
 
 @pytest.mark.parametrize("step_pct", [1.0, 3.0])
@@ -150,9 +177,9 @@ def test_other_bytes_other_versions_and_other_encodings_are_refused_by_name():
         unpack(b"PAR1....")
     with pytest.raises(Refused, match="it is no synopsis block"):
         unpack(b"SP")
-    with pytest.raises(Refused, match="`version` must be 1, got 9"):
+    with pytest.raises(Refused, match="`version` must be 2, got 9"):
         unpack(sealed(FIXED, 2, 9))
-    with pytest.raises(Refused, match="`encoding` must be 0, 1 or 2, got 77"):
+    with pytest.raises(Refused, match="`encoding` must be 0 to 4, got 77"):
         unpack(sealed(FIXED, ENCODING_AT, 77))
 
 

@@ -85,7 +85,7 @@ def test_last_value_stores_and_gives_back_what_algorithm_3_says(case):
 def test_no_recovered_value_misses_its_bound_and_both_ends_agree_bit_for_bit(case):
     model, frame, is_shed = case
     result = shed(model, frame, is_shed)
-    entries = unpack(pack(result.entries, frame))
+    entries = unpack(pack(result.entries, frame), frame)
     recovered = recover(model, sent(frame, is_shed), is_shed, entries)
     errors = relative_errors_pct(frame.columns["a"], recovered.values)
     assert (errors <= model.error_pct).all()

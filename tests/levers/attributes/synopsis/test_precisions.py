@@ -58,7 +58,7 @@ def aims_of(model, place):
 def test_every_value_keeps_to_its_own_rows_precision_and_both_ends_agree_bit_for_bit(case):
     model, frame, is_shed, place = case
     result = shed(model, frame, is_shed, precision=place)
-    entries = unpack(pack(result.entries, frame))
+    entries = unpack(pack(result.entries, frame), frame)
     recovered = recover(model, frame.as_transmitted({"a": is_shed}), is_shed, entries, place)
     errors = relative_errors_pct(frame.columns["a"], recovered.values)
     assert (errors[is_shed] <= aims_of(model, place)[is_shed]).all()

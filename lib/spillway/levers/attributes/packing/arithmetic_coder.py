@@ -11,10 +11,10 @@ Numbers are coded as bit length, then mantissa, the top mantissa bits in context
 
 >>> coder, flips = Coder.writing(1), np.array([0, 0, 1, 0, 0, 0, 0, 0] * 50)
 >>> for flip in flips:
-...     _ = code_bit(False, flip, *coder, 0, 1, 2, 3, 0)
+...     _ = code_bit(False, flip, *coder, 0, 1, 2, 3, 4, 5, 0)
 >>> block = finish(coder.state, coder.buffer)
 >>> back = Coder.reading(block, 1)
->>> [int(code_bit(True, 0, *back, 0, 1, 2, 3, 0)) for _ in flips] == flips.tolist(), len(block) < 50
+>>> [int(code_bit(True, 0, *back, 0, 1, 2, 3, 4, 5, 0)) for _ in flips] == flips.tolist(), len(block) < 50
 (True, True)
 """
 
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-INPUTS = 4
+INPUTS = 6
 LIMIT = 255
 REGION = 64 + 41 * 8 + 64  # contexts of one number: length, top bits by length, bits further down
 _UNKNOWN = np.uint32(32768 << 8)
@@ -69,16 +69,16 @@ class Coder(NamedTuple):
             np.array([0, _MASK, 0, 0], np.int64),
             buffer,
             np.full(contexts, _UNKNOWN, np.uint32),
-            np.full((mixers, INPUTS), 65536 * 3 // 8, np.int64),
+            np.full((mixers, INPUTS), 65536 // 4, np.int64),
         )
 
     @staticmethod
-    def writing(mixers: int, contexts: int = 4, room: int = 1 << 10) -> Coder:
+    def writing(mixers: int, contexts: int = INPUTS, room: int = 1 << 10) -> Coder:
         """To encode with; `room` must hold all bytes written (see `grown`)."""
         return Coder._fresh(np.zeros(room, np.uint8), contexts, mixers)
 
     @staticmethod
-    def reading(block: bytes, mixers: int, contexts: int = 4) -> Coder:
+    def reading(block: bytes, mixers: int, contexts: int = INPUTS) -> Coder:
         """To decode with."""
         coder = Coder._fresh(np.frombuffer(block + bytes(8), np.uint8).copy(), contexts, mixers)
         for _ in range(4):
@@ -97,15 +97,19 @@ def _learn(counters, at, target):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, mixer):  # type: ignore[no-untyped-def]
-    """Code one bit in four contexts; returns it."""
+def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, c4, c5, mixer):  # type: ignore[no-untyped-def]
+    """Code one bit in six contexts; returns it."""
     w = weights[np.uint32(mixer)]
     i0, i1, i2, i3 = np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
+    i4, i5 = np.uint32(c4), np.uint32(c5)
     s0 = STRETCHED[counters[i0] >> np.uint32(12)]
     s1 = STRETCHED[counters[i1] >> np.uint32(12)]
     s2 = STRETCHED[counters[i2] >> np.uint32(12)]
     s3 = STRETCHED[counters[i3] >> np.uint32(12)]
-    dot = min(max((s0 * w[0] + s1 * w[1] + s2 * w[2] + s3 * w[3]) >> 16, -2047), 2047)
+    s4 = STRETCHED[counters[i4] >> np.uint32(12)]
+    s5 = STRETCHED[counters[i5] >> np.uint32(12)]
+    dot = s0 * w[0] + s1 * w[1] + s2 * w[2] + s3 * w[3] + s4 * w[4] + s5 * w[5]
+    dot = min(max(dot >> 16, -2047), 2047)
     p = SQUASH[np.uint32(dot + 2047)]
     low = state[_LOW]
     high = state[_HIGH]
@@ -134,19 +138,23 @@ def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, mixe
     w[1] += (s1 * miss + 8192) >> 14
     w[2] += (s2 * miss + 8192) >> 14
     w[3] += (s3 * miss + 8192) >> 14
+    w[4] += (s4 * miss + 8192) >> 14
+    w[5] += (s5 * miss + 8192) >> 14
     target = 65535 if bit == 1 else 0
     _learn(counters, i0, target)
     _learn(counters, i1, target)
     _learn(counters, i2, target)
     _learn(counters, i3, target)
+    _learn(counters, i4, target)
+    _learn(counters, i5, target)
     return bit
 
 
 @njit(cache=True)
-def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, d2, mixer):  # type: ignore[no-untyped-def]
+def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, d2, d3, d4, mixer):  # type: ignore[no-untyped-def]
     """Code a uint64: its bit length in unary, then the bits below the top one.
 
-    Uses REGION contexts from `base` on for each of d0..d2 (indices of whole regions) and mixers from
+    Uses REGION contexts from `base` on for each of d0..d4 (indices of whole regions) and mixers from
     `mixer` to `mixer` + 2.
     """
     length = 0
@@ -159,7 +167,8 @@ def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, 
         more = 1 if at < length else 0
         more = code_bit(
             decode, more, state, buffer, counters, weights,
-            base + at, base + d0 * REGION + at, base + d1 * REGION + at, base + d2 * REGION + at, mixer,
+            base + at, base + d0 * REGION + at, base + d1 * REGION + at, base + d2 * REGION + at,
+            base + d3 * REGION + at, base + d4 * REGION + at, mixer,
         )  # fmt: skip
         if more == 0:
             break
@@ -179,7 +188,8 @@ def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, 
             which = mixer + 2
         bit = code_bit(
             decode, bit, state, buffer, counters, weights,
-            base + slot, base + d0 * REGION + slot, base + d1 * REGION + slot, base + d2 * REGION + slot, which,
+            base + slot, base + d0 * REGION + slot, base + d1 * REGION + slot, base + d2 * REGION + slot,
+            base + d3 * REGION + slot, base + d4 * REGION + slot, which,
         )  # fmt: skip
         if prefix < 8:
             prefix = prefix * 2 + bit

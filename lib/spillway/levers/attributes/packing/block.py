@@ -1,14 +1,16 @@
 """A synopsis block as bytes: the entries of one (stream, batch, frame, attribute).
 
-Layout of version 1: the letters ``SP``, a version byte, a CRC-32 of the rest (little endian), an encoding
+Layout of version 2: the letters ``SP``, a version byte, a CRC-32 of the rest (little endian), an encoding
 byte, a kind byte, the number of entries and the first `seq` (varints), then the body:
 * encoding 0, *columns*: gaps, flags, steps and values as byte planes, compressed with zstd; for a few
   entries spread over a long span, and for patterns that repeat exactly;
-* encoding 1, *coded*: the arithmetic coder of `entry_coding`; whole values as scaled decimals with a common
+* encoding 1, *coded*: the arithmetic coder of `entry_coder`; whole values as scaled decimals with a common
   divisor, or as the ordered bits of the float, each against the key's value before it;
-* encoding 2, *coded with a list*: the same, with whole values as indices into a list of distinct values.
-The smallest is kept (whether a list pays is tried on the first entries). `unpack` needs nothing but the
-bytes, and the checksum tells corruption from data.
+* encoding 2, *coded with a list*: the same, with whole values as indices into a list of distinct values;
+* encodings 3 and 4, *keyed*: the same as 1 and 2, over the rows of the frame instead of all of `seq`, and in the
+  context of each row's key. Both ends have the frame's rows, so neither keys nor gaps cost anything; whoever unpacks
+  must have them too. With the last rows missing, the entries of those that are there come back.
+The smallest is kept (whether a list pays is tried on the first entries). The checksum tells corruption from data.
 
 >>> from spillway.levers.attributes.columns import Column
 >>> entries = Entries.of_values(np.array([70, 75, 90]), Column.real([1.5, None, 2.5]))
@@ -30,12 +32,17 @@ from spillway.errors import Refused
 from spillway.levers.attributes.columns import KINDS, Column, Frame
 from spillway.levers.attributes.packing import entry_coder as coding
 from spillway.levers.attributes.packing.arithmetic_coder import Coder, finish
-from spillway.levers.attributes.packing.entry_coder import MIXERS, code_entries, contexts_needed, periods_of
+from spillway.levers.attributes.packing.entry_coder import (
+    MIXERS,
+    code_entries,
+    contexts_needed,
+    in_order_of_appearance,
+)
 from spillway.levers.attributes.packing.whole_numbers import Reader, WholeForm, Writer
 from spillway.levers.attributes.synopsis.entries import Entries
 
-VERSION = 1
-COLUMNS, CODED, LISTED = 0, 1, 2
+VERSION = 2
+COLUMNS, CODED, LISTED, KEYED, KEYED_LISTED = range(5)
 LONGEST_SPAN = 1 << 26
 LONGEST_LIST = 1024
 TRIAL = 2048
@@ -44,17 +51,19 @@ _HEAD = 7
 
 
 def pack(entries: Entries, frame: Frame | None = None) -> bytes:
-    """The entries as bytes, in the smallest encoding found. `frame`, the entries', only helps to find it."""
-    bodies = []
-    near = len(entries) and int(entries.seq[-1] - entries.seq[0]) < min(
-        LONGEST_SPAN, 4096 * len(entries) + 65536
-    )
-    if near:
-        periods = (np.zeros(1, np.int64), np.ones(1, np.int64))
-        if frame is not None and len(frame):
-            periods = _from_first_entry(*periods_of(frame.key, frame.seq), int(entries.seq[0] - frame.seq[0]))
-        bodies.append(_Coded.of(entries).best(periods))
-    bodies.append((COLUMNS, _columns(entries)))
+    """The entries as bytes, in the smallest encoding found. With their `frame`, `unpack` needs its rows too."""
+    bodies = [(COLUMNS, _columns(entries))]
+    if len(entries):
+        rows = entries.seq - entries.seq[0]
+        key = None
+        if frame is not None:
+            rows = np.searchsorted(frame.seq, entries.seq)
+            key = _keys_from(frame, int(rows[0]))[: int(rows[-1] - rows[0]) + 1]
+            rows = rows - rows[0]
+        if 0 <= int(rows[-1]) < min(LONGEST_SPAN, 4096 * len(entries) + 65536):
+            key = np.zeros(int(rows[-1]) + 1, np.int64) if key is None else key
+            encoding, body = _Coded.of(entries, rows, key).best()
+            bodies.insert(0, (encoding + (KEYED - CODED if frame is not None else 0), body))
     encoding, body = min(bodies, key=lambda pair: len(pair[1]))
     out = Writer()
     out.byte(encoding)
@@ -65,8 +74,8 @@ def pack(entries: Entries, frame: Frame | None = None) -> bytes:
     return _MAGIC + bytes([VERSION]) + zlib.crc32(rest).to_bytes(4, "little") + rest
 
 
-def unpack(block: bytes) -> Entries:
-    """The entries of a block."""
+def unpack(block: bytes, frame: Frame | None = None) -> Entries:
+    """The entries of a block; those of a keyed one that lie within the rows of `frame`."""
     block = bytes(block)
     if len(block) < _HEAD or block[:2] != _MAGIC:
         raise Refused("block", f"start with {_MAGIC!r}", block[:2], "it is no synopsis block")
@@ -76,11 +85,26 @@ def unpack(block: bytes) -> Entries:
         raise Refused("block", "match its checksum", "other bytes", "shed the batch again from raw")
     source = Reader(block, _HEAD)
     encoding, kind_code, n, first = source.byte(), source.byte(), source.number(), source.signed()
-    if encoding not in (COLUMNS, CODED, LISTED) or kind_code >= len(KINDS):
-        raise Refused("encoding", "be 0, 1 or 2", encoding, "shed the batch again from raw")
+    if encoding not in range(5) or kind_code >= len(KINDS):
+        raise Refused("encoding", "be 0 to 4", encoding, "shed the batch again from raw")
     if encoding == COLUMNS:
         return _from_columns(source, KINDS[kind_code], n, first)
-    return _from_coded(source, KINDS[kind_code], n, first, listed=encoding == LISTED)
+    if encoding in (CODED, LISTED):
+        return _from_coded(source, KINDS[kind_code], n, encoding == LISTED, None, first)
+    if frame is None:
+        raise Refused("frame", "hold the rows that the block was packed with", None, "read the frame's rows")
+    start = int(np.searchsorted(frame.seq, first))
+    if start == len(frame):
+        return Entries.none(KINDS[kind_code])
+    if frame.seq[start] != first:
+        raise Refused(
+            "frame", f"hold the row of seq {first}", int(frame.seq[start]), "read all rows of the frame"
+        )
+    return _from_coded(source, KINDS[kind_code], n, encoding == KEYED_LISTED, frame, start)
+
+
+def _keys_from(frame: Frame, start: int) -> np.ndarray:
+    return in_order_of_appearance(frame.key[start:])
 
 
 def _columns(entries: Entries) -> bytes:
@@ -113,24 +137,20 @@ def _unshuffled(plain: bytes, at: int, n: int) -> np.ndarray:
     return np.ascontiguousarray(planes.T).reshape(-1)
 
 
-def _from_first_entry(starts: np.ndarray, periods: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
-    inside = np.maximum(starts - shift, 0)
-    kept = np.append(inside[1:] > 0, True)
-    return inside[kept], periods[kept]
-
-
 @dataclass(frozen=True, eq=False)
 class _Coded:
     """Entries as the arrays that the coder takes."""
 
     entries: Entries
+    rows: np.ndarray
+    key: np.ndarray
     marks: np.ndarray
     form: WholeForm
     wholes: np.ndarray
     distinct: np.ndarray
 
     @staticmethod
-    def of(entries: Entries) -> _Coded:
+    def of(entries: Entries, rows: np.ndarray, key: np.ndarray) -> _Coded:
         values = entries.values
         marks = np.where(values.valid | entries.is_step, coding.LITERAL, coding.EMPTY).astype(np.int64)
         if values.kind == "real":
@@ -141,64 +161,65 @@ class _Coded:
         form = WholeForm.of(values.kind, values.values[numbers])
         wholes = np.zeros(len(entries), np.int64)
         wholes[numbers] = form.wholes(values.values[numbers])
-        return _Coded(entries, marks, form, wholes, np.unique(wholes[numbers]))
+        return _Coded(entries, rows, key, marks, form, wholes, np.unique(wholes[numbers]))
 
-    def best(self, periods: tuple[np.ndarray, np.ndarray]) -> tuple[int, bytes]:
+    def best(self) -> tuple[int, bytes]:
         """Whole values as indices into a list of them, if they are few, or as they are: what is shorter at first.
 
         Tried on the first entries, as far as there are whole values among them; steps are coded alike in both.
         """
         if not 0 < len(self.distinct) <= min(LONGEST_LIST, len(self.entries) // 4 + 16):
-            return CODED, self.body(periods, False)
+            return CODED, self.body(False)
         numbers = np.flatnonzero((self.marks == coding.LITERAL) & ~self.entries.is_step)
         most = min(TRIAL, int(numbers[-1]) + 1)
         short = most == len(self.entries)
-        trial = self if short else _Coded.of(self.entries.take(np.arange(len(self.entries)) < most))
-        plain, listed = trial.body(periods, False), trial.body(periods, True)
+        trial = self
+        if not short:
+            first = self.entries.take(np.arange(len(self.entries)) < most)
+            trial = _Coded.of(first, self.rows[:most], self.key[: int(self.rows[most - 1]) + 1])
+        plain, listed = trial.body(False), trial.body(True)
         encoding, found = (LISTED, listed) if len(listed) < len(plain) else (CODED, plain)
-        return encoding, found if short else self.body(periods, encoding == LISTED)
+        return encoding, found if short else self.body(encoding == LISTED)
 
-    def body(self, periods: tuple[np.ndarray, np.ndarray], listed: bool) -> bytes:
+    def body(self, listed: bool) -> bytes:
         out = Writer()
         self.form.write(out)
         if self.entries.values.kind == "text":
             out.text(json.dumps(list(self.entries.values.dictionary)))
-        starts, lengths = periods
-        out.number(len(starts))
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            out.number(start)
-            out.number(length)
         wholes, index_bits = self.wholes, 0
         if listed:
             out.ascending(self.distinct)
             wholes = np.searchsorted(self.distinct, wholes).clip(0, len(self.distinct) - 1)
             index_bits = max(1, int(len(self.distinct) - 1).bit_length())
-        seq, n = self.entries.seq, len(self.entries)
-        span, room = int(seq[-1] - seq[0]) + 1, 4096 + 4 * n
-        out.number(span)
+        n = len(self.entries)
+        room = 4096 + 4 * n
+        out.number(len(self.key))
         while True:
-            coder = Coder.writing(MIXERS, contexts_needed(listed), room)
+            coder = Coder.writing(MIXERS, contexts_needed(index_bits), room)
             written = code_entries(
-                False, span, starts, lengths, seq - seq[0], self.entries.is_step.copy(), self.entries.steps.copy(),
-                self.marks.copy(), wholes.copy(), index_bits, *coder,
+                False, self.key, self.rows, self.entries.is_step.copy(), self.entries.steps.copy(), self.marks.copy(),
+                wholes.copy(), index_bits, *coder,
             )  # fmt: skip
             if written == n:
                 return out.data() + finish(coder.state, coder.buffer)
             room *= 4
 
 
-def _from_coded(source: Reader, kind: str, n: int, first: int, listed: bool) -> Entries:
+def _from_coded(source: Reader, kind: str, n: int, listed: bool, frame: Frame | None, first: int) -> Entries:
+    """`first` is the row of the frame, or without a frame the seq, that the rows of the body begin at."""
     form = WholeForm.read(source, kind)
     words = tuple(json.loads(source.text())) if kind == "text" else ()
-    segments = [(source.number(), source.number()) for _ in range(source.number())]
-    starts, lengths = (np.array(part, np.int64) for part in zip(*segments, strict=True))
     distinct = source.ascending() if listed else np.zeros(0, np.int64)
     index_bits = max(1, int(len(distinct) - 1).bit_length()) if listed else 0
     span = source.number()
+    key = np.zeros(span, np.int64) if frame is None else _keys_from(frame, first)[:span]
     offsets, steps, marks, wholes = (np.zeros(n, np.int64) for _ in range(4))
     is_step = np.zeros(n, np.bool_)
-    coder = Coder.reading(source.rest(), MIXERS, contexts_needed(listed))
-    code_entries(True, span, starts, lengths, offsets, is_step, steps, marks, wholes, index_bits, *coder)
+    coder = Coder.reading(source.rest(), MIXERS, contexts_needed(index_bits))
+    n = code_entries(True, key, offsets, is_step, steps, marks, wholes, index_bits, *coder)
+    offsets, steps, marks, wholes = offsets[:n], steps[:n], marks[:n], wholes[:n]
+    is_step = is_step[:n]
+    seq = first + offsets if frame is None else frame.seq[first + offsets]
     numbers = (marks == coding.LITERAL) & ~is_step
     values = np.zeros(n, np.float64 if kind == "real" else np.int64)
     values[numbers] = form.values(distinct[wholes[numbers]] if listed else wholes[numbers])
@@ -207,4 +228,4 @@ def _from_coded(source: Reader, kind: str, n: int, first: int, listed: bool) -> 
         values[marks == coding.POSITIVE] = np.inf
         values[marks == coding.NEGATIVE] = -np.inf
     valid = (marks != coding.EMPTY) & ~is_step
-    return Entries(first + offsets, is_step, steps, Column(kind, values, valid, words))
+    return Entries(seq, is_step, steps, Column(kind, values, valid, words))

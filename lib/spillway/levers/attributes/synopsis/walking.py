@@ -14,8 +14,9 @@ previous row. The first shed value of a key in a frame is always an entry.
 
 Steps: q > 0 moves a prediction p to p g^q, q < 0 to p / g^-q, with g = 1 + step_pct / 100 and the powers
 made by repeated multiplication (no library's pow, which may differ between machines); with a `unit` u, to
-(round(p / u) + q) u; with both, q levels up or down the ladder of `ladder_of` from the level nearest to p (which passes
-zero, so signs and scales change by steps too), and a whole value is stored as the level nearest to it. Results are rounded to `decimals`, to whole numbers for integers.
+(round(p / u) + q) u; with both, q levels up or down the ladder of `ladder_of` from the level nearest to p (it passes
+zero, so signs and scales change by steps too), and a whole value is stored as the level nearest to it. Results are
+rounded to `decimals`, to whole numbers for integers.
 
 Every row has a precision: its aim, step and unit. The state knows nothing of precisions, so they may change from row
 to row; what a value is compared with stays what the destination has.

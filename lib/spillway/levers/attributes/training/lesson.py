@@ -34,13 +34,9 @@ from spillway.levers.attributes.threshold.curve import (
     threshold,
 )
 from spillway.levers.attributes.threshold.quantities import are_codes
-from spillway.levers.attributes.training.choose import (
-    TrainedAttribute,
-    recovery_order,
-    train_attributes,
-    train_cascade,
-)
+from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.parity import sound_training_set
+from spillway.levers.attributes.training.search import TrainedAttribute
 from spillway.levers.protocol import Fact, Lesson, Load, Part
 
 CYCLE_ROWS = 200_000

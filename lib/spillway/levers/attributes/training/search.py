@@ -1,0 +1,312 @@
+"""The search for one attribute's predictors, precisions and roundings, and what each would take.
+
+Candidates are ranked by estimates on a few stretches of the training rows; what is left of them is packed and measured
+on all of them (`PROOF_ROWS` at most).
+
+>>> from spillway.levers.attributes.columns import Column
+>>> rows = np.arange(600)
+>>> columns = {"a": Column.real((rows * 7919 % 97) + 1.0), "b": Column.real(((rows * 7919 % 97) + 1.0) * 25.4)}
+>>> start = AttributeModel("b", "real", error_pct=1.0, decimals=1)
+>>> found = ModelSearch(start, Frame(rows, rows % 3, columns), ["a"], ["regression"], 1.0).run(["keep", "shed"])
+>>> describe(found.model.predictors[0])
+'regression 25.4*a'
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from spillway.levers.attributes.columns import Frame
+from spillway.levers.attributes.option import Option, of_way
+from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.model import (
+    ROUNDINGS,
+    AttributeModel,
+    Precision,
+    Predictor,
+    Rounding,
+)
+from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
+from spillway.levers.attributes.training.candidates import Lattice, lattices_of, without_regressors
+from spillway.levers.attributes.training.hull import height, on_the_hull, rising, thinned
+from spillway.levers.attributes.training.regression import regressions
+from spillway.levers.attributes.training.weigh import Weighed, measure
+
+SEARCH_ROWS = 6144
+STRETCHES = 4
+PROOF_ROWS = 20_000
+MOST_FALLBACKS = 4
+BLENDED = 4
+_PAPER_SHARES = (0.0, 0.13, 0.45, 1.0)
+_ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05)
+WORTH_IT = 0.03  # of the bytes of last: less is chance
+
+
+@dataclass(frozen=True)
+class TrainedAttribute:
+    """An attribute's model, its ways as options, and the evidence for both."""
+
+    model: AttributeModel
+    options: tuple[Option, ...]
+    evidence: Mapping[str, Any]
+
+    def option(self, way: str) -> Option | None:
+        """The option of a way, when that way is allowed."""
+        return of_way(self.options, way)
+
+
+def _spread(frame: Frame) -> Frame:
+    """A few stretches from all over the training rows: seasons differ."""
+    if len(frame) <= SEARCH_ROWS:
+        return frame
+    size = SEARCH_ROWS // STRETCHES
+    starts = np.linspace(0, len(frame) - size, STRETCHES).astype(np.int64)
+    return frame.take(np.unique(starts[:, None] + np.arange(size)))
+
+
+_Proved = tuple[AttributeModel, list[Weighed]]
+"""A model and what each of its precisions weighs."""
+_Rounded = tuple[Rounding, int, tuple[float, float]]
+"""A rounding, its wire bytes, its mean and its largest error."""
+
+
+class ModelSearch:
+    """The search for one attribute: `start` has its bounds, `names` are what regressions may read."""
+
+    def __init__(
+        self, start: AttributeModel, frame: Frame, names: list[str], allowed: Sequence[str], rate_pct: float
+    ) -> None:
+        self.start, self.names, self.allowed, self.rate_pct = start, names, allowed, rate_pct
+        self.exact = not min(start.error_pct, start.bound.error)
+        self.search = _spread(frame)
+        self.proof = frame.rows(0, PROOF_ROWS)
+        self.tried: dict[str, int] = {}
+
+    def run(self, ways: Sequence[str]) -> TrainedAttribute:
+        """The model, its options in all `ways`, and the evidence."""
+        column_bytes = parquet_bytes(self.proof.columns[self.start.attribute])
+        paper = self._proved(self._papers())
+        model, proofs = paper
+        if self.start.kind != "text" and set(self.allowed) - {"last"} and len(self.proof):
+            model, proofs = self._best(paper)
+        roundings = self._roundings(column_bytes) if "round" in ways else []
+        model = replace(model, roundings=tuple(rounding for rounding, _, _ in roundings))
+        options = tuple(self._options(model, proofs, roundings, column_bytes, ways))
+        last, coarsest = paper[1][-1], proofs[-1]
+        evidence = {
+            "rows": len(self.proof),
+            "column_bytes": column_bytes,
+            "last_packed_bytes": last.packed_bytes,
+            "last_stored_share_pct": last.stored_share_pct,
+            "last_mean_error_pct": last.mean_error_pct,
+            "packed_bytes": coarsest.packed_bytes,
+            "stored_share_pct": coarsest.stored_share_pct,
+            "mean_error_pct": coarsest.mean_error_pct,
+            "precisions": [[one.packed_bytes, one.mean_error_pct] for one in proofs],
+            "roundings": [[size, mean] for _, size, (mean, _) in roundings],
+            "searched": dict(sorted(self.tried.items(), key=lambda pair: pair[1])),
+        }
+        return TrainedAttribute(model, options, evidence)
+
+    def _with(self, predictors: tuple[Predictor, ...], blend: bool, lattice: Lattice) -> AttributeModel:
+        return replace(self.start, predictors=predictors, blend=blend, precisions=(lattice.precision,))
+
+    def _papers(self) -> AttributeModel:
+        """The paper's form, exact and at shares of E."""
+        if self.start.kind == "text" or self.exact:
+            return replace(self.start, precisions=(Precision(0.0),))
+        aims = [_share_of(self.start, "grid", share) for share in _PAPER_SHARES]
+        found = [
+            Precision(one.error_pct if math.isfinite(one.error_pct) else None, aim=one.error) for one in aims
+        ]
+        return replace(self.start, precisions=tuple(found))
+
+    def _measured(
+        self, model: AttributeModel, frame: Frame, estimate: bool = False, precision: int = -1
+    ) -> Weighed:
+        return measure(model, frame, estimate, precision, self.rate_pct)
+
+    def _proved(self, model: AttributeModel) -> _Proved:
+        """The model with those of its precisions that are worth it, and what each weighs over all training rows."""
+        proofs = [
+            self._measured(model, self.proof, precision=place) for place in range(len(model.precisions))
+        ]
+        kept = on_the_hull(_points(model, proofs))
+        kept = thinned(kept, [proofs[place].packed_bytes for place in kept])
+        precisions = tuple(model.precisions[place] for place in kept)
+        return replace(model, precisions=precisions), [proofs[place] for place in kept]
+
+    def _best(self, paper: _Proved) -> _Proved:
+        """The lowest curve of bytes against mean error among the sets of predictors, if it is below the paper's."""
+        lattices = lattices_of(
+            self.start.error_pct,
+            self.search.columns[self.start.attribute],
+            self.start.decimals,
+            self.start.error,
+        )
+        found: list[tuple[float, int, tuple[Predictor, ...], bool, list[Precision]]] = []
+        for predictors, blend in self._contenders(lattices[0]):
+            tried: list[tuple[Precision, Weighed]] = []
+            for lattice in lattices:
+                one = self._with(predictors, blend, lattice)
+                facts = self._measured(one, self.search, estimate=True)
+                if not facts.violations:
+                    tried.append((lattice.precision, facts))
+            points = [_point(self.start, precision, facts) for precision, facts in tried]
+            hull = on_the_hull(points)
+            curve = [tried[place][0] for place in thinned(hull, [points[place][1] for place in hull])]
+            found.append((height(points, self._marks()), len(found), predictors, blend, curve))
+        _, _, predictors, blend, curve = min(found, key=lambda one: one[:2])
+        bounds = [_bound_of(self.start, precision) for precision in curve]
+        precisions = tuple(curve[place] for place in rising(bounds))
+        model = replace(self.start, predictors=predictors, blend=blend, precisions=precisions)
+        proved = self._proved(model)
+        heights = [height(_points(model, proofs), self._marks()) for model, proofs in (proved, paper)]
+        fits = proved[1][-1].packed_bytes <= paper[1][-1].packed_bytes
+        sound = not any(one.violations for one in proved[1])
+        return proved if fits and sound and heights[0] < heights[1] * (1 - WORTH_IT) else paper
+
+    def _marks(self) -> list[float]:
+        """The mean errors at which curves are compared: those that a uniform quantiser has, from exact to E."""
+        most = self.start.error_pct if math.isfinite(self.start.error_pct) else self.rate_pct
+        return [most * share for share in (0.0, 0.02, 0.1, 0.25, 0.5, 1.0)]
+
+    def _contenders(self, lattice: Lattice) -> list[tuple[tuple[Predictor, ...], bool]]:
+        """Sets of predictors: a preference list with and without regressions, and blends."""
+        last_resort = (Predictor("any", persistence=0.0),) if "any" in self.allowed else ()
+        alone = [
+            Predictor("previous"),
+            *without_regressors(self.search, self.start.attribute, self.allowed),
+        ]
+        ranked = sorted((self._size((p, *last_resort), lattice), i, p) for i, p in enumerate(alone))
+        base = ranked[0][2]
+        chain = self._regressions(base, lattice)
+        found = [((*chain, base, *last_resort), False)] if chain else []
+        found.append(((base, *last_resort), False))
+        few = [p for _, _, p in ranked[:BLENDED]]
+        found.append(((*chain[:2], *few), True))
+        return found
+
+    def _size(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> int:
+        size = self._measured(self._with(predictors, False, lattice), self.search, estimate=True).packed_bytes
+        label = describe(predictors[0])
+        self.tried[label] = min(size, self.tried.get(label, size))
+        return size
+
+    def _regressions(self, base: Predictor, lattice: Lattice) -> tuple[Predictor, ...]:
+        """The best regression, then the best without each of its regressors, lightest first."""
+        floor = self._size((base,), lattice)
+        best = self._best_regression(self.names, base, lattice, floor)
+        if best is None:
+            return ()
+        kept = [best]
+        for name in sorted(best[1].regressors)[:MOST_FALLBACKS]:
+            others = [other for other in self.names if other != name]
+            next_best = self._best_regression(others, base, lattice, floor)
+            if next_best is not None and all(next_best[1] != one[1] for one in kept):
+                kept.append(next_best)
+        return tuple(predictor for _, predictor in [kept[0], *sorted(kept[1:], key=lambda pair: pair[0])])
+
+    def _best_regression(
+        self, names: list[str], base: Predictor, lattice: Lattice, floor: int
+    ) -> tuple[int, Predictor] | None:
+        weighed = [
+            (self._size((predictor, base), lattice), i, predictor)
+            for i, predictor in enumerate(regressions(self.start.attribute, self.search, names))
+        ]
+        if not weighed or min(weighed)[0] >= floor:
+            return None
+        size, _, best = min(weighed)
+        return size, best
+
+    def _roundings(self, column_bytes: int) -> list[_Rounded]:
+        """The roundings worth having, finest first: wire bytes, mean and largest error of each."""
+        if self.start.kind == "text" or self.exact or not len(self.proof):
+            return []
+        every = [
+            _share_of(self.start, method, share)
+            for share in reversed(_ROUNDING_SHARES)
+            for method in ROUNDINGS
+        ]
+        tried = [(rounding, *self._rounded(rounding, self.search)) for rounding in every]
+        hull = on_the_hull([(mean, size) for _, size, (mean, _) in tried])
+        found = [(tried[place][0], *self._rounded(tried[place][0], self.proof)) for place in hull]
+        found = [one for one in found if one[1] < column_bytes]
+        found = [found[place] for place in on_the_hull([(mean, size) for _, size, (mean, _) in found])]
+        bounds = [(one.bound.error_pct, one.bound.error) for one, _, _ in found]
+        return [found[place] for place in rising(bounds)]
+
+    def _rounded(self, rounding: Rounding, frame: Frame) -> tuple[int, tuple[float, float]]:
+        given = round_rows(replace(self.start, roundings=(rounding,)), frame, np.ones(len(frame), np.bool_))
+        truth, bound = frame.columns[self.start.attribute], self.start.bound
+        errors = certify(truth, given, bound.error_pct, error=bound.error)
+        return parquet_bytes(given), (errors.loss_pct(self.rate_pct), errors.max_error_pct)
+
+    def _options(
+        self,
+        model: AttributeModel,
+        proofs: Sequence[Weighed],
+        roundings: Sequence[_Rounded],
+        column_bytes: int,
+        ways: Sequence[str],
+    ) -> Iterable[Option]:
+        rows, name = max(1, len(self.proof)), model.attribute
+        if "keep" in ways:
+            yield Option(name, "keep", column_bytes / rows, 0.0, 0.0, 0.0, "", "sent as it is")
+        if "round" in ways and not roundings:
+            yield Option(name, "round", column_bytes / rows, reason="rounding saves nothing")
+        for place, (rounding, size, (mean, worst)) in enumerate(roundings):
+            how = f"{rounding.method} at {rounding.error_pct:g} %"
+            if math.isinf(rounding.error_pct):
+                how = f"{rounding.method} at {rounding.error:g}"
+            yield Option(name, "round", size / rows, 0.0, mean, worst, "", how, place)
+        if "shed" in ways:
+            label = describe(model.predictors[0])
+            for place, one in enumerate(proofs):
+                how = f"{label} stores {one.stored_share_pct:.1f} % of the values"
+                packed = one.packed_bytes / rows
+                yield Option(
+                    name, "shed", 0.0, packed, one.mean_error_pct, one.max_error_pct, label, how, place
+                )
+
+
+def _share_of(model: AttributeModel, method: str, share: float) -> Rounding:
+    """A share of both bounds."""
+    error = None if model.error is None else model.error * share
+    return Rounding(method, model.error_pct * share if share else 0.0, error)
+
+
+def _bound_of(model: AttributeModel, precision: Precision) -> tuple[float, float]:
+    """What a precision keeps to, relative and in the unit; what is exact in one is so in the other."""
+    bound = replace(model, precisions=(precision,)).bound_at(0)
+    return (bound.error_pct, bound.error) if min(bound.error_pct, bound.error) else (0.0, 0.0)
+
+
+def _point(model: AttributeModel, precision: Precision, facts: Weighed) -> tuple[float, float]:
+    """Mean error and bytes; only what must be exact has no error, whatever training happened to see."""
+    exact = not min(_bound_of(model, precision))
+    return 0.0 if exact else max(facts.mean_error_pct, 1e-9), facts.packed_bytes
+
+
+def _points(model: AttributeModel, weighed: Sequence[Weighed]) -> list[tuple[float, float]]:
+    return [_point(model, one, facts) for one, facts in zip(model.precisions, weighed, strict=True)]
+
+
+def describe(predictor: Predictor) -> str:
+    """A predictor for people: its name, and what it is made of."""
+    if predictor.terms:
+        formula = " + ".join(str(term) for term in predictor.terms)
+        return f"regression {formula}" + (
+            f" (persistence {predictor.persistence:g})" if predictor.persistence else ""
+        )
+    parts = [f"{label} {value:g}" for label, value in _parameters(predictor) if value]
+    return predictor.name + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _parameters(predictor: Predictor) -> list[tuple[str, float]]:
+    return [("slope", predictor.slope), ("season", predictor.season), ("common", predictor.common)]
