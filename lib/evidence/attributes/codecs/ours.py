@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -59,9 +60,10 @@ def _is_code(column: Column) -> bool:
 def trained_on(sample: Sample, frame: Frame, error_pct: float) -> Trained:
     """The product's training, everything shed."""
     bounds = bounds_of(frame, sample.measures, error_pct)
-    first = train_attributes(frame, bounds, regressors=[*sample.measures, *sample.sent])
+    learn = partial(train_attributes, clocks=sample.clocks)
+    first = learn(frame, bounds, regressors=[*sample.measures, *sample.sent])
     order = recovery_order(first, list(sample.measures))
-    models = train_cascade(frame, bounds, order, sample.sent, train_attributes)
+    models = train_cascade(frame, bounds, order, sample.sent, learn)
     return Trained(tuple(order), models, bounds)
 
 

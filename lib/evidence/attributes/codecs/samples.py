@@ -45,10 +45,18 @@ class Sample:
     order: str | None
 
     @property
+    def clocks(self) -> dict[str, str]:
+        """The order attribute and the unit of its times, as training has it."""
+        kind = self.rows.schema.field(self.order).type if self.order else None
+        if kind is None or not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
+            return {}
+        return {str(self.order): "d" if pa.types.is_date32(kind) else kind.unit}
+
+    @property
     def parts(self) -> dict[str, Frame]:
         """The tuples trained on (at most half of all), and later ones."""
         rows = self.rows.append_column("seq", pa.array(np.arange(self.rows.num_rows)))
-        names = dict.fromkeys([*self.measures, *self.sent])
+        names = dict.fromkeys([*self.measures, *self.sent, *self.clocks])
         cut = min(TRAINED_ON_ROWS, rows.num_rows // 2)
         return {
             "training": frame_of(rows.slice(0, cut), self.key, names),
@@ -62,9 +70,7 @@ def of_lab(lab: Lab) -> Sample:
     sent = tuple(a.name for a in contract.attributes if a.role == "protected" and a.type != "string")
     numeric = tuple(name for name in lab.measures if lab.models[name].kind != "text")
     rows = lab.rows.slice(0, MOST_ROWS)
-    return Sample(
-        lab.stream, rows, tuple(lab.cycle.attributes), numeric, (contract.order, *sent), contract.order
-    )
+    return Sample(lab.stream, rows, tuple(lab.cycle.attributes), numeric, sent, contract.order)
 
 
 def of_source(source: Source) -> Sample:
@@ -72,9 +78,7 @@ def of_source(source: Source) -> Sample:
     made = generated(source)
     key, *measures = source.attributes
     numeric = tuple(name for name in measures if not pa.types.is_string(made.rows.schema.field(name).type))
-    return Sample(
-        made.contract.stream, made.rows.slice(0, MOST_ROWS), (key,), numeric, ("polled_at",), "polled_at"
-    )
+    return Sample(made.contract.stream, made.rows.slice(0, MOST_ROWS), (key,), numeric, (), "polled_at")
 
 
 def real(name: str) -> Sample:
@@ -98,7 +102,7 @@ def _sample(
         for field in rows.schema
         if field.name not in skipped and (pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
     )
-    return Sample(name, rows, key, measures, (order,) if order else (), order)
+    return Sample(name, rows, key, measures, (), order)
 
 
 def _read(package: str, relative: str, **names: str) -> pa.Table:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -141,6 +142,25 @@ def test_only_the_regressors_allowed_are_read():
     frame = market(800)
     result = train_attributes(frame, {"high": 4.7}, regressors=["volume"])["high"]
     assert all(predictor.regressors <= {"volume"} for predictor in result.model.predictors)
+
+
+def test_what_follows_from_the_time_takes_next_to_nothing_though_rows_are_shuffled():
+    """Year to weekday in local time, of tuples of 40 keys that arrive from all over a year."""
+    rng = np.random.default_rng(4)
+    at = np.sort(rng.integers(1_356_998_400, 1_388_534_400, 6000))[rng.permutation(6000)]
+    local = [datetime.fromtimestamp(int(one) - 5 * 3600, UTC) for one in at]
+    columns = {
+        part: Column.integer(np.array([getattr(one, part) for one in local]))
+        for part in ("year", "month", "day", "hour")
+    }
+    columns["weekday"] = Column.integer(np.array([one.isoweekday() for one in local]))
+    frame = Frame(np.arange(6000), rng.integers(0, 40, 6000), columns | {"at": Column.integer(at * 10**6)})
+    trained = train_attributes(frame, dict.fromkeys(columns, 0.0), regressors=[], clocks={"at": "us"})
+    for name, one in trained.items():
+        assert name == "year" or one.model.predictors[0].regressors == {"at"}
+        assert one.evidence["packed_bytes"] < 200
+        assert measure(one.model, frame).max_error_pct == 0
+    assert trained["weekday"].evidence["last_packed_bytes"] > 1500
 
 
 AWKWARD = {

@@ -41,7 +41,7 @@ NAMES = (*PREDICTORS, "previous", "level")
 @dataclass(frozen=True)
 class Term:
     """`weight` times the product of `numerators` over the product of `denominators` of this row, or of the
-    same key's previous row for names that end in "@1".
+    same key's previous row for names that end in "@1", or of a part of a time (`calendar`).
 
     >>> str(Term(100.0, ("change",), ("last",)))
     '100*change/last'
@@ -58,7 +58,8 @@ class Term:
     @property
     def names(self) -> frozenset[str]:
         """The attributes read, of whichever row."""
-        return frozenset(name.removesuffix("@1") for name in self.numerators + self.denominators)
+        every = self.numerators + self.denominators
+        return frozenset(name.removesuffix("@1").partition("#")[0] for name in every)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON; floats survive it exactly."""

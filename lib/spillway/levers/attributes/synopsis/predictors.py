@@ -9,7 +9,7 @@ of h1). Then the prediction is
 * `level`: L + persistence (h1 - L), L the key's values smoothed: L + smoothing (v - L) at each, from the first one on;
 * `any`: the last value known of any key, moved by persistence towards h1;
 * `regression`: f + persistence (h1 - f'), f a sum of `Term`s: products and ratios of never-shed attributes
-  of this row and of the key's previous row;
+  of this row and of the key's previous row, or parts of a time (`calendar`);
 each times (1 + common x surprise), surprise = (v - b) / b at the row just before, whatever its key, with v
 known there and b predicted: what moves all keys at once shows at the first of them.
 A `blend` is the mean of all predictors that can be evaluated, each weighed by 1 / m^3: m is how far, relative to the
@@ -31,6 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.synopsis.calendar import clock_part, part_of
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
 from spillway.levers.attributes.synopsis.walking import same_key_before
 
@@ -60,9 +61,11 @@ class RegressorReader:
         return self._cache[name]
 
     def _present(self, name: str) -> np.ndarray:
-        column = self._frame.columns.get(name)
+        column = self._frame.columns.get(name.partition("#")[0])
         if column is None or column.kind == "text":
             return np.full(len(self._frame), np.nan)
+        if "#" in name:
+            return np.where(column.valid, clock_part(column.values, part_of(name)).astype(np.float64), np.nan)
         return np.where(column.valid, column.values.astype(np.float64), np.nan)
 
     def _previous(self, name: str) -> np.ndarray:

@@ -43,12 +43,14 @@ def train_attributes(
     cycle_length: int = 0,
     error: Mapping[str, float] | None = None,
     rate_pct: float = LOOSEST_PCT,
+    clocks: Mapping[str, str] | None = None,
 ) -> dict[str, TrainedAttribute]:
     """Train every attribute named in `error_pct` (its bound E) on the rows of `frame`.
 
     `regressors`: attributes that predictions may read (default: every numeric column of the frame).
     `predictors` as in the contract; ``["last"]`` is the paper's method. `error`: bounds in an attribute's own
-    unit, of which the loss is the mean error over the bound times `rate_pct`.
+    unit, of which the loss is the mean error over the bound times `rate_pct`. `clocks`: attributes that always
+    travel and say when (attribute: unit of its whole numbers), whose parts predictions may read.
     """
     usable = [*frame.columns] if regressors is None else [*regressors]
     usable = [name for name in usable if name in frame.columns and frame.columns[name].kind != "text"]
@@ -64,7 +66,7 @@ def train_attributes(
             error=(error or {}).get(attribute),
         )
         names = [name for name in usable if name != attribute] if "regression" in predictors else []
-        trained[attribute] = ModelSearch(start, frame, names, predictors, rate_pct).run(ways)
+        trained[attribute] = ModelSearch(start, frame, names, predictors, rate_pct, clocks).run(ways)
     return trained
 
 

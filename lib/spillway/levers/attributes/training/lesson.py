@@ -61,7 +61,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     numeric = [
         a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
     ]
-    frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric]))
+    frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric, contract.order]))
     trained = train_models(
         contract,
         frame,
@@ -141,6 +141,7 @@ def train_models(
         cycle_length=cycle.length,
         error={name: one.error for name, one in thresholds.items() if one.error is not None},
         rate_pct=rate_pct,
+        clocks=clocks_of(contract),
     )
     first = learn(frame, error_pct, regressors=numeric)
     if load is None or part is None:
@@ -156,6 +157,13 @@ def train_models(
         if name not in again
     }
     return {name: (again | rest)[name] for name in error_pct}
+
+
+def clocks_of(contract: StreamContract) -> dict[str, str]:
+    """The order attribute and the unit that its times are kept in; nothing where it is no time."""
+    units = {"timestamp": "us", "date": "d"}
+    kind = contract.attribute(contract.order).type
+    return {contract.order: units[kind]} if kind in units else {}
 
 
 def expected_shed(

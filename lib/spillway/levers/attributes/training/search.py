@@ -33,6 +33,7 @@ from spillway.levers.attributes.synopsis.model import (
 )
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
 from spillway.levers.attributes.training.candidates import Lattice, lattices_of, without_regressors
+from spillway.levers.attributes.training.clocks import clock_parts
 from spillway.levers.attributes.training.hull import height, on_the_hull, rising, thinned
 from spillway.levers.attributes.training.regression import regressions
 from spillway.levers.attributes.training.weigh import Weighed, measure
@@ -79,9 +80,16 @@ class ModelSearch:
     """The search for one attribute: `start` has its bounds, `names` are what regressions may read."""
 
     def __init__(
-        self, start: AttributeModel, frame: Frame, names: list[str], allowed: Sequence[str], rate_pct: float
+        self,
+        start: AttributeModel,
+        frame: Frame,
+        names: list[str],
+        allowed: Sequence[str],
+        rate_pct: float,
+        clocks: Mapping[str, str] | None = None,
     ) -> None:
         self.start, self.names, self.allowed, self.rate_pct = start, names, allowed, rate_pct
+        self.clocks = (clocks or {}) if "regression" in allowed else {}
         self.exact = not min(start.error_pct, start.bound.error)
         self.search = _spread(frame)
         self.proof = frame.rows(0, PROOF_ROWS)
@@ -205,7 +213,7 @@ class ModelSearch:
         if best is None:
             return ()
         kept = [best]
-        for name in sorted(best[1].regressors)[:MOST_FALLBACKS]:
+        for name in sorted(best[1].regressors & {*self.names})[:MOST_FALLBACKS]:
             others = [other for other in self.names if other != name]
             next_best = self._best_regression(others, base, lattice, floor)
             if next_best is not None and all(next_best[1] != one[1] for one in kept):
@@ -215,9 +223,10 @@ class ModelSearch:
     def _best_regression(
         self, names: list[str], base: Predictor, lattice: Lattice, floor: int
     ) -> tuple[int, Predictor] | None:
+        target = self.start.attribute
+        found = regressions(target, self.search, names) + clock_parts(target, self.search, self.clocks)
         weighed = [
-            (self._size((predictor, base), lattice), i, predictor)
-            for i, predictor in enumerate(regressions(self.start.attribute, self.search, names))
+            (self._size((predictor, base), lattice), i, predictor) for i, predictor in enumerate(found)
         ]
         if not weighed or min(weighed)[0] >= floor:
             return None
