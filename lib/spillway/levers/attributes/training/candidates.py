@@ -19,6 +19,8 @@ import numpy as np
 from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.packing.block import LONGEST_LIST
+from spillway.levers.attributes.packing.whole_numbers import WholeForm
 from spillway.levers.attributes.synopsis.entries import Shed
 from spillway.levers.attributes.synopsis.model import Precision, Predictor
 from spillway.levers.attributes.synopsis.walking import same_key_before
@@ -74,9 +76,20 @@ def estimated_bytes(frame: Frame, result: Shed) -> int:
     bits = float((counts[used] * np.log2(totals[used] / counts[used])).sum()) + 8.0 * int(used.sum())
     far = np.abs(entries.steps[np.abs(entries.steps) > 30]).astype(np.float64)
     bits += float((2.0 * np.log2(far)).sum())
-    whole = entries.values.values[~entries.is_step]
-    bits += len(whole) * min(14.0, 1.0 + float(np.log2(1 + len(np.unique(whole)))))
+    bits += _bits_of_wholes(entries.values.take(~entries.is_step))
     return int(bits / 8) + 1
+
+
+def _bits_of_wholes(column: Column) -> float:
+    """Whole values as places in a list where there are few different ones, else as differences."""
+    values = column.values[column.valid]
+    if column.kind == "real":
+        values = values[np.isfinite(values)]
+    distinct = len(np.unique(values))
+    if distinct <= min(LONGEST_LIST, len(values) // 4 + 16):
+        return len(values) * (1.0 + float(np.log2(1 + distinct)))
+    wholes = WholeForm.of(column.kind, values).wholes(values).astype(np.float64)
+    return float(np.log2(1.0 + np.abs(np.diff(wholes, prepend=0.0))).sum()) + 2.0 * len(wholes)
 
 
 def lattices_of(
