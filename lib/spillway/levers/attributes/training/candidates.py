@@ -26,6 +26,7 @@ from spillway.levers.attributes.synopsis.model import Precision, Predictor
 from spillway.levers.attributes.synopsis.walking import same_key_before
 
 LONGEST_SEASON = 200
+LEAST_DIVISOR = 5
 _RATES = (0.4, 0.1, 0.03)
 AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
 
@@ -120,7 +121,7 @@ def _even_lattices(error_pct: float, column: Column, decimals: int | None, error
     """Steps of twice the aim leave no value farther from one than the aim.
 
     >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)[0]
-    Lattice(aim_pct=None, step_pct=0.0, unit=0.0, aim=0.07)
+    Lattice(aim_pct=None, step_pct=0.0, unit=0.1, aim=0.07)
     """
     least = unit_of(column, decimals)
     found = []
@@ -149,6 +150,8 @@ def unit_of(column: Column, decimals: int | None) -> float:
     if not len(values) or bool((np.abs(values.astype(np.float64)) >= 2.0**52).any()):
         return 0.0
     divisor = int(np.gcd.reduce(values))
+    if divisor < LEAST_DIVISOR:  # that all are even may be chance, and then the odd ones cost most
+        divisor = 1
     return divisor / 10.0 ** (decimals or 0) if column.kind == "real" else float(divisor)
 
 
