@@ -315,7 +315,16 @@ def walk(  # type: ignore[no-untyped-def]
                         is_step[i] = new
                         steps[i] = q
                     elif levels:
-                        r = _moved(0.0, _place(values[i], tables, first, size), tables, first, size, unit, levels, scale)
+                        r = _moved(
+                            0.0,
+                            _place(values[i], tables, first, size),
+                            tables,
+                            first,
+                            size,
+                            unit,
+                            levels,
+                            scale,
+                        )
                         if _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                             values[i] = r + 0.0
                             wholes[i] = np.int64(r) if is_integer else 0
