@@ -30,11 +30,11 @@ from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
 TOLD = "told"
-LISTED_BYTES = 690
+TOLD_LISTED_BYTES = 690
 """What the log says of a file of one such row, and of the commit."""
 _TIMES = {"created_at", "updated_at", "modified_at", "batch_date"}
 
-Rows = Sequence[Mapping[str, Any]]
+_Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ToldBatch:
         rows, sink = pa.table({name: [value] for name, value in vars(self).items()}), io.BytesIO()
         with encoder(sink, rows.schema) as writer:
             writer.write_table(rows)
-        return len(sink.getvalue()) + LISTED_BYTES
+        return len(sink.getvalue()) + TOLD_LISTED_BYTES
 
 
 def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:
@@ -76,7 +76,7 @@ def tables_there(settings: Settings) -> Tables:
         return here
     there = Tables(replace(settings, lake=f"memory://told/{settings.destination}"))
     there.forget_lake()
-    found: dict[str, dict[str, Rows]] = {}
+    found: dict[str, dict[str, _Rows]] = {}
     for row in here.at(TOLD).rows().to_pylist():
         for table, rows in _read(row).items():
             found.setdefault(table, {})[f"{row['stream']} {row['batch']}"] = rows
@@ -86,7 +86,7 @@ def tables_there(settings: Settings) -> Tables:
 
 
 def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]) -> ToldBatch:
-    told: dict[str, Rows] = {"batches": [{**batch.row(), "status": DONE, "files": []}]}
+    told: dict[str, _Rows] = {"batches": [{**batch.row(), "status": DONE, "files": []}]}
     facts: list[Mapping[str, Any]] = []
     for name, version in sorted(batch.models.items()):
         if (name, version) not in known:
@@ -120,7 +120,7 @@ def _spelled(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not told")
 
 
-def _read(row: Mapping[str, Any]) -> dict[str, Rows]:
+def _read(row: Mapping[str, Any]) -> dict[str, _Rows]:
     where = f"told: {row['stream']}, batch {row['batch']}"
     try:
         found: dict[str, list[dict[str, Any]]] = json.loads(zlib.decompress(row["payload"]))

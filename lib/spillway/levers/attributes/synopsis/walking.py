@@ -51,7 +51,7 @@ def powers(step_pct: float) -> np.ndarray:
     return np.asarray(table[: max(2, int(np.searchsorted(table, 1e6)))])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True)
 def ladder_of(step_pct: float, unit: float) -> np.ndarray:
     """0, u, 2u, ... as long as u is the larger step, then g times the level before it, always whole u apart.
 
@@ -102,39 +102,39 @@ def _snap(value, scale):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _place(value, table):  # type: ignore[no-untyped-def]
+def _place(value, tables, first, count):  # type: ignore[no-untyped-def]
     """The signed place of the level nearest to a value."""
     size = abs(value)
-    high = min(np.searchsorted(table, size), len(table) - 1)
-    if high > 0 and size - table[high - 1] <= table[high] - size:
+    high = min(np.searchsorted(tables[first : first + count], size), count - 1)
+    if high > 0 and size - tables[first + high - 1] <= tables[first + high] - size:
         high -= 1
     return np.int64(high) if value >= 0.0 else -np.int64(high)
 
 
 @njit(cache=True, error_model="numpy")
-def _moved(p, q, table, unit, levels, scale):  # type: ignore[no-untyped-def]
+def _moved(p, q, tables, first, count, unit, levels, scale):  # type: ignore[no-untyped-def]
     """The prediction p moved by q steps; NaN when that leaves the numbers."""
     if levels:
         if q == 0:
             moved = p
         else:
-            at = _place(p, table) + q
-            if abs(at) >= len(table):
+            at = _place(p, tables, first, count) + q
+            if abs(at) >= count:
                 return np.nan
-            moved = table[at] if at >= 0 else -table[-at]
+            moved = tables[first + at] if at >= 0 else -tables[first - at]
     elif unit > 0.0:
         moved = (np.rint(p / unit) + q) * unit
-    elif q >= len(table) or -q >= len(table):
+    elif q >= count or -q >= count:
         return np.nan
     elif q >= 0:
-        moved = p * table[q]
+        moved = p * tables[first + q]
     else:
-        moved = p / table[-q]
+        moved = p / tables[first - q]
     moved = _snap(moved, scale)
     return moved if np.isfinite(moved) else np.nan
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", inline="always")
 def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyped-def]
     """Whether the reconstruction r (a float64, whole for integers) keeps to both aims."""
     if not np.isfinite(r):
@@ -145,10 +145,10 @@ def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyp
 
 
 @njit(cache=True, error_model="numpy")
-def _nearest_step(p, sv, table, unit, levels, scale):  # type: ignore[no-untyped-def]
+def _nearest_step(p, sv, tables, first, count, unit, levels):  # type: ignore[no-untyped-def]
     """The step that brings p nearest to sv, 0 when there is none."""
     if levels:
-        return _place(sv, table) - _place(p, table)
+        return _place(sv, tables, first, count) - _place(p, tables, first, count)
     if unit > 0.0:
         q = np.rint(sv / unit) - np.rint(p / unit)
         return np.int64(q) if abs(q) < LARGEST_STEP else np.int64(0)
@@ -158,12 +158,14 @@ def _nearest_step(p, sv, table, unit, levels, scale):  # type: ignore[no-untyped
     up = ratio >= 1.0
     if not up:
         ratio = p / sv
-    if not ratio <= table[-1]:
+    if not ratio <= tables[first + count - 1]:
         return np.int64(0)
-    high = np.searchsorted(table, ratio)
+    high = np.searchsorted(tables[first : first + count], ratio)
     low = max(high - 1, 0)
     a, b = (low, high) if up else (-low, -high)
-    if abs(_moved(p, a, table, unit, levels, 0.0) - sv) <= abs(_moved(p, b, table, unit, levels, 0.0) - sv):
+    if abs(_moved(p, a, tables, first, count, unit, levels, 0.0) - sv) <= abs(
+        _moved(p, b, tables, first, count, unit, levels, 0.0) - sv
+    ):
         return np.int64(a)
     return np.int64(b)
 
@@ -196,12 +198,14 @@ def walk(  # type: ignore[no-untyped-def]
     shed_before = np.zeros(keys, np.bool_)
     surprise = 0.0
     last_any = np.nan
-    now, aim_pct, aim, unit, table, levels = np.int64(-1), 0.0, 0.0, 0.0, tables, False
+    several, now = len(aims_pct) > 1, np.int64(0)
+    aim_pct, aim, unit, first, size = aims_pct[0], aims[0], units[0], starts[0], starts[1]
+    levels = ladders[0]
     for i in range(n):
-        if is_shed[i] and precision[i] != now:
+        if several and is_shed[i] and precision[i] != now:
             now = precision[i]
             aim_pct, aim, unit, levels = aims_pct[now], aims[now], units[now], ladders[now]
-            table = tables[starts[now] : starts[now + 1]]
+            first, size = starts[now], starts[now + 1] - starts[now]
         k = key[i]
         known = rows_known[k]
         newest = history[k, (known - 1) % depth] if known > 0 else np.nan
@@ -262,7 +266,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if is_step[i]:
                         if not predicted:
                             return i
-                        r = _moved(p, steps[i], table, unit, levels, scale)
+                        r = _moved(p, steps[i], tables, first, size, unit, levels, scale)
                         if not np.isfinite(r) or (is_integer and abs(r) >= _INT64_END):
                             return i
                         values[i] = r
@@ -276,7 +280,7 @@ def walk(  # type: ignore[no-untyped-def]
                     if here == NUMBER:
                         if not predicted:
                             return i
-                        values[i] = _moved(p, 0, table, unit, levels, scale)
+                        values[i] = _moved(p, 0, tables, first, size, unit, levels, scale)
                         wholes[i] = np.int64(values[i]) if is_integer else 0
                         valid[i] = True
                     else:
@@ -296,11 +300,11 @@ def walk(  # type: ignore[no-untyped-def]
                     q = np.int64(0)
                     r = np.nan
                     if predicted:
-                        r = _moved(p, q, table, unit, levels, scale)
+                        r = _moved(p, q, tables, first, size, unit, levels, scale)
                         if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                             new = True
-                            q = _nearest_step(p, values[i], table, unit, levels, scale)
-                            r = _moved(p, q, table, unit, levels, scale)
+                            q = _nearest_step(p, values[i], tables, first, size, unit, levels)
+                            r = _moved(p, q, tables, first, size, unit, levels, scale)
                             if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                                 r = np.nan
                     else:
@@ -311,7 +315,16 @@ def walk(  # type: ignore[no-untyped-def]
                         is_step[i] = new
                         steps[i] = q
                     elif levels:
-                        r = _moved(0.0, _place(values[i], table), table, unit, levels, scale)
+                        r = _moved(
+                            0.0,
+                            _place(values[i], tables, first, size),
+                            tables,
+                            first,
+                            size,
+                            unit,
+                            levels,
+                            scale,
+                        )
                         if _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
                             values[i] = r + 0.0
                             wholes[i] = np.int64(r) if is_integer else 0
@@ -338,8 +351,8 @@ def walk(  # type: ignore[no-untyped-def]
                     smoothed[m, k] = level + smoothing[m] * (value - level) if np.isfinite(level) else value
                 if blend and np.isfinite(predictions[m]):
                     miss = abs(predictions[m] - value)
-                    size = abs(value)
-                    miss = miss / size if miss < size else (0.0 if miss == 0.0 else 1.0)
+                    magnitude = abs(value)
+                    miss = miss / magnitude if miss < magnitude else (0.0 if miss == 0.0 else 1.0)
                     before = missed_by_any[m]
                     missed_by_any[m] = before + 0.02 * (miss - before) if before >= 0.0 else miss
                     before = missed[m, k]

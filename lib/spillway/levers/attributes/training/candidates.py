@@ -19,11 +19,14 @@ import numpy as np
 from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.packing.block import LONGEST_LIST
+from spillway.levers.attributes.packing.whole_numbers import WholeForm
 from spillway.levers.attributes.synopsis.entries import Shed
 from spillway.levers.attributes.synopsis.model import Precision, Predictor
 from spillway.levers.attributes.synopsis.walking import same_key_before
 
 LONGEST_SEASON = 200
+LEAST_DIVISOR = 5
 _RATES = (0.4, 0.1, 0.03)
 AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
 
@@ -74,9 +77,20 @@ def estimated_bytes(frame: Frame, result: Shed) -> int:
     bits = float((counts[used] * np.log2(totals[used] / counts[used])).sum()) + 8.0 * int(used.sum())
     far = np.abs(entries.steps[np.abs(entries.steps) > 30]).astype(np.float64)
     bits += float((2.0 * np.log2(far)).sum())
-    whole = entries.values.values[~entries.is_step]
-    bits += len(whole) * min(14.0, 1.0 + float(np.log2(1 + len(np.unique(whole)))))
+    bits += _bits_of_wholes(entries.values.take(~entries.is_step))
     return int(bits / 8) + 1
+
+
+def _bits_of_wholes(column: Column) -> float:
+    """Whole values as places in a list where there are few different ones, else as differences."""
+    values = column.values[column.valid]
+    if column.kind == "real":
+        values = values[np.isfinite(values)]
+    distinct = len(np.unique(values))
+    if distinct <= min(LONGEST_LIST, len(values) // 4 + 16):
+        return len(values) * (1.0 + float(np.log2(1 + distinct)))
+    wholes = WholeForm.of(column.kind, values).wholes(values).astype(np.float64)
+    return float(np.log2(1.0 + np.abs(np.diff(wholes, prepend=0.0))).sum()) + 2.0 * len(wholes)
 
 
 def lattices_of(
@@ -107,7 +121,7 @@ def _even_lattices(error_pct: float, column: Column, decimals: int | None, error
     """Steps of twice the aim leave no value farther from one than the aim.
 
     >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)[0]
-    Lattice(aim_pct=None, step_pct=0.0, unit=0.0, aim=0.07)
+    Lattice(aim_pct=None, step_pct=0.0, unit=0.1, aim=0.07)
     """
     least = unit_of(column, decimals)
     found = []
@@ -136,6 +150,8 @@ def unit_of(column: Column, decimals: int | None) -> float:
     if not len(values) or bool((np.abs(values.astype(np.float64)) >= 2.0**52).any()):
         return 0.0
     divisor = int(np.gcd.reduce(values))
+    if divisor < LEAST_DIVISOR:  # that all are even may be chance, and then the odd ones cost most
+        divisor = 1
     return divisor / 10.0 ** (decimals or 0) if column.kind == "real" else float(divisor)
 
 

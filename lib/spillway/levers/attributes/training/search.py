@@ -43,6 +43,7 @@ STRETCHES = 4
 PROOF_ROWS = 20_000
 MOST_FALLBACKS = 4
 BLENDED = 4
+PROVED = 8
 _PAPER_SHARES = (0.0, 0.13, 0.45, 1.0)
 _ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05)
 WORTH_IT = 0.03  # of the bytes of last: less is chance
@@ -157,7 +158,7 @@ class ModelSearch:
             self.start.decimals,
             self.start.error,
         )
-        found: list[tuple[float, int, tuple[Predictor, ...], bool, list[Precision]]] = []
+        found: list[tuple[float, int, tuple[Predictor, ...], bool, list[tuple[Precision, float]]]] = []
         for predictors, blend in self._contenders(lattices[0]):
             tried: list[tuple[Precision, Weighed]] = []
             for lattice in lattices:
@@ -166,12 +167,12 @@ class ModelSearch:
                 if not facts.violations:
                     tried.append((lattice.precision, facts))
             points = [_point(self.start, precision, facts) for precision, facts in tried]
-            hull = on_the_hull(points)
-            curve = [tried[place][0] for place in thinned(hull, [points[place][1] for place in hull])]
+            curve = [(tried[place][0], points[place][1]) for place in on_the_hull(points)]
             found.append((height(points, self._marks()), len(found), predictors, blend, curve))
         _, _, predictors, blend, curve = min(found, key=lambda one: one[:2])
-        bounds = [_bound_of(self.start, precision) for precision in curve]
-        precisions = tuple(curve[place] for place in rising(bounds))
+        places = rising([_bound_of(self.start, precision) for precision, _ in curve])
+        places = thinned(places, [curve[place][1] for place in places], most=PROVED)
+        precisions = tuple(curve[place][0] for place in places)
         model = replace(self.start, predictors=predictors, blend=blend, precisions=precisions)
         proved = self._proved(model)
         heights = [height(_points(model, proofs), self._marks()) for model, proofs in (proved, paper)]
