@@ -251,6 +251,9 @@ def test_priority_class_and_contract_weigh_together() -> None:
     found = choosing(replace(stated, attributes=dear), CHANNEL, known, load(costs), NAMES)
     low = 20.33 / 13.5
     assert found.priorities == pytest.approx({"a": 2 * low, "b": 6 * low, "c": 2 * low})
+    unknown = replace(learned(), category={"criticality": "extremely", "assumed": True})
+    found = choosing(replace(stated, attributes=dear), CHANNEL, unknown, load(costs), NAMES)
+    assert found.priorities == pytest.approx({"a": 2.0, "b": 6.0, "c": 2.0})
 
 
 def learned() -> Learned:

@@ -88,7 +88,9 @@ def choosing(
 ) -> Choosing:
     """What the contract, the channel and training say of a stream's choice."""
     settings = own_settings(contract)
-    weight = contract.priority * criticality_weight(learned.category.get("criticality"))
+    # a class that was only assumed holds the bounds, and gives no stream a claim on what others need
+    known = None if learned.category.get("assumed") else learned.category.get("criticality")
+    weight = contract.priority * criticality_weight(known)
     allowed = options_now(contract, learned, measures)
     options = {name: corrected(found, (paid or {}).get(name, {})) for name, found in allowed.items()}
     priorities = {name: weight * contract.attribute(name).priority for name in measures}
