@@ -48,7 +48,7 @@ class ToldBatch:
     @property
     def size(self) -> int:
         """What it crosses as."""
-        rows, sink = pa.table({name: [value] for name, value in vars(self).items()}), io.BytesIO()
+        rows, sink = pa.table({"batch": [self.batch], "payload": [self.payload]}), io.BytesIO()
         with encoder(sink, rows.schema) as writer:
             writer.write_table(rows)
         return len(sink.getvalue()) + TOLD_LISTED_BYTES
