@@ -15,9 +15,8 @@ from spillway.cli import main
 from spillway.contracts import load_contracts
 from spillway.demo.data import write_demo
 from spillway.engine import InProcess
-from spillway.intake.take_in import take_in
 from spillway.pipeline.channel import bring_through
-from spillway.pipeline.train import train_stream
+from spillway.pipeline.train import train_streams
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.show.lines import PAGE
@@ -42,10 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_demo(folder / "landing")
     settings = Settings.from_environment({"SPILLWAY_HOME": str(folder)})
     contracts, tables, engine = load_contracts(settings.schemas), Tables(settings), InProcess()
-    for stream in STREAMS:
-        take_in(tables, engine, contracts.stream(stream), "readme")
-    for stream in STREAMS:
-        train_stream(tables, contracts, stream)
+    train_streams(tables, engine, contracts, STREAMS, "readme")
     for channel in ("market", "uplink"):
         bring_through(tables, engine, contracts, channel, "readme")
     validate(tables, engine, contracts, "readme", streams=STREAMS)
@@ -82,7 +78,7 @@ def test_something_is_kept_something_rounded_something_shed_and_the_schedule_cha
 def test_the_demo_loses_little_of_what_dropping_rows_would_lose(home: Path) -> None:
     seen = overview(tables_of(home))
     for channel in seen.channels:
-        assert 44 <= channel.dropping_rows_pct <= 55
+        assert 45 <= channel.dropping_rows_pct <= 55
         assert channel.loss_pct < 1.0
         assert 90 <= channel.used_pct <= 100
     assert all(stream.figures.recovery_accuracy_pct >= 99.5 for stream in seen.streams)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.pipeline.streams import World
+from tests.show.report.small_lake import small_lake
 
+from spillway.contracts import load_contracts
 from spillway.levers.curve_of_loss import at_capacity, capacities_of, curve_of_loss, pays_next
 from spillway.levers.protocol import Offer
 from spillway.levers.rate_distortion import Alternative
@@ -22,8 +25,10 @@ from spillway.show.overview import (
     overview,
     overview_lines,
 )
+from spillway.show.report import build_report
 from spillway.show.summary import StreamFigures
-from spillway.show.trades import channel_trade, trade_lines, trade_picture
+from spillway.show.trades import channel_trade, trade_lines, trade_pictures, traded
+from spillway.store.tables import Tables
 
 FIGURES = StreamFigures("weather", 26115, 14, 50.0, 24.0, 25.0, 0, 0.0, 0, 0, 99.9, 0.4, 0, 0)
 TEMP = AttributeFigures(
@@ -118,12 +123,13 @@ def test_the_trade_is_a_table_with_the_point_in_use_and_a_picture_of_both_lines(
     (mine,) = [line for line in lines if "in use" in line]
     assert mine.split()[:6] == ["30", "kbps", "0.75", "%", "40", "%"]
     assert max(map(len, lines)) <= PAGE
-    picture = trade_picture(shown)
+    picture, near = trade_pictures(shown)
     plan, rows = (line["points"] for line in picture.data["lines"])
     assert [x for x, _ in plan] == [x for x, _ in rows] == [one.capacity_kbps for one in TRADE.curve]
     assert (30.0, 0.75) in plan
     assert picture.data["mark"][0] == 30.0
     assert dict(rows)[50.0] == 0.0
+    assert near.data["lines"][0]["points"] == plan, "all of it is near the ground here"
 
 
 def test_figures_have_names_and_agree_with_the_screen(world: World) -> None:
@@ -155,3 +161,23 @@ def test_figures_have_names_and_agree_with_the_screen(world: World) -> None:
 
 def test_a_lake_where_nothing_went_through_has_an_empty_screen() -> None:
     assert overview_lines(Overview((), ()))[0].startswith("Checked against raw: 0 shed or rounded values")
+
+
+def test_the_report_draws_the_trade_of_every_channel(world: World, tmp_path: Path) -> None:
+    page = build_report(world.tables, tmp_path / "report.html").read_text(encoding="utf-8")
+    for channel in ("narrow", "wide"):
+        assert f"{channel}: error against capacity" in page
+    assert "dropping rows at random" in page
+    assert '<a href="#channels">' in page
+
+
+def test_facts_that_cannot_be_read_are_told_and_keep_nobody_from_the_page(tmp_path: Path) -> None:
+    settings = small_lake(tmp_path)
+    tables = Tables(settings)
+    told = traded(tables, load_contracts(settings.schemas), "uplink")
+    assert told is not None
+    assert "cannot be told: attributes, version 1: `facts` must be as training wrote them" in told.buys
+    assert "cannot be told" in " ".join(overview_lines(overview(tables)))
+    assert "error against capacity" not in build_report(tables, tmp_path / "r.html").read_text(
+        encoding="utf-8"
+    )

@@ -67,9 +67,10 @@ def dry_run(
     tables = tables.now()
     home = tables.settings
     root = f"memory://dry-run-{next(_RUNS)}"
-    settings: Settings = replace(
-        home, lake=f"{root}/lake", destination=f"{root}/destination", landing=f"{root}/landing"
-    )
+    lake = f"{root}/lake"
+    # what a destination that is elsewhere needs is counted: it is elsewhere here where it is there
+    destination = lake if home.destination == home.lake else f"{root}/destination"
+    settings: Settings = replace(home, lake=lake, destination=destination, landing=f"{root}/landing")
     memory = Tables(settings)
     try:
         yield _run(tables, memory, engine, contracts, channel, batch, say)

@@ -19,6 +19,7 @@ YARDSTICK = (
     "Loss: the mean error of a measure value at the destination; what is absent counts 100 %, as every value of a "
     "dropped row does"
 )
+NEAR_PCT = 5.0
 _IN_USE = "<- in use"
 
 
@@ -142,8 +143,33 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
     yield from sentences(f"{one.buys}.")
 
 
-def trade_picture(one: ChannelTrade) -> Picture:
-    """The curve for the report."""
+def trade_pictures(one: ChannelTrade) -> Iterator[Picture]:
+    """The curve for the report beside dropping rows, and near the ground, where that is off the page."""
+    yield _beside_rows(one)
+    low = [point for point in one.curve if point.loss_pct < NEAR_PCT]
+    if len(low) > 1:
+        yield Picture(
+            f"{one.channel}: the same, near the ground",
+            "lines",
+            {
+                "lines": [
+                    {
+                        "name": "what the plan loses",
+                        "style": "planned",
+                        "points": [(point.capacity_kbps, point.loss_pct) for point in low],
+                        "dots": True,
+                    }
+                ],
+                "x": "capacity, kbps",
+                "y": "loss of a measure value, %",
+                "from_zero": True,
+                "mark": (one.capacity_kbps, f"in use: {loss_said(one.loss_pct)}"),
+            },
+            wide=True,
+        )
+
+
+def _beside_rows(one: ChannelTrade) -> Picture:
     lines = [
         {
             "name": "what the plan loses",

@@ -16,7 +16,7 @@ from spillway.show.report.drawing import picture_card
 from spillway.show.report.facts import StreamFacts, gather_facts, workload_ledgers
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
 from spillway.show.summary import last_validation
-from spillway.show.trades import trade_picture, traded
+from spillway.show.trades import trade_pictures, traded
 from spillway.show.words import bytes_said, how_many
 from spillway.store.tables import Tables
 
@@ -32,7 +32,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
     trades = [one for name in contracts.channels if (one := traded(tables, contracts, name))]
-    pictures = [trade_picture(one) for one in trades if one.curve]
+    pictures = [picture for one in trades if one.curve for picture in trade_pictures(one)]
     text = page(facts, workload_ledgers(tables), validations, utc_now(), pictures)
     path.write_text(text, encoding="utf-8")
     return path
