@@ -244,7 +244,7 @@ class TestWhenMoreComesOutThanWasPlanned:
 
         monkeypatch.setattr(ThinPlan, "can_do_more", can_do_more)
         shed.shed_channel(tables, InProcess(), narrow, "up")
-        assert aims == [1.0, *shed.AIMS]
+        assert aims == [1.0, shed.FIRST_AIM, *[shed.LEAST_AIM] * (shed.MOST_DRAFTS - 2)]
         assert not told[0].tried
         (plan, drafted), root = told[1].tried[1], tables.path("transmitted", "net")
         assert isinstance(plan, ThinPlan)
@@ -262,8 +262,8 @@ class TestWhenMoreComesOutThanWasPlanned:
         wide = rooms(narrow.streams["net"], capacity="1000 kbps")
         monkeypatch.setattr(ThinPlan, "could_lose_less", lambda self, batch: True)
         shed.shed_channel(tables, InProcess(), wide, "up", said.append)
-        again = "net: 1 batches left room unused; planned again by what came out"
-        assert said.count(again) == shed.MOST_DRAFTS - 1
+        again = "net: 1 batches could lose less; planned again by what came out"
+        assert said.count(again) == shed.ENOUGH_DRAFTS - 1
         files = tables.now().at("transmitted", "net").files()
         from spillway.store import blobs
 
