@@ -73,8 +73,10 @@ def text_settings(memory: bool = False) -> dict[str, Any]:
         most_pct=text.most_pct,
     )
     return {
+        "plan": "prefix",
         "rank_by": "stddev",
         "ways": ("keep", "shed"),
+        "synopsis": "hold",
         "fit": "bits",
         "reevaluate": Reevaluate() if memory else printed,
     }
@@ -128,7 +130,7 @@ def standing(looks: Iterable[Look], options: OptionsByName) -> Standing:
         windows += 1
         evaluations += look.evaluated
         hits += look.hit
-        if not look.hit:
-            weights = place_weights(ranking_of(look.scores))
-            extra += regret(look.in_force, look.fresh, options, weights)
+        # a hit may be less precise than its own data ask for
+        weights = place_weights(ranking_of(look.scores))
+        extra += regret(look.in_force, look.fresh, options, weights)
     return Standing(windows, evaluations, hits, extra / max(1, windows))

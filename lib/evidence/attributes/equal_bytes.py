@@ -1,70 +1,101 @@
-"""Six rankings at equal bytes: the least error that shedding in somebody's order reaches in a given room.
+"""Six rankings at equal bytes: the least error that going by somebody's order reaches in a given room.
 
-A ranking sheds from its front until what remains fits; the last attribute goes for only as many tuples as are needed,
-so that all fill the room to the last byte. Two cases of the synopsis:
+A ranking goes through the attributes in its order. What it does to one is taken to the end before the next is touched,
+until what remains fits. Two contestants for each order, of which the better counts:
 
-- *hold*: it stays at the source; what is shed is absent, and counts 100.
-- *send*: it crosses with its batch and counts against the room; what is shed counts its mean error. What does not get
-  smaller by it stays as it is. Where even all synopses are too much, they stay behind in the same order.
+- *shed*: the thesis's treatment, keep or shed;
+- *all*: every treatment that the plan has, kept, rounded and shed in every precision.
 
-The room is what always travels and a share of the measures' bytes. Error is the loss of `levers.attributes.loss` with
-equal weights: the mean over the measures. Options are those that a plan chooses among, so that a plan can be held
-against the best of the rankings (`error_over_best`).
+Either treats an attribute alike in all tuples of a batch, as a plan does; or, *sharing*, takes the last step for only
+as many tuples as are needed, so that all fill the room to the last byte: which no plan does.
 
->>> from spillway.levers.attributes.option import Option
+What is shed depends on the case. *hold*: its synopsis stays at the source; it is absent, and counts 100. *send*: the
+synopsis crosses and counts against the room, with what its file takes beside it (`around`); the error is what comes
+back. Where even all synopses are too much, they stay behind in the same order.
+
 >>> options = {
 ...     "a": [Option("a", "keep", 6), Option("a", "shed", 0, 2, mean_error_pct=1.0)],
-...     "b": [Option("b", "keep", 4), Option("b", "shed", 0, 1, mean_error_pct=3.0)],
+...     "b": [Option("b", "keep", 4), Option("b", "round", 2, mean_error_pct=0.5)],
 ... }
 >>> ranking_error(options, ["a", "b"], room_bytes=7, synopsis="hold"), ranking_error(options, ["a", "b"], 7, "send")
 (25.0, 0.375)
->>> best_ranking_error(options, {"ab": [["a", "b"]], "ba": [["b", "a"]]}, 7, "send")
-0.375
+>>> best_ranking_error(options, {"ab": [["a", "b"]], "ba": [["b", "a"]]}, 8, "hold")
+0.25
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from evidence.attributes.lab import Lab
-from evidence.attributes.rankings import RANKINGS, orders
-from evidence.book import Book
-from spillway.errors import Refused
-from spillway.levers.attributes.capacity.crossings import Terms
-from spillway.levers.attributes.loss import loss, option_loss
-from spillway.levers.attributes.option import Option, of_way, scaled
-from spillway.levers.attributes.policy import Choosing, OptionsByName, decide, own_settings
-from spillway.levers.protocol import Load
+import numpy as np
 
-CAPACITIES_PCT = (90, 75, 50, 25)
+from spillway.errors import Refused
+from spillway.levers.attributes.loss import ABSENT, option_loss
+from spillway.levers.attributes.option import Option, of_way, options_of
+from spillway.levers.attributes.policy import OptionsByName
+from spillway.levers.rate_distortion import lower_hull
+
 SYNOPSES = ("hold", "send")
+TREATMENTS = ("shed", "all")
+_CRUMB = 1e-6
 FAR_WORSE = 1e9
 """Of a plan that errs where some ranking does not: a number, for figures are numbers."""
+_Point = tuple[float, float]
+"""Bytes, and loss."""
 
 
-def ranking_error(options: OptionsByName, order: Sequence[str], room_bytes: float, synopsis: str) -> float:
-    """The mean loss when shedding in this order fills `room_bytes` a tuple, which are the measures' alone."""
-    if synopsis not in SYNOPSES:
-        raise Refused("synopsis", f"be one of {', '.join(SYNOPSES)}", synopsis, "write synopsis: hold")
-    over = sum(_kept(options[name]).wire_bytes_per_tuple for name in options) - room_bytes
-    total = 0.0
-    for saves, costs in _steps(options, order, synopsis):
-        if over <= 0:
-            break
-        share = min(1.0, over / saves)
-        total += share * costs
-        over -= share * saves
-    return total / len(options)
+def ranking_error(
+    options: OptionsByName,
+    order: Sequence[str],
+    room_bytes: float,
+    synopsis: str,
+    treatments: str = "shed",
+    around: float = 0.0,
+    counted: frozenset[str] | None = None,
+    sharing: bool = True,
+) -> float:
+    """The mean loss, of the attributes that are `counted` (all), when going by this order fills the measures' room.
+
+    `around` is taken off the room where anything that is sent was shed.
+    """
+    for name, value, known in (("synopsis", synopsis, SYNOPSES), ("treatments", treatments, TREATMENTS)):
+        if value not in known:
+            raise Refused(name, f"be one of {', '.join(known)}", value, f"write {name}: {known[0]}")
+    whole = sum(_kept(found).wire_bytes_per_tuple for found in options.values())
+    if whole <= room_bytes + _CRUMB:
+        return 0.0
+    line = _hull if sharing else _falling
+    off = around if synopsis == "send" else 0.0
+    ways = [(room_bytes - off, _ladders(options, synopsis, treatments, line))]
+    if synopsis == "send" and treatments == "all":
+        rounds = {name: line(_rounded(found)) for name, found in options.items()}
+        ways.append((room_bytes, {name: (ladder, []) for name, ladder in rounds.items()}))
+    return min(_filled(ladders, order, whole - room, counted, sharing) for room, ladders in ways)
+
+
+def best_treatments_error(
+    options: OptionsByName, order: Sequence[str], room_bytes: float, synopsis: str, **how: Any
+) -> float:
+    """`ranking_error` by whichever treatments serve an order best."""
+    return min(
+        ranking_error(options, order, room_bytes, synopsis, treatments, **how) for treatments in TREATMENTS
+    )
 
 
 def best_ranking_error(
-    options: OptionsByName, ranked: Mapping[str, Sequence[Sequence[str]]], room_bytes: float, synopsis: str
+    options: OptionsByName,
+    ranked: Mapping[str, Sequence[Sequence[str]]],
+    room_bytes: float,
+    synopsis: str,
+    **how: Any,
 ) -> float:
-    """The least error that any order of any ranking reaches; of random orders the luckiest counts."""
+    """The least error that any order of any ranking reaches by any treatments; of random orders the luckiest counts."""
     return min(
-        ranking_error(options, order, room_bytes, synopsis) for every in ranked.values() for order in every
+        best_treatments_error(options, order, room_bytes, synopsis, **how)
+        for every in ranked.values()
+        for order in every
     )
 
 
@@ -79,78 +110,81 @@ def error_over_best(error: float, best: float) -> float:
     return 1.0 if error <= 0 else FAR_WORSE
 
 
-def stream_options(lab: Lab) -> tuple[OptionsByName, Load]:
-    """What a plan of the whole stream chooses among, as wide as its columns were written; and that load."""
-    tuples = lab.rows.num_rows
-    widths = {name: size / tuples for name, size in lab.plan.raw_bytes.items()}
-    options = {name: scaled(found, widths[name]) for name, found in lab.learned.options.items()}
-    return options, Load(
-        {name: 8.0 * width for name, width in widths.items()}, lab.loads[0].tuples_per_second
-    )
+def _filled(
+    ladders: Mapping[str, tuple[list[_Point], list[_Point]]],
+    order: Sequence[str],
+    over: float,
+    counted: frozenset[str] | None,
+    sharing: bool,
+) -> float:
+    """Step by step down each ladder in order, then down what is left where synopses stay behind."""
+    judged = frozenset(ladders) if counted is None else counted
+    total = 0.0
+    for turn in (0, 1):
+        for name in order:
+            ladder = ladders[name][turn]
+            if len(ladder) < 2:
+                continue
+            if over <= _CRUMB:
+                return total / max(1, len(judged))
+            most, had = ladder[0]
+            size, has = _far_enough(ladder, most - over, sharing)
+            total += (has - had) if name in judged else 0.0
+            over -= most - size
+    if over > _CRUMB:
+        return ABSENT  # it does not fit: all of it is gone
+    return total / max(1, len(judged))
 
 
-def equal_bytes(book: Book, labs: Mapping[str, Lab], prefix: str = "") -> dict[str, float]:
-    """Every ranking's error at every capacity, held and sent; and the plan's over the best of them."""
-    figures: dict[str, float] = {}
-    rows: list[tuple[Any, ...]] = []
-    for lab in labs.values():
-        options, load = stream_options(lab)
-        ranked, stream = orders(lab), f"{prefix}{lab.stream}"
-        measures = sum(load.widths_bits[name] for name in options) / 8.0
-        for synopsis in SYNOPSES:
-            found: dict[str, list[float]] = {by: [] for by in RANKINGS}
-            planned: list[float] = []
-            for capacity in CAPACITIES_PCT:
-                room = measures * capacity / 100.0
-                for by in RANKINGS:
-                    every = [ranking_error(options, order, room, synopsis) for order in ranked[by]]
-                    found[by].append(sum(every) / len(every))
-                best = best_ranking_error(options, ranked, room, synopsis)
-                place = f"{stream}.{synopsis}.{capacity}"
-                figures[f"attributes.best_ranking_error_pct.{place}"] = best
-                planned.append(plan_error(lab, options, load, capacity, synopsis))
-                figures[f"attributes.error_at_capacity_pct.{place}"] = planned[-1]
-                figures[f"attributes.error_over_best_ranking.{place}"] = error_over_best(planned[-1], best)
-            rows += [(lab.stream, synopsis, by, *errors) for by, errors in found.items()]
-            rows.append((lab.stream, synopsis, "the plan", *planned))
-    book.table(
-        "Six rankings at equal bytes: mean loss in points",
-        ("stream", "synopsis", "ranking", *(f"{capacity} %" for capacity in CAPACITIES_PCT)),
-        rows,
-        [
-            "The room: what always travels and so much of the measures' bytes. Held: what is shed is absent and counts "
-            "100; sent: its synopsis counts against the room, and what is given back its mean error. Random is the "
-            "mean of its orders; the best ranking that a plan is held against is the luckiest of them."
-        ],
-    )
-    return figures
+def _far_enough(ladder: Sequence[_Point], room: float, sharing: bool) -> _Point:
+    """The first point down a ladder that fits, or its end; `sharing`: on the line between two points."""
+    for (before, had), (after, has) in pairwise(ladder):
+        if after <= room:
+            share = (before - room) / (before - after) if sharing and before > after else 1.0
+            return before - share * (before - after), had + share * (has - had)
+    return ladder[-1]
 
 
-def plan_error(lab: Lab, options: OptionsByName, load: Load, capacity_pct: float, synopsis: str) -> float:
-    """The loss of what the product's decision makes of the same room and options, by the same yardstick."""
-    fixed = sum(bits for name, bits in load.widths_bits.items() if name not in options)
-    measures = sum(load.widths_bits[name] for name in options)
-    kbps = (fixed + measures * capacity_pct / 100.0) * load.tuples_per_second / 1000.0
-    settings = replace(own_settings(lab.contract), synopsis=synopsis, asked_back_pct=0.0)
-    rests_on = Choosing(settings, options, load, Terms(synopsis=synopsis, ways=settings.ways))
-    return loss(decide(rests_on, kbps, lab.learned.ranked(list(options))).treatment, options)
-
-
-def _steps(options: OptionsByName, order: Sequence[str], synopsis: str) -> list[tuple[float, float]]:
-    """Bytes that each step saves and the loss it brings, in order."""
-    steps: list[tuple[float, float]] = []
-    left: list[tuple[float, float]] = []
-    for name in order:
-        kept, shed = _kept(options[name]), of_way(options[name], "shed")
+def _ladders(
+    options: OptionsByName, synopsis: str, treatments: str, line: Callable[[Sequence[_Point]], list[_Point]]
+) -> dict[str, tuple[list[_Point], list[_Point]]]:
+    """Of every attribute, its points while synopses cross (or nothing is sent), and when they stay behind."""
+    found: dict[str, tuple[list[_Point], list[_Point]]] = {}
+    for name, mine in options.items():
+        kept = _kept(mine)
         width = kept.wire_bytes_per_tuple
-        if synopsis == "hold" or shed is None or shed.synopsis_bytes_per_tuple >= width:
-            absent = option_loss(shed) if shed is not None else 100.0
-            (steps if synopsis == "hold" else left).append((width, absent))
+        points = _rounded(mine) if treatments == "all" else [(width, 0.0)]
+        sheds = options_of(mine, "shed")
+        gone = min((one.wire_bytes_per_tuple for one in sheds), default=0.0)
+        if synopsis == "hold":
+            found[name] = (line([*points, (gone, ABSENT)]), [])
             continue
-        given = option_loss(shed, sent=True)
-        steps.append((width - shed.synopsis_bytes_per_tuple, given))
-        left.append((shed.synopsis_bytes_per_tuple, option_loss(shed) - given))
-    return [step for step in (*steps, *left) if step[0] > 0]
+        offered = sheds if treatments == "all" else sheds[-1:]
+        points += [(one.bytes_per_tuple, option_loss(one, True)) for one in offered]
+        ladder = line([point for point in points if point[0] <= width])
+        found[name] = (ladder, [ladder[-1], (gone, ABSENT)])
+    return found
+
+
+def _rounded(options: Sequence[Option]) -> list[_Point]:
+    return [(_kept(options).wire_bytes_per_tuple, 0.0)] + [
+        (one.wire_bytes_per_tuple, one.mean_error_pct) for one in options_of(options, "round")
+    ]
+
+
+def _hull(points: Sequence[_Point]) -> list[_Point]:
+    """The lower convex hull from what takes most to what takes least."""
+    bytes_, losses = np.array([one for one, _ in points]), np.array([one for _, one in points])
+    return [points[at] for at in reversed(lower_hull(bytes_, losses))]
+
+
+def _falling(points: Sequence[_Point]) -> list[_Point]:
+    """The points that no other beats, from what takes most to what takes least."""
+    found: list[_Point] = []
+    for size, loss in sorted(points, key=lambda point: (point[1], point[0])):
+        if not found or size < found[-1][0]:
+            found.append((size, loss))
+    return found
 
 
 def _kept(options: Sequence[Option]) -> Option:

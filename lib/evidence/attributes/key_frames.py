@@ -56,7 +56,8 @@ def key_frame_price(lab: Lab) -> KeyFramePrice:
     """Every measure shed everywhere, frame by frame and in one frame from the first tuple to the last."""
     rows, keys, models = lab.rows, lab.cycle.attributes, lab.models
     seq = np.asarray(rows["seq"])
-    everywhere = Runs((Run(int(seq[0]), int(seq[-1]), tuple(Way(name, "shed") for name in models)),))
+    shed = tuple(Way(name, "shed", precision=one.coarsest) for name, one in models.items())
+    everywhere = Runs((Run(int(seq[0]), int(seq[-1]), shed),))
     framed: list[Block] = []
     edges: dict[int, tuple[int, int]] = {}
     for part in (part for batch in lab.batches for part in frame_parts(batch)):

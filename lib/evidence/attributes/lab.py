@@ -23,20 +23,21 @@ import pyarrow.compute as pc
 
 from evidence.attributes.costs import SchemeCost, cost_of
 from evidence.attributes.lake import Lake
+from evidence.attributes.restated import of_equal_worth, with_models, with_settings
 from evidence.attributes.results import RunResult, read_result
 from evidence.attributes.rival.lever import WatchedPlan
 from evidence.attributes.rival.settings import RivalSettings
 from spillway.batch import PLANNED, Batch, utc_now
 from spillway.contracts import StreamContract
-from spillway.contracts.levers import LeverEntry
+from spillway.contracts.channel import Prices
 from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.cycle.find import Cycle
-from spillway.levers.attributes.facts import MODEL, THRESHOLD, Learned
+from spillway.levers.attributes.facts import THRESHOLD, Learned
 from spillway.levers.attributes.frames import frame_of, with_regressors
+from spillway.levers.attributes.plan import AttributePlan
 from spillway.levers.attributes.policy import own_settings
-from spillway.levers.attributes.settings import AttributeSettings
-from spillway.levers.attributes.synopsis.model import AttributeModel, Precision
+from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Facts, Load, Room
 from spillway.pipeline.facts import load_facts, save_facts
@@ -180,19 +181,44 @@ class Lab:
         self,
         scheme: Mapping[str, str] | None = None,
         models: Mapping[str, AttributeModel] | None = None,
+        paid_by_byte: bool = False,
         **settings: Any,
     ) -> RunResult:
         """All batches shed, recovered and certified again under a scheme, with other models or other settings.
 
-        `settings`: of the lever, as a contract names them.
+        `settings`: of the lever, as a contract names them. `paid_by_byte`: on a channel that minimizes bytes, where
+        keeping one costs as much as sending it.
         """
         self._replan(self._version_of(models))
         lake = self._set(scheme=scheme, **settings)
+        if paid_by_byte:
+            name = self.contract.channel
+            channel = replace(
+                lake.contracts.channels[name],
+                minimize="bytes",
+                prices=Prices(sent_per_gb=1.0, kept_per_gb=1.0),
+            )
+            lake = lake.with_channels({**lake.contracts.channels, name: channel})
         with registered(**DECIDES_ELSE):
             lake.shed([self.stream])
         found = read_result(lake, self.stream)
         lake.sweep()
         return found
+
+    def sent(
+        self,
+        scheme: Mapping[str, str] | None = None,
+        allowed_kbps: Mapping[int, float] | None = None,
+        **settings: Any,
+    ) -> Lake:
+        """All batches sent again, nothing recovered; `allowed_kbps`: each into so much, all worth the same."""
+        self._replan(TRAINED, allowed_kbps)
+        lake = self._set(scheme=scheme, **settings)
+        if allowed_kbps is not None:
+            lake = lake.with_contract(of_equal_worth(lake.contracts.streams[self.stream]))
+        with registered(**DECIDES_ELSE):
+            lake.send([self.stream])
+        return lake
 
     def given(
         self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
@@ -205,14 +231,20 @@ class Lab:
 
     def watched(self, **settings: Any) -> WatchedPlan:
         """The product's plan of the trained stream with every window looked at; `settings`: see `RivalSettings`."""
+        plan = self.planned(watched=True, **settings)
+        assert isinstance(plan, WatchedPlan), "a watched stream has a watched plan"
+        return plan
+
+    def planned(self, **settings: Any) -> AttributePlan:
+        """The plan of all batches before anything is drafted."""
         self._replan(TRAINED)
-        lake = self._set(watched=True, **settings)
+        lake = self._set(**settings)
         batches = lake.batches(self.stream)
         room = Room(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
         with registered(**DECIDES_ELSE):
             (way,) = plan_all(room, {(self.stream, batches[0].levers): batches})
         (plan,) = way.plans
-        assert isinstance(plan, WatchedPlan), "a watched stream has a watched plan"
+        assert isinstance(plan, AttributePlan), "the lever plans for attributes"
         return plan
 
     def weigh(self, ways: Mapping[str, str]) -> SchemeCost:
@@ -257,21 +289,20 @@ class Lab:
         """The version of the facts with these models in the place of the trained ones."""
         if models is None:
             return TRAINED
-        found = [
-            replace(one, value=models[one.subject].to_dict()) if one.fact == MODEL else one
-            for one in self.facts.facts.values()
-        ]
+        found = [with_models(one, models) for one in self.facts.facts.values()]
         span = (self.facts.from_seq, self.facts.to_seq)
         save_facts(self.lake.tables, self.stream, "attributes", TRIED, span, found)
         return TRIED
 
-    def _replan(self, version: int) -> None:
-        """Have all batches wait again, pinned as they were but for the version of the facts."""
-        models = {"attributes": version}
-        save_batches(
-            self.lake.tables,
-            [batch.becomes(utc_now(), status=PLANNED, models=models) for batch in self.every_batch],
-        )
+    def _replan(self, version: int, allowed_kbps: Mapping[int, float] | None = None) -> None:
+        """Have all batches wait again, pinned as they were but for the version of the facts, and what they may send."""
+        now, models = utc_now(), {"attributes": version}
+        waiting = [batch.becomes(now, status=PLANNED, models=models) for batch in self.every_batch]
+        if allowed_kbps is not None:
+            waiting = [
+                replace(one, capacity_kbps=allowed_kbps[one.batch], trunk_kbps=None) for one in waiting
+            ]
+        save_batches(self.lake.tables, waiting)
 
     def _place(self, name: str, ways: Mapping[str, str]) -> _Place:
         way = ways.get(name, "keep")
@@ -323,22 +354,15 @@ class LabPart(Lab):
         self,
         scheme: Mapping[str, str] | None = None,
         models: Mapping[str, AttributeModel] | None = None,
+        paid_by_byte: bool = False,
         **settings: Any,
     ) -> RunResult:
-        return self.whole.run(scheme, models, **settings).of(self._numbers)
+        return self.whole.run(scheme, models, paid_by_byte, **settings).of(self._numbers)
 
     def given(
         self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
     ) -> RunResult:
         return self.whole.given(scheme, models).of(self._numbers)
-
-
-def with_settings(contract: StreamContract, settings: AttributeSettings) -> StreamContract:
-    """The contract with these settings of the lever."""
-    levers = tuple(
-        LeverEntry(one.lever, settings) if one.lever == "attributes" else one for one in contract.levers
-    )
-    return replace(contract, levers=levers)
 
 
 def training_and_later(lab: Lab) -> dict[str, LabPart]:
@@ -348,17 +372,3 @@ def training_and_later(lab: Lab) -> dict[str, LabPart]:
         "later": [batch for batch in lab.batches if batch.first_seq > lab.trained_to_seq],
     }
     return {name: LabPart(lab, batches) for name, batches in parts.items() if batches}
-
-
-def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:
-    """The model held to another E, its precisions scaled alike (even steps stay: they fit the values)."""
-    scale = error_pct / model.error_pct if model.error_pct else 0.0
-    precisions = tuple(
-        Precision(
-            None if one.aim_pct is None else min(error_pct, one.aim_pct * scale),
-            one.step_pct * scale,
-            one.unit,
-        )
-        for one in model.precisions
-    )
-    return replace(model, error_pct=error_pct, precisions=precisions, roundings=())

@@ -50,9 +50,14 @@ class Lake:
         contracts: Mapping[str, StreamContract],
         files: Mapping[str, Mapping[str, bytes]],
         channels: Mapping[str, Channel] | None = None,
+        folder: str | None = None,
     ) -> Lake:
-        """The streams' landing files delivered and taken in."""
-        lake = Lake(Settings.in_memory(f"evidence/{name}"), Contracts(dict(contracts), dict(channels or {})))
+        """The streams' landing files delivered and taken in; `folder`: on a disk instead of in memory."""
+        settings = Settings.in_memory(f"evidence/{name}")
+        if folder is not None:
+            roots = {root: f"{folder}/{root}" for root in ("lake", "destination", "landing")}
+            settings = replace(settings, **roots)
+        lake = Lake(settings, Contracts(dict(contracts), dict(channels or {})))
         for stream, delivered in files.items():
             contract = lake.contracts.stream(stream)
             for file, content in delivered.items():
@@ -79,12 +84,21 @@ class Lake:
         for stream in self.contracts.streams:
             train_stream(self.tables, self.contracts, stream)
 
-    def shed(self, streams: Sequence[str] | None = None) -> None:
-        """Shed what waits on the streams' channels (all), recover it and certify it."""
+    def send(self, streams: Sequence[str] | None = None) -> None:
+        """Shed what waits on the streams' channels (all)."""
         names = list(self.contracts.streams) if streams is None else list(streams)
         rooms = {self.contracts.planned_with(self.contracts.streams[name].channel) for name in names}
         for room in sorted(rooms):
             shed_channel(self.tables, ENGINE, self.contracts, room)
+
+    def recover(self, stream: str) -> None:
+        """Write what recovery gives back of all its batches."""
+        recover_batches(self.tables, ENGINE, self.contracts.streams[stream], self.batches(stream))
+
+    def shed(self, streams: Sequence[str] | None = None) -> None:
+        """Shed what waits on the streams' channels (all), recover it and certify it."""
+        names = list(self.contracts.streams) if streams is None else list(streams)
+        self.send(names)
         for name in names:
             contract, tables = self.contracts.streams[name], self.tables
             ways = recover_batches(tables, ENGINE, contract, self.batches(name))

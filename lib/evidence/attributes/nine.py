@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evidence.attributes.bounds_kept import bounds_kept
+from evidence.attributes.at_capacity import at_capacities
 from evidence.attributes.contestants import contestants_of, rule_fared
 from evidence.attributes.cycles import cycle_columns
-from evidence.attributes.equal_bytes import equal_bytes
+from evidence.attributes.every_way import bounds_kept_every_way
 from evidence.attributes.generated import Generated, Source, generated, sources
 from evidence.attributes.hits import COLUMNS, figures_of, plan_figures, row_of
 from evidence.attributes.key_frames import key_frames
@@ -45,8 +45,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
     }
     for source in sources(directory):
         lab = labs[source.name] = trained_and_shed(source)
-        # before rivals shed the stream anew
-        kept = bounds_kept(lab.lake, lab.stream, f"generated.{lab.stream}")
+        kept = bounds_kept_every_way(lab, f"generated.{lab.stream}")
         found = _cycle_found(lab, source.cycle, seeds)
         plan, rules = lab.plan, contestants_of(lab)
         standings += [row_of(source.name, one) for one in rules]
@@ -84,7 +83,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
         ],
     )  # fmt: skip
     book.table("Rules of re-evaluation on the generated streams", COLUMNS, standings)
-    figures |= equal_bytes(book, labs, "generated.")
+    figures |= at_capacities(book, labs, "generated.")
     figures |= key_frames(book, labs, "generated.")
     figures |= shares_by_accuracy(book, labs, directory, "generated.")
     for lab in labs.values():

@@ -47,7 +47,7 @@ def precision(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     offers: dict[Hashable, list[Point]] = {}
     weights: dict[Hashable, float] = {}
     for name, lab in labs.items():
-        shed = list(lab.plan.shed)
+        shed = list(lab.measures)
         everywhere = dict.fromkeys(shed, "shed")
         paper = lab.given(everywhere, lab.paper_models())
         tried = [lab.given(everywhere), paper, *(lab.given(everywhere, one) for one in finer(lab))]

@@ -1,6 +1,6 @@
 """Our predictors against what others would store at the same bound, in packed bytes, the column beside each.
 
-Every attribute that the plan really sheds, on all frames of the stream, at its trained threshold. What differs is
+Every measure, on all frames of the stream, at its trained threshold. What differs is
 what is stored: last stored value (the paper), the fewest constants (PMC-midrange, which looks ahead), connected lines
 (swing filter, swinging door), every value rounded, ours. Euclidean recovery (3.2.4.1) stores nothing and promises
 nothing; it is given the adjacent window whole, and the other attributes as they are, which no scheme here transmits.
@@ -87,7 +87,7 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     figures: dict[str, float] = {}
     ratios: dict[str, dict[str, float]] = {}
     for name, lab in labs.items():
-        shed = list(lab.plan.shed)
+        shed = list(lab.measures)
         # what is shed in some windows only is compared over the whole column, under the same models
         everywhere = dict.fromkeys(shed, "shed")
         plan, paper = lab.given(everywhere), lab.given(everywhere, lab.paper_models())
@@ -126,7 +126,7 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     for name, mine in ratios.items():
         figures[f"attributes.stored_bytes_over_last_value_smallest.{name}"] = min(mine.values())
     book.table(
-        "Packed bytes at the trained threshold, attributes that the plan sheds",
+        "Packed bytes at the trained threshold, every measure shed",
         ("stream", "attribute", "E %", "ours predicts by", "column", "column rounded", "ours", "last value",
          *(n.replace("_", " ") for n in PIECEWISE), "ours / last"),
         sizes,

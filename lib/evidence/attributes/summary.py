@@ -23,14 +23,14 @@ def summary(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, f
     """Accuracy, stored share and violations of the plan, stream by stream, beside Table 4.10."""
     book.section(
         "Recovery at the trained thresholds",
-        "Every value that the plan sheds, recovered from what was sent and the synopsis, compared with the truth.",
+        "Every value that the plan sheds or rounds, given back from what was sent and the synopsis, against the truth.",
     )
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
     violations = 0
     for name, lab in labs.items():
         plan = lab.plan
-        every = list(plan.shed.values())
+        every = list(plan.certificates.values())
         shed, stored = sum(c.shed_values for c in every), sum(c.stored_values for c in every)
         accuracy = sum(c.accuracy_pct for c in every) / max(1, len(every)) if every else 100.0
         share = 100.0 * stored / max(1, shed)

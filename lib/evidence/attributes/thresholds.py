@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evidence.attributes.lab import Lab, with_error
+from evidence.attributes.lab import Lab
+from evidence.attributes.restated import with_error
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.frames import key_codes

@@ -283,8 +283,8 @@ class Plan(ABC):
         """Whether it would have lost less of the batch with more room."""
         return False
 
-    def differs_from(self, before: Plan) -> bool:
-        """Whether it does something else than an earlier plan of the same batches did."""
+    def is_worth_a_draft(self, before: Plan) -> bool:
+        """Whether it loses so much less than an earlier plan of the same batches that it is worth another draft."""
         return True
 
     def can_do_more(self, batch: int) -> bool:

@@ -87,21 +87,27 @@ def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, 
     return {stream: kbps + left * offers[stream].rate_kbps / offered for stream, kbps in sent.items()}
 
 
-def parts(tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]) -> dict[str, Part]:
-    """The parts of every stream that is planned with the room's channel."""
+def parts(
+    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], by_rate: bool = False
+) -> dict[str, Part]:
+    """The parts of every stream that is planned with the room's channel.
+
+    `by_rate`: by what they offer alone, whatever was learned of them, so that what one is trained for does not hang on
+    which of the others were trained before it.
+    """
     contracts = {contract.stream: contract for contract in room.contracts.streams_of(room.name)}
     own: dict[str, float] = {}
     loads = {stream: _load(tables, one, waiting.get(stream, ())) for stream, one in contracts.items()}
     for name in sorted({contract.channel for contract in contracts.values()}):
         offers = {
-            stream: offer(tables, room, contract, loads[stream])
+            stream: offer(tables, room, contract, loads[stream], by_rate=by_rate)
             for stream, contract in contracts.items()
             if contract.channel == name
         }
         own |= divided(room.contracts.channels[name], offers)
     if all(contract.channel == room.name for contract in contracts.values()):
         return {stream: Part(kbps) for stream, kbps in own.items()}
-    sent = {s: offer(tables, room, contract, loads[s], own[s]) for s, contract in contracts.items()}
+    sent = {s: offer(tables, room, contract, loads[s], own[s], by_rate) for s, contract in contracts.items()}
     trunk = divided(room.contracts.channels[room.name], sent)
     return {stream: Part(own[stream], trunk[stream]) for stream in contracts}
 
@@ -112,10 +118,12 @@ def offer(
     contract: StreamContract,
     load: Load | float,
     own_kbps: float | None = None,
+    by_rate: bool = False,
 ) -> Offer:
     """The stream's rate (after its own shedding, when `own_kbps` is given) and what it could give up."""
-    if not isinstance(load, Load):
-        return Offer(load if own_kbps is None else min(load, own_kbps))
+    if by_rate or not isinstance(load, Load):
+        rate = load.rate_kbps if isinstance(load, Load) else load
+        return Offer(rate if own_kbps is None else min(rate, own_kbps))
     found, channel = Offer(load.rate_kbps, load), room.contracts.channels[contract.channel]
     for name in contract.lever_names:
         facts = newest_facts(tables, contract.stream, name)

@@ -2,10 +2,9 @@
 
 All streams are planned together before anything is applied. Then each stream's batches go down through its levers
 into drafts, files that no table has yet. All that would cross is measured, whole files and what logs say of them; a
-batch above its part of the channel, or one that loses something though it leaves room, is planned again with what the
-draft told. The last draft that fits is published in this order, each replacing its own
-(stream, batch): what levers laid aside, their records, the ledger, `transmitted` last; then the batch turns done.
-Whoever sees a transmitted row can recover it.
+batch above its part of the channel, or one that would lose less by what its draft told, is planned again. The last
+draft that fits is published in this order, each replacing its own (stream, batch): what levers laid aside, their
+records, the ledger, `transmitted` last; then the batch turns done. Whoever sees a transmitted row can recover it.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from spillway.pipeline.spending import Parts, parts_of_batches
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 
-MOST_DRAFTS = 3
-LEAST_USED = 0.9
-"""A batch that loses something is to use this share of its part."""
-NEXT_AIMS = (0.995, 0.96)
-"""What the second and the third plan of a batch aim at that came out too large: sizes are known then, not exactly."""
+ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
+"""Of a batch that fits and could lose less; and of one that does not fit though it could: above its part comes last."""
+FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.02, 0.7
+"""What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
 
 
 def shed_channel(
@@ -213,36 +211,33 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     fitting: tuple[WayDown, Drafts] | None = None
     for attempt in range(1, MOST_DRAFTS + 1):
         drafts = draft(tables, engine, way)
-        over, idle = _too_large(way, drafts), _too_small(way, drafts)
-        last = attempt == MOST_DRAFTS
-        if over and fitting is not None:
-            drafts.discard()
-            break
-        if over and last:
+        over, last = _too_large(way, drafts), attempt == MOST_DRAFTS
+        if over and last and fitting is None:
             for batch in (b for b in way.batches if b.batch in over):
                 for plan in way.plans:
                     plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps)
             say(f"{stream}: {len(over)} batches stay above the channel's part; the shortfall is on record")
-        if not over and fitting is not None:
-            fitting[1].discard()
-        told = told_by(
-            tables, way, drafts, {**aims, **dict.fromkeys(over, NEXT_AIMS[min(attempt, len(NEXT_AIMS)) - 1])}
-        )
-        if over and not last:
+            over = []
+        aims |= _lower_aims(way, drafts, over, aims)
+        told, losing = told_by(tables, way, drafts, aims), _losing(way)
+        if over:
             drafts.discard()
+        else:
+            if fitting is not None:
+                fitting[1].discard()
+            fitting = (way, drafts)
+        enough = last if fitting is None else attempt >= ENOUGH_DRAFTS
+        if enough or not (over or losing):
+            break
+        (way,) = plan_all(room, {(stream, levers): way.batches}, told)
+        if fitting is None:
             say(
                 f"{stream}: {len(over)} batches came out above the channel's part; planned again by what came out"
             )
+        elif any(now.is_worth_a_draft(then) for now, then in zip(way.plans, fitting[0].plans, strict=True)):
+            say(f"{stream}: {len(losing)} batches could lose less; planned again by what came out")
         else:
-            fitting = (way, drafts)
-            if last or not idle:
-                break
-        aims, before = dict(told.aims), way
-        (way,) = plan_all(room, {(stream, levers): way.batches}, told)
-        if fitting is not None:
-            if not any(now.differs_from(then) for now, then in zip(way.plans, before.plans, strict=True)):
-                break
-            say(f"{stream}: {len(idle)} batches left room unused; planned again by what came out")
+            break
     assert fitting is not None, "the last draft is published whatever it came to"
     way, drafts = fitting
     publish(tables, way, drafts, time.monotonic() - started)
@@ -258,6 +253,19 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     return done
 
 
+def _lower_aims(
+    way: WayDown, drafts: Drafts, over: Sequence[int], aims: Mapping[int, float]
+) -> dict[int, float]:
+    """What the next plan of what came out too large aims at: sizes are known then, and every time a little better."""
+    found = {}
+    for batch in (one for one in way.batches if one.batch in over):
+        before = aims[batch.batch]
+        excess = sent_kbps(way, drafts, batch) / batch.allowed_kbps - 1.0
+        lower = max(LEAST_AIM, before - max(LOWER, 1.5 * excess))
+        found[batch.batch] = FIRST_AIM if before == 1.0 else lower
+    return found
+
+
 def _too_large(way: WayDown, drafts: Drafts) -> list[int]:
     """Batches that came out above their part though they could shed more."""
     if way.contract.mode == "observe":
@@ -270,13 +278,10 @@ def _too_large(way: WayDown, drafts: Drafts) -> list[int]:
     ]
 
 
-def _too_small(way: WayDown, drafts: Drafts) -> list[int]:
-    """Batches that lose something and leave more of their part unused than they should."""
+def _losing(way: WayDown) -> list[int]:
+    """Batches of which less could be lost."""
     if way.contract.mode == "observe":
         return []
     return [
-        batch.batch
-        for batch in way.batches
-        if sent_kbps(way, drafts, batch) < LEAST_USED * batch.allowed_kbps
-        and any(plan.could_lose_less(batch.batch) for plan in way.plans)
+        batch.batch for batch in way.batches if any(plan.could_lose_less(batch.batch) for plan in way.plans)
     ]

@@ -138,4 +138,6 @@ def _today(
         return None, None
     room = Room(contracts.planned_with(contract.channel), contracts, tables)
     waiting = {other.stream: _held(tables, other.stream) for other in contracts.streams_of(room.name)}
-    return measure_load(tables, contract, rated[-1]), parts(tables, room, waiting)[contract.stream]
+    return measure_load(tables, contract, rated[-1]), parts(tables, room, waiting, by_rate=True)[
+        contract.stream
+    ]

@@ -160,10 +160,10 @@ def test_who_watches_is_told_of_every_window_and_changes_nothing() -> None:
     runs, state = plan_batch(tuples(rows), 0, 15, 0, None, watched, None)
     assert (runs, state) == plan_batch(tuples(rows), 0, 15, 0, None, replace(watched, watch=None), None)
     assert [(look.window, look.evaluated, look.in_force, look.fresh) for look in seen] == [
-        (0, True, {"c": "shed"}, {"a": "shed"}),
-        (1, False, {"a": "shed"}, {"a": "shed"}),
-        (2, True, {"a": "shed"}, {"b": "shed"}),
-        (3, False, {"b": "shed"}, {"b": "shed"}),
+        (0, True, {"c": "shed/0"}, {"a": "shed/0"}),
+        (1, False, {"a": "shed/0"}, {"a": "shed/0"}),
+        (2, True, {"a": "shed/0"}, {"b": "shed/0"}),
+        (3, False, {"b": "shed/0"}, {"b": "shed/0"}),
     ]
     assert sum(run.hits for run in runs) == sum(look.hit for look in seen) == 2
 

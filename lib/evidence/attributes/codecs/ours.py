@@ -19,8 +19,10 @@ from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
+from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.search import TrainedAttribute
+from spillway.levers.attributes.training.weigh import loss_of
 
 CODES = 32
 
@@ -86,7 +88,8 @@ def synopses_within(trained: Trained, frame: Frame, mean_error_pct: float) -> di
         errors = certify(
             frame.columns[name], result.reconstructed, one.model.error_pct, None, len(result.entries)
         )
-        found[name] = Synopsis(len(pack(result.entries, frame)), errors.mean_error_pct, errors.violations)
+        mean = loss_of(errors, frame.columns[name], LOOSEST_PCT)
+        found[name] = Synopsis(len(pack(result.entries, frame)), mean, errors.violations)
         frame = frame.with_columns({name: result.reconstructed})
     return found
 
@@ -103,5 +106,5 @@ def rounded(trained: Trained, frame: Frame, mean_error_pct: float) -> tuple[int,
             place = np.full(len(frame), max(o.precision for o in options))
             given = round_rows(one.model, frame, np.ones(len(frame), np.bool_), place)
         total += parquet_bytes(given)
-        errors.append(certify(column, given, one.model.error_pct).mean_error_pct)
+        errors.append(loss_of(certify(column, given, one.model.error_pct), column, LOOSEST_PCT))
     return total, sum(errors) / max(1, len(errors))

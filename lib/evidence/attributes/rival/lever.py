@@ -10,7 +10,7 @@ from evidence.attributes.rival.settings import RivalSettings
 from spillway.batch import Batch
 from spillway.contracts import Channel
 from spillway.levers.attributes.lever import Attributes
-from spillway.levers.attributes.plan import AttributePlan
+from spillway.levers.attributes.plan import AROUND_SENT_BYTES, AttributePlan
 from spillway.levers.attributes.planner import Look, plan_batch
 from spillway.levers.attributes.policy import policy_of
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State
@@ -49,16 +49,24 @@ class GivenPlan(AttributePlan):
                 )
             ]
             self.states[batch.batch], self.paid[batch.batch], self.lost[batch.batch] = {}, {}, 0.0
+            self.around[batch.batch] = AROUND_SENT_BYTES
 
     def can_do_more(self, batch: int) -> bool:
         return False
 
 
-def _given(way: str, model: AttributeModel) -> Way:
-    """The way at the precision that spends most."""
+def _given(treatment: str, model: AttributeModel) -> Way:
+    """The way as planners write it (`shed+/2`: sent, in the third precision); without one, what spends most.
+
+    >>> _given("shed+/0", AttributeModel("temp", "real", 1.0)).sent
+    True
+    """
+    kind, _, precision = treatment.partition("/")
+    way = kind.removesuffix("+")
     places = {"shed": model.precisions, "round": model.roundings}.get(way, ())
-    predictor = model.predictors[0].name
-    return Way(model.attribute, way, predictor=predictor, reason="given", precision=max(0, len(places) - 1))
+    place = int(precision) if precision else max(0, len(places) - 1)
+    predictor = model.predictors[0].name if way == "shed" else ""
+    return Way(model.attribute, way, 1, predictor, "given", place, kind.endswith("+"))
 
 
 class WatchedPlan(AttributePlan):
@@ -96,6 +104,7 @@ class WatchedPlan(AttributePlan):
                 state,
             )
             self.states[batch.batch], self.paid[batch.batch] = state, {}
+            self.around[batch.batch] = AROUND_SENT_BYTES
             self.lost[batch.batch] = max(run.loss for run in self.runs[batch.batch])
 
 

@@ -26,6 +26,8 @@ AROUND_SENT_BYTES = 3_000
 """About what a file of sent synopses takes beside them, and its log says of it, before one has told."""
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 """What a batch's bytes came to over what was planned is believed within these."""
+WORTH_A_DRAFT = 0.05
+"""Another draft is made for so much less loss."""
 
 
 class AttributePlan(Plan):
@@ -113,6 +115,7 @@ class AttributePlan(Plan):
         found = {name: dict(ways) for name, ways in self.paid[batch.batch].items()}
         for name in measures:
             planned = {"round": 0.0, "shed": 0.0}
+            precisions: dict[str, set[int]] = {"round": set(), "shed": set()}
             others = 0.0
             for run in self.runs[batch.batch]:
                 one = next((way for way in run.ways if way.attribute == name), None)
@@ -123,6 +126,7 @@ class AttributePlan(Plan):
                 bytes_ = option.bytes_per_tuple * share * (batch.rows or 0)
                 if option.way in planned:
                     planned[option.way] += bytes_
+                    precisions[option.way].add(option.precision)
                 else:
                     others += bytes_
             measured = {
@@ -132,7 +136,8 @@ class AttributePlan(Plan):
             for way, bytes_ in planned.items():
                 if bytes_ > 0 and measured[way] > 0:
                     factor = min(MOST_FACTOR, max(LEAST_FACTOR, measured[way] / bytes_))
-                    found.setdefault(name, {})[way] = factor
+                    seen = [way] + [f"{way}/{one}" for one in precisions[way] if len(precisions[way]) == 1]
+                    found.setdefault(name, {}).update(dict.fromkeys(seen, factor))
         return found
 
     def runs_of(self, batch: int) -> Runs:
@@ -160,13 +165,9 @@ class AttributePlan(Plan):
     def could_lose_less(self, batch: int) -> bool:
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
-    def differs_from(self, before: Plan) -> bool:
+    def is_worth_a_draft(self, before: Plan) -> bool:
         assert isinstance(before, AttributePlan)
-        mine, theirs = (
-            {number: [(run.from_seq, run.scheme) for run in runs] for number, runs in plan.runs.items()}
-            for plan in (self, before)
-        )
-        return mine != theirs
+        return any(lost < (1.0 - WORTH_A_DRAFT) * before.lost[number] for number, lost in self.lost.items())
 
     def can_do_more(self, batch: int) -> bool:
         return any(run.shortfall_kbps == 0 for run in self.runs[batch])

@@ -28,7 +28,9 @@ from spillway.levers.rate_distortion import Alternative
 OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
 Paid = Mapping[str, Mapping[str, float]]
-"""By attribute and way, what its bytes came to over what was planned, in the batches before."""
+"""By attribute and way, and by way and precision, what its bytes came to over what was planned, as last seen."""
+UNTRIED = 1.02
+"""How much more than planned is expected of what was not tried yet, of an attribute of which something was."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Opti
     """The options with what their bytes really came to; what is kept is measured, not planned."""
     found = []
     for one in options:
-        factor = paid.get(one.way, 1.0)
+        known = paid.get(f"{one.way}/{one.precision}")
+        factor = known if known is not None else paid.get(one.way, 1.0) * (UNTRIED if paid else 1.0)
         found.append(one if one.way == "keep" else one.scaled(factor))
     return found
 

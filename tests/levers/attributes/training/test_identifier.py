@@ -203,10 +203,13 @@ def test_planner_and_offer_leave_out_an_identifier_that_the_contract_lists_as_a_
     assert "sensor" in HALLS.sheddable
     assert "sensor" in known.cycle.attributes
     load = Load(dict.fromkeys(HALLS.names, 32.0), 10.0)
-    policy = policy_of(HALLS, known, load, Part(load.rate_kbps / 2))
+    channel = lake.contracts.channels[HALLS.channel]
+    policy = policy_of(HALLS, channel, known, load, Part(load.rate_kbps / 2))
     assert set(policy.attributes) == set(measures_now(HALLS, known)) == {"temp", "load_pct"}
-    offer = LEVER.offered(Offer(load.rate_kbps, load), HALLS, mixed, None)
-    assert {step.what for step in offer.steps} == {"temp", "load_pct"}
+    offer = LEVER.offered(Offer(load.rate_kbps, load), HALLS, channel, mixed, None)
+    # a choice for each of the two, first to keep it as wide as it is
+    assert [item[0].crosses for item in offer.items] == [0.32, 0.32]
+    assert all(len(item) > 1 for item in offer.items)
 
 
 def test_what_the_contract_states_as_identifier_after_training_is_not_shed_either(lakes: list[Lake]) -> None:

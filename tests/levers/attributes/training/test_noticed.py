@@ -154,5 +154,6 @@ def test_an_identifier_that_left_the_contract_asks_for_retraining_by_name() -> N
     )
     found = seen(moved, learned(rows), rows.rename_columns(["seq", "station", "at", "temp"]))
     assert found == {
-        "the_cycle_still_holds": "net: tuples are identified by site, which the contract no longer has; retrain it"
+        "the_attributes_are_those_trained": "net: site is gone from the contract, and it makes the cycle site; "
+        "retrain it"
     }

@@ -10,6 +10,7 @@ A bound may also be absolute, in the attribute's own unit (`error`), instead of 
 Round and shed come in several *precisions*, finest first, from exact to the bound E; a scheme says which one each
 row has. Both ends read the same list, so an index is all that crosses.
 
+>>> from dataclasses import replace
 >>> model = AttributeModel("dewp", "real", error_pct=4.5)
 >>> model.paper_form, AttributeModel.from_dict(model.to_dict()) == model
 (True, True)

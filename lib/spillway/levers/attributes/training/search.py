@@ -36,7 +36,7 @@ from spillway.levers.attributes.training.candidates import Lattice, lattices_of,
 from spillway.levers.attributes.training.clocks import clock_parts
 from spillway.levers.attributes.training.hull import height, on_the_hull, rising, thinned
 from spillway.levers.attributes.training.regression import regressions
-from spillway.levers.attributes.training.weigh import Weighed, measure
+from spillway.levers.attributes.training.weigh import Weighed, loss_of, measure
 
 SEARCH_ROWS = 6144
 STRETCHES = 4
@@ -45,7 +45,7 @@ MOST_FALLBACKS = 4
 BLENDED = 4
 PROVED = 8
 _PAPER_SHARES = (0.0, 0.13, 0.45, 1.0)
-_ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05)
+_ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05, 0.02, 0.008)
 WORTH_IT = 0.03  # of the bytes of last: less is chance
 
 
@@ -255,7 +255,7 @@ class ModelSearch:
         given = round_rows(replace(self.start, roundings=(rounding,)), frame, np.ones(len(frame), np.bool_))
         truth, bound = frame.columns[self.start.attribute], self.start.bound
         errors = certify(truth, given, bound.error_pct, error=bound.error)
-        return parquet_bytes(given), (errors.loss_pct(self.rate_pct), errors.max_error_pct)
+        return parquet_bytes(given), (loss_of(errors, truth, self.rate_pct), errors.max_error_pct)
 
     def _options(
         self,

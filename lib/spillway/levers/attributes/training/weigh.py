@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway.levers.attributes.columns import Frame
+from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.certificate import certify
 from spillway.levers.attributes.synopsis.entries import Shed, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.attributes.training.candidates import estimated_bytes
+from spillway.levers.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,21 @@ def measure(
     return Weighed(
         size,
         errors.stored_share_pct,
-        errors.loss_pct(rate_pct),
+        loss_of(errors, truth, rate_pct),
         errors.max_error_pct,
         errors.violations,
     )
+
+
+def loss_of(errors: Certificate, truth: Column, rate_pct: float) -> float:
+    """The loss of a whole column given back with these errors: their mean over the values that there are.
+
+    >>> truth = Column.real([10.0, None, None, None])
+    >>> loss_of(Certificate(5.0, shed_values=4, sum_error_pct=2.0), truth, 20.0)
+    2.0
+    """
+    present = int(truth.valid.sum())
+    return errors.loss_pct(rate_pct) * len(truth) / present if present else 0.0
 
 
 def all_shed(model: AttributeModel, frame: Frame, precision: int = -1) -> Shed:

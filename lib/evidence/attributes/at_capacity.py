@@ -1,0 +1,348 @@
+"""The product's plan at stated capacities, measured on what lies at the destination, against six rankings.
+
+A trained stream is sent again and again by the product's own steps: planned, drafted, measured, planned again and
+published, into what always travels, as it is counted with its files, `seq`, `scheme` and the log, and a share of the
+measures' bytes. All priorities are 1 and nothing is ranked by worth, so that the plan minimises what is measured here:
+
+    error = mean over the measures that may be inexact of the mean relative error, in %, over the values that there are,
+
+of what the destination has by itself: what it was sent, and what it gives back from the synopses it was sent. What is
+null there and is a value in `raw` counts 100. What crosses is what the ledger counts, of batches and of files whole.
+
+Rankings (`equal_bytes`) choose among treatments as measured by sending the stream with every measure treated so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evidence.attributes.equal_bytes import (
+    FAR_WORSE,
+    SYNOPSES,
+    best_treatments_error,
+    error_over_best,
+    ranking_error,
+)
+from evidence.attributes.lab import Lab
+from evidence.attributes.lake import Lake
+from evidence.attributes.rankings import RANKINGS, orders
+from evidence.book import Book
+from spillway.ledger import TOTAL
+from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.loss import ABSENT
+from spillway.levers.attributes.option import Option
+from spillway.levers.attributes.schemes import load_runs
+from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
+from spillway.pipeline.accounting import SENT
+from spillway.pipeline.room import OVERHEAD
+from spillway.store.files import column_bytes
+
+CAPACITIES_PCT = (100, 90, 75, 50, 25)
+"""Of the measures' bytes; at 100 all fits."""
+FITS = 100
+_CASES = ("hold", "send", "auto")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one run put at the destination, batch by batch."""
+
+    crossed_bytes: Mapping[int, int]
+    """As the ledger counts them."""
+    batch_bytes: Mapping[int, Mapping[str, int]]
+    """Of the columns of `transmitted`."""
+    payload_bytes: Mapping[tuple[int, str], int]
+    """Of synopses that crossed, by attribute."""
+    around_bytes: Mapping[int, int]
+    """What their files and log take beside them."""
+    error_sums: Mapping[tuple[int, str], float]
+    values: Mapping[tuple[int, str], int]
+    absent_sums: Mapping[tuple[int, str], int]
+
+    def error_of(self, batch: int, name: str) -> float:
+        """Mean loss of an attribute in a batch, in %."""
+        return self.error_sums[batch, name] / max(1, self.values[batch, name])
+
+    def absent_of(self, batch: int, name: str) -> float:
+        """Share of an attribute's values in a batch that are not there, in %."""
+        return 100.0 * self.absent_sums[batch, name] / max(1, self.values[batch, name])
+
+    def loses(self, batch: int) -> bool:
+        """Whether anything of a batch is not as it was."""
+        return any(one > 0 for (number, _), one in self.error_sums.items() if number == batch)
+
+
+@dataclass(frozen=True)
+class AtCapacity:
+    """What one capacity led to."""
+
+    error_pct: float
+    error_pct_of_all: float
+    """The same over all measures, also those that come back exactly or not at all."""
+    absent_pct: float
+    used_pct: float | None
+    """Of what may cross in the batches that lose something; None where none does."""
+    over_pct: float
+    """By how much the largest excess of a batch is above what it may send."""
+
+
+class Trial:
+    """A trained stream sent at every capacity."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.seconds = {one.batch: one.seconds_covered or 0.0 for one in lab.batches if one.rows}
+        self.around_bytes: Mapping[int, int] = {}
+        """By batch, what a file of sent synopses takes beside them; known once the options are."""
+
+    @cached_property
+    def whole(self) -> Sent:
+        """Everything as it is."""
+        return self._given({})
+
+    @cached_property
+    def inexact(self) -> tuple[str, ...]:
+        """The measures that may be inexact: those with a bound above 0."""
+        models = self.lab.models
+        return tuple(
+            name
+            for name in self.lab.measures
+            if models[name].kind != "text" and max(models[name].bound.error_pct, 0.0) > 0
+        )
+
+    def kbps(self, capacity_pct: float) -> dict[int, float]:
+        """By batch, what always travels and so much of the measures' bytes; a crumb more where all is to fit."""
+        spare = 1.001 if capacity_pct >= FITS else 1.0
+        found = {}
+        for batch, size in self.whole.crossed_bytes.items():
+            measures = sum(self.whole.batch_bytes[batch][name] for name in self.lab.measures)
+            allowed = spare * (size - measures * (1.0 - capacity_pct / 100.0))
+            found[batch] = allowed * 8.0 / 1000.0 / self.seconds[batch]
+        return found
+
+    def at(self, capacity_pct: float, synopsis: str) -> AtCapacity:
+        """The product's plan into a capacity."""
+        kbps = self.kbps(capacity_pct)
+        lake = self.lab.sent(
+            allowed_kbps=kbps,
+            synopsis=synopsis,
+            rank_by="recoverability",
+            asked_back_pct=0.0,
+            plan="least_loss",
+        )
+        found = self._read(lake)
+        allowed = {batch: kbps[batch] * 1000.0 / 8.0 * seconds for batch, seconds in self.seconds.items()}
+        losing = [batch for batch in allowed if found.loses(batch)]
+        used = 100.0 * sum(found.crossed_bytes[one] for one in losing)
+        over = max(found.crossed_bytes[one] / allowed[one] for one in allowed) - 1.0
+        return AtCapacity(
+            self.over_batches(lambda b: _mean([found.error_of(b, name) for name in self.inexact])),
+            self.over_batches(lambda b: _mean([found.error_of(b, name) for name in self.lab.measures])),
+            self.over_batches(lambda b: _mean([found.absent_of(b, name) for name in self.lab.measures])),
+            used / sum(allowed[one] for one in losing) if losing else None,
+            100.0 * max(0.0, over),
+        )
+
+    def over_batches(self, of: Callable[[int], float]) -> float:
+        """The mean over batches, weighed by their tuples."""
+        tuples = {one.batch: one.rows or 0 for one in self.lab.batches}
+        return sum(of(batch) * count for batch, count in tuples.items() if count) / sum(tuples.values())
+
+    def by_rankings(
+        self,
+        orders: Sequence[Sequence[str]],
+        capacity_pct: float,
+        synopsis: str,
+        error: Callable[..., float],
+        **how: Any,
+    ) -> list[float]:
+        """The error of every order, each batch in its own room, by `ranking_error` or the best of its treatments."""
+        found = []
+        for order in orders:
+
+            def of(batch: int, order: Sequence[str] = order) -> float:
+                options = self.options[batch]
+                measures = sum(self.whole.batch_bytes[batch][name] for name in self.lab.measures)
+                room, around = measures * capacity_pct / 100.0, float(self.around_bytes.get(batch, 0))
+                return error(options, order, room, synopsis, around=around, **how)
+
+            found.append(self.over_batches(of))
+        return found
+
+    @cached_property
+    def options(self) -> dict[int, dict[str, list[Option]]]:
+        """By batch and measure every treatment, as large and as wrong as it was when all measures were treated so."""
+        models, numbers = self.lab.models, list(self.seconds)
+        found = {
+            batch: {
+                name: [Option(name, "keep", float(self.whole.batch_bytes[batch][name]))] for name in models
+            }
+            for batch in numbers
+        }
+        for way, places in (
+            ("round", {name: len(one.roundings) for name, one in models.items()}),
+            ("shed", {name: len(one.precisions) for name, one in models.items()}),
+        ):
+            for place in range(max(places.values(), default=0)):
+                able = [name for name, count in places.items() if count]
+                said = {name: min(place, places[name] - 1) for name in able}
+                kind = "shed+" if way == "shed" else way
+                sent = self._given({name: f"{kind}/{at}" for name, at in said.items()})
+                if way == "shed":
+                    self.around_bytes = sent.around_bytes
+                for batch in numbers:
+                    for name in (one for one in able if said[one] == place):
+                        size = float(sent.batch_bytes[batch][name])
+                        packed = float(sent.payload_bytes.get((batch, name), 0))
+                        error = min(FAR_WORSE, sent.error_of(batch, name))
+                        found[batch][name].append(Option(name, way, size, packed, error, precision=place))
+        return found
+
+    def _given(self, scheme: Mapping[str, str]) -> Sent:
+        return self._read(self.lab.sent(scheme))
+
+    def _read(self, lake: Lake) -> Sent:
+        """What lies at the destination, held against `raw`."""
+        stream, tables = self.lab.stream, lake.tables
+        names = [*OVERHEAD, *self.lab.contract.names]
+        crossed, payloads, around = ledger_bytes(lake, stream), dict[tuple[int, str], int](), {}
+        sums: dict[tuple[int, str], float] = {}
+        values: dict[tuple[int, str], int] = {}
+        absent: dict[tuple[int, str], int] = {}
+        batches = [batch for batch in lake.batches(stream) if batch.rows]
+        runs = {batch.batch: list(load_runs(tables, stream, [batch.batch])) for batch in batches}
+        if any(way.sent for found in runs.values() for run in found for way in run.ways):
+            lake.recover(stream)
+        for batch in batches:
+            where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
+            packed = 0
+            rows = tables.at("sent_synopsis").rows(["attribute", "payload"], stream=stream, **where)
+            for row in rows.to_pylist():
+                stored = (batch.batch, row["attribute"])
+                payloads[stored] = payloads.get(stored, 0) + len(row["payload"])
+                packed += len(row["payload"])
+            if packed:
+                # whole files and the log, less the payloads
+                sizes = sum(file.size for file in tables.at("transmitted", stream).files(**where))
+                around[batch.batch] = max(0, crossed[batch.batch] - sizes - packed)
+            raw, given = lake.rows("raw", stream, batch), lake.rows("transmitted", stream, batch)
+            back = None
+            for name in self.lab.measures:
+                truth, has = Column.from_arrow(raw[name]), Column.from_arrow(given[name])
+                errors = _losses(truth, has)
+                seq = np.asarray(raw["seq"])
+                for run in runs[batch.batch]:
+                    if any(way.attribute == name and way.sent for way in run.ways):
+                        if back is None:
+                            back = lake.rows("recovered", stream, batch)
+                        low, high = np.searchsorted(seq, [run.from_seq, run.to_seq + 1])
+                        errors[low:high] = _losses(truth, Column.from_arrow(back[name]))[low:high]
+                place = (batch.batch, name)
+                known = truth.valid
+                sums[place], values[place] = float(errors[known].sum()), int(known.sum())
+                absent[place] = int((errors[known] == ABSENT).sum())
+        columns = {
+            one.batch: column_bytes(
+                tables.at("transmitted", stream).files(batch_date=one.batch_date, batch=one.batch), names
+            )
+            for one in batches
+        }
+        found = Sent(crossed, columns, payloads, around, sums, values, absent)
+        lake.sweep()
+        return found
+
+
+def ledger_bytes(lake: Lake, stream: str) -> dict[int, int]:
+    """By batch, the bytes that the ledger says have crossed."""
+    rows = lake.tables.at("ledger").rows(
+        ["batch", "bytes_kept"], subject=stream, stage=SENT, unit="rows", dimension_kind=TOTAL
+    )
+    return {row["batch"]: row["bytes_kept"] for row in rows.to_pylist()}
+
+
+def _losses(truth: Column, has: Column) -> np.ndarray:
+    """Row by row: what is a value and is not there counts 100; what no finite error describes is far worse."""
+    here = has.valid if has.kind == truth.kind else np.zeros(len(truth), np.bool_)
+    errors = np.minimum(relative_errors_pct(truth, has), FAR_WORSE)
+    errors[truth.valid & ~here] = ABSENT
+    return errors
+
+
+def at_capacities(book: Book, labs: Mapping[str, Lab], prefix: str = "") -> dict[str, float]:
+    """Error, what was used and what is absent at every capacity, and the error over the best ranking's."""
+    figures: dict[str, float] = {}
+    rows: list[tuple[Any, ...]] = []
+    for lab in labs.values():
+        found, lines = at_capacities_of(lab, f"{prefix}{lab.stream}")
+        figures |= found
+        rows += lines
+    book.table(
+        "Error at capacity in points, measured at the destination",
+        ("stream", "synopsis", "what", *(f"{capacity} %" for capacity in CAPACITIES_PCT)),
+        rows,
+        [
+            "The room: what always travels, as counted, and so much of the measures' bytes. Held: what is shed is "
+            "absent and counts 100; sent: its synopsis counts against the room. Random is the mean of its orders; the "
+            "best ranking that a plan is held against is the luckiest of them, by whichever treatments serve it best."
+        ],
+    )
+    return figures
+
+
+def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[Any, ...]]]:
+    """The figures of one stream, and its lines."""
+    trial, ranked = Trial(lab), orders(lab)
+    figures: dict[str, float] = {}
+    rows: list[tuple[Any, ...]] = []
+    for synopsis in _CASES:
+        found = {capacity: trial.at(capacity, synopsis) for capacity in CAPACITIES_PCT}
+        errors = [found[capacity].error_pct for capacity in CAPACITIES_PCT]
+        best: list[float] = []
+        by: dict[str, list[float]] = {}
+        for capacity, one in found.items():
+            place = f"{slug}.{synopsis}.{capacity}"
+            if synopsis != "send":
+                figures[f"attributes.absent_pct.{place}"] = one.absent_pct
+            figures[f"attributes.error_at_capacity_pct.{place}"] = one.error_pct
+            figures[f"attributes.error_of_all_measures_pct.{place}"] = one.error_pct_of_all
+            figures[f"attributes.over_capacity_pct.{place}"] = one.over_pct
+            if one.used_pct is not None:
+                figures[f"attributes.channel_used_pct.{place}"] = one.used_pct
+            if synopsis not in SYNOPSES:
+                continue
+            judged = frozenset(trial.inexact)
+            every = [order for mine in ranked.values() for order in mine]
+            for what, error, counted, sharing in (
+                ("error_over_best_ranking", one.error_pct, judged, False),
+                ("error_over_best_ranking_sharing_tuples", one.error_pct, judged, True),
+                ("error_of_all_over_best_ranking", one.error_pct_of_all, None, False),
+            ):
+                how = {"counted": counted, "sharing": sharing}
+                least = min(trial.by_rankings(every, capacity, synopsis, best_treatments_error, **how))
+                figures[f"attributes.{what}.{place}"] = error_over_best(error, least)
+                if what == "error_over_best_ranking":
+                    figures[f"attributes.best_ranking_error_pct.{place}"] = least
+                    best.append(least)
+            for name in RANKINGS:
+                mine = trial.by_rankings(
+                    ranked[name], capacity, synopsis, ranking_error, counted=judged, sharing=False
+                )
+                by.setdefault(name, []).append(_mean(mine))
+        rises = [after - before for before, after in zip(errors[1:], errors, strict=False)]
+        figures[f"attributes.error_rises_points.{slug}.{synopsis}"] = max(0.0, *rises)
+        rows.append((slug, synopsis, "the plan", *errors))
+        rows.append((slug, synopsis, "channel used %", *(one.used_pct for one in found.values())))
+        rows.append((slug, synopsis, "absent %", *(one.absent_pct for one in found.values())))
+        rows += [(slug, synopsis, f"shed by {name}", *mine) for name, mine in by.items()]
+        if best:
+            rows.append((slug, synopsis, "best ranking, any treatments", *best))
+    return figures, rows
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,16 @@
+"""What must never be given back as something else, however a stream was sent: by the plan, all shed, all rounded."""
+
+from __future__ import annotations
+
+from evidence.attributes.bounds_kept import bounds_kept
+from evidence.attributes.lab import Lab
+
+
+def bounds_kept_every_way(lab: Lab, slug: str) -> dict[str, float]:
+    """The two figures over three runs of a stream, each at the precisions that spend most."""
+    total: dict[str, float] = {}
+    for scheme in (None, dict.fromkeys(lab.measures, "shed"), dict.fromkeys(lab.measures, "round")):
+        lab.run(scheme)
+        for name, count in bounds_kept(lab.lake, lab.stream, slug).items():
+            total[name] = total.get(name, 0.0) + count
+    return total
