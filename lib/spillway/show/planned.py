@@ -19,7 +19,7 @@ from spillway.show.words import loss_said, rate_said
 from spillway.store.tables import Tables
 
 ROWS_SHOWN = 10
-INEXACT, ABSENT = "~", "."
+INEXACT, NOT_THERE = "~", "."
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     yield from _rows(one.columns, [[_value(row[name]) for name in one.columns] for row in one.before])
     yield ""
     yield from sentences(
-        f"and as the destination would have them ({INEXACT} off, within its bound; {ABSENT} absent until asked for)",
+        f"and as the destination would have them ({INEXACT} off, within its bound; {NOT_THERE} absent until asked for)",
         indent=2,
     )
     after = [
@@ -199,5 +199,5 @@ def _beside(was: object, now: object) -> str:
     ('1.5', '~1.5', '.', 'null')
     """
     if was is not None and now is None:
-        return ABSENT
+        return NOT_THERE
     return _value(now) if was == now else f"{INEXACT}{_value(now)}"

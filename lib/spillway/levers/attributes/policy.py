@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spillway.contracts import Channel, StreamContract
-from spillway.levers.attributes.capacity.crossings import ABSENT_PCT, Crossing, Terms, cross, why
+from spillway.levers.attributes.capacity.crossings import Crossing, Terms, cross, why
 from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.loss import ABSENT, place_weights
 from spillway.levers.attributes.option import Option, options_of, scaled
 from spillway.levers.attributes.planner import Consequence, Policy
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
@@ -52,13 +53,9 @@ class Choosing:
         The first to be shed has place 1. A ranking by recoverability says what shedding saves, not what an attribute
         is worth, and has no say.
         """
-        places = {name: place for place, name in enumerate(ranking, start=1)}
-        count = max(1, len(self.options))
         ranked = self.settings.rank_by != "recoverability"
-        return {
-            name: self.priorities.get(name, 1.0) * (places.get(name, count) / count if ranked else 1.0)
-            for name in self.options
-        }
+        places = place_weights([name for name in ranking if name in self.options]) if ranked else {}
+        return {name: self.priorities.get(name, 1.0) * places.get(name, 1.0) for name in self.options}
 
     @property
     def bytes_to_kbps(self) -> float:
@@ -322,12 +319,12 @@ def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Alternative, .
     for count in range(len(able) + 1 if "shed" in rests_on.settings.ways else 1):
         gone = able[:count]
         crosses = max(0.0, whole - sum(kbps[name] for name in gone))
-        lost = ABSENT_PCT * sum(worths[name] for name in gone)
+        lost = ABSENT * sum(worths[name] for name in gone)
         share, values = count / max(1, len(rests_on.options)), len(rests_on.options) * load.tuples_per_second
         way = f"{', '.join(gone)} shed" if gone else "nothing shed"
         found.append(
             Alternative(
-                crosses, (lost, float(count), crosses), "the ranking", way, ABSENT_PCT * share, values
+                crosses, (lost, float(count), crosses), "the ranking", way, ABSENT * share, values
             )
         )
     return tuple(found)

@@ -32,12 +32,11 @@ from dataclasses import dataclass, replace
 
 from spillway.errors import Refused
 from spillway.levers.attributes.choices import CROSSINGS, WAYS
+from spillway.levers.attributes.loss import option_loss
 from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.rate_distortion import Alternative, least_cost
 
 _OBJECTIVES = ("error", "bytes")
-ABSENT_PCT = 100.0
-"""The loss of what the destination does not have."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,7 @@ class Crossing:
     @property
     def loss(self) -> float:
         """The error in % of what the destination has by itself."""
-        absent = self.option.way == "shed" and not self.sent
-        return ABSENT_PCT if absent else self.option.mean_error_pct
+        return option_loss(self.option, self.sent)
 
     @property
     def touched(self) -> bool:
