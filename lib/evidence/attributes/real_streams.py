@@ -36,6 +36,9 @@ def as_stream(name: str) -> Generated:
     sample = real(name)
     kept = [*sample.key, *([sample.order] if sample.order else []), *sample.measures]
     rows = sample.rows.select(kept).slice(0, MOST_ROWS)
+    if sample.order and pa.types.is_floating(rows[sample.order].type):
+        whole = rows[sample.order].cast(pa.int64())
+        rows = rows.set_column(kept.index(sample.order), sample.order, whole)
     attributes: list[dict[str, Any]] = []
     for at, column in enumerate(kept):
         values, kind = _plain(rows[column])
