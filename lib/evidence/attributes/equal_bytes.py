@@ -146,7 +146,7 @@ def _ladders(
     options: OptionsByName, synopsis: str, treatments: str, line: Callable[[Sequence[_Point]], list[_Point]]
 ) -> dict[str, tuple[list[_Point], list[_Point]]]:
     """Of every attribute, its points while synopses cross (or nothing is sent), and when they stay behind."""
-    found = {}
+    found: dict[str, tuple[list[_Point], list[_Point]]] = {}
     for name, mine in options.items():
         kept = _kept(mine)
         width = kept.wire_bytes_per_tuple

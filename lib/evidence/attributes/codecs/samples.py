@@ -69,7 +69,7 @@ def of_lab(lab: Lab) -> Sample:
     contract = lab.contract
     sent = tuple(a.name for a in contract.attributes if a.role == "protected" and a.type != "string")
     numeric = tuple(name for name in lab.measures if lab.models[name].kind != "text")
-    rows = lab.rows.slice(0, MOST_ROWS)
+    rows = lab.rows.drop_columns(["seq"]).slice(0, MOST_ROWS)
     return Sample(lab.stream, rows, tuple(lab.cycle.attributes), numeric, sent, contract.order)
 
 
