@@ -28,7 +28,7 @@ from spillway.demo.landing import package_file
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.frames import frame_of
 
-MOST_ROWS = 40_000
+MOST_ROWS = 20_000
 TRAINED_ON_ROWS = 10_000
 HELD_BACK = ("glucose", "emissions")
 
