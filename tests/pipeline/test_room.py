@@ -284,6 +284,19 @@ class TestWhenMoreComesOutThanWasPlanned:
 
         assert len(blobs.list_files(tables.path("transmitted", "net"))) == len(files) == 1
 
+    def test_who_would_lose_hardly_less_is_planned_again_and_not_drafted_again(
+        self, tables: Tables, narrow: Contracts, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from tests.levers.thin.lever import ThinPlan
+
+        drafts: list[int] = []
+        plain = shed.draft
+        monkeypatch.setattr(shed, "draft", lambda *given: [drafts.append(1), plain(*given)][1])
+        monkeypatch.setattr(ThinPlan, "could_lose_less", lambda self, batch: True)
+        monkeypatch.setattr(ThinPlan, "is_worth_a_draft", lambda self, before: False)
+        shed.shed_channel(tables, InProcess(), rooms(narrow.streams["net"], capacity="1000 kbps"), "up")
+        assert len(drafts) == 1
+
     def test_what_crosses_is_whole_files_and_what_the_log_says_of_them(
         self, tables: Tables, narrow: Contracts
     ) -> None:

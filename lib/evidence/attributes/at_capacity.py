@@ -2,7 +2,8 @@
 
 A trained stream is sent again and again by the product's own steps: planned, drafted, measured, planned again and
 published, into what always travels, as it is counted with its files, `seq`, `scheme` and the log, and a share of the
-measures' bytes. All priorities are 1 and nothing is ranked by worth, so that the plan minimises what is measured here:
+bytes of the measures that may be inexact (the others always travel here). All priorities are 1 and nothing is ranked
+by worth, so that the plan minimises what is measured here:
 
     error = mean over the measures that may be inexact of the mean relative error, in %, over the values that there are,
 
@@ -44,7 +45,8 @@ from spillway.store.files import column_bytes
 
 CAPACITIES_PCT = (100, 90, 75, 50, 25)
 """Of the measures' bytes; at 100 all fits."""
-FITS = 100
+FITS, SPARE = 100, 1.005
+"""Where all is to fit there is this much more: what logs say of files is known to that."""
 _CASES = ("hold", "send", "auto")
 
 
@@ -82,8 +84,6 @@ class AtCapacity:
     """What one capacity led to."""
 
     error_pct: float
-    error_pct_of_all: float
-    """The same over all measures, also those that come back exactly or not at all."""
     absent_pct: float
     used_pct: float | None
     """Of what may cross in the batches that lose something; None where none does."""
@@ -106,21 +106,16 @@ class Trial:
         return self._given({})
 
     @cached_property
-    def inexact(self) -> tuple[str, ...]:
-        """The measures that may be inexact: those with a bound above 0."""
-        models = self.lab.models
-        return tuple(
-            name
-            for name in self.lab.measures
-            if models[name].kind != "text" and max(models[name].bound.error_pct, 0.0) > 0
-        )
+    def measures(self) -> tuple[str, ...]:
+        """Those that may be inexact; the others always travel here."""
+        return tuple(name for name in self.lab.measures if name not in self.lab.exact)
 
     def kbps(self, capacity_pct: float) -> dict[int, float]:
         """By batch, what always travels and so much of the measures' bytes; a crumb more where all is to fit."""
-        spare = 1.001 if capacity_pct >= FITS else 1.0
+        spare = SPARE if capacity_pct >= FITS else 1.0
         found = {}
         for batch, size in self.whole.crossed_bytes.items():
-            measures = sum(self.whole.batch_bytes[batch][name] for name in self.lab.measures)
+            measures = sum(self.whole.batch_bytes[batch][name] for name in self.measures)
             allowed = spare * (size - measures * (1.0 - capacity_pct / 100.0))
             found[batch] = allowed * 8.0 / 1000.0 / self.seconds[batch]
         return found
@@ -141,9 +136,8 @@ class Trial:
         used = 100.0 * sum(found.crossed_bytes[one] for one in losing)
         over = max(found.crossed_bytes[one] / allowed[one] for one in allowed) - 1.0
         return AtCapacity(
-            self.over_batches(lambda b: _mean([found.error_of(b, name) for name in self.inexact])),
-            self.over_batches(lambda b: _mean([found.error_of(b, name) for name in self.lab.measures])),
-            self.over_batches(lambda b: _mean([found.absent_of(b, name) for name in self.lab.measures])),
+            self.over_batches(lambda b: _mean([found.error_of(b, name) for name in self.measures])),
+            self.over_batches(lambda b: _mean([found.absent_of(b, name) for name in self.measures])),
             used / sum(allowed[one] for one in losing) if losing else None,
             100.0 * max(0.0, over),
         )
@@ -167,7 +161,7 @@ class Trial:
 
             def of(batch: int, order: Sequence[str] = order) -> float:
                 options = self.options[batch]
-                measures = sum(self.whole.batch_bytes[batch][name] for name in self.lab.measures)
+                measures = sum(self.whole.batch_bytes[batch][name] for name in self.measures)
                 room, around = measures * capacity_pct / 100.0, float(self.around_bytes.get(batch, 0))
                 return error(options, order, room, synopsis, around=around, **how)
 
@@ -177,7 +171,8 @@ class Trial:
     @cached_property
     def options(self) -> dict[int, dict[str, list[Option]]]:
         """By batch and measure every treatment, as large and as wrong as it was when all measures were treated so."""
-        models, numbers = self.lab.models, list(self.seconds)
+        models = {name: self.lab.models[name] for name in self.measures}
+        numbers = list(self.seconds)
         found = {
             batch: {
                 name: [Option(name, "keep", float(self.whole.batch_bytes[batch][name]))] for name in models
@@ -232,7 +227,7 @@ class Trial:
                 around[batch.batch] = max(0, crossed[batch.batch] - sizes - packed)
             raw, given = lake.rows("raw", stream, batch), lake.rows("transmitted", stream, batch)
             back = None
-            for name in self.lab.measures:
+            for name in self.lab.measures:  # of a given scheme, others may be touched
                 truth, has = Column.from_arrow(raw[name]), Column.from_arrow(given[name])
                 errors = _losses(truth, has)
                 seq = np.asarray(raw["seq"])
@@ -296,7 +291,11 @@ def at_capacities(book: Book, labs: Mapping[str, Lab], prefix: str = "") -> dict
 
 def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[Any, ...]]]:
     """The figures of one stream, and its lines."""
-    trial, ranked = Trial(lab), orders(lab)
+    trial = Trial(lab)
+    ranked = {
+        by: [[name for name in order if name in trial.measures] for order in every]
+        for by, every in orders(lab).items()
+    }
     figures: dict[str, float] = {}
     rows: list[tuple[Any, ...]] = []
     for synopsis in _CASES:
@@ -309,29 +308,26 @@ def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[
             if synopsis != "send":
                 figures[f"attributes.absent_pct.{place}"] = one.absent_pct
             figures[f"attributes.error_at_capacity_pct.{place}"] = one.error_pct
-            figures[f"attributes.error_of_all_measures_pct.{place}"] = one.error_pct_of_all
             figures[f"attributes.over_capacity_pct.{place}"] = one.over_pct
             if one.used_pct is not None:
                 figures[f"attributes.channel_used_pct.{place}"] = one.used_pct
             if synopsis not in SYNOPSES:
                 continue
-            judged = frozenset(trial.inexact)
             every = [order for mine in ranked.values() for order in mine]
-            for what, error, counted, sharing in (
-                ("error_over_best_ranking", one.error_pct, judged, False),
-                ("error_over_best_ranking_sharing_tuples", one.error_pct, judged, True),
-                ("error_of_all_over_best_ranking", one.error_pct_of_all, None, False),
+            for what, sharing in (
+                ("error_over_best_ranking", False),
+                ("error_over_best_ranking_sharing_tuples", True),
             ):
-                how = {"counted": counted, "sharing": sharing}
-                least = min(trial.by_rankings(every, capacity, synopsis, best_treatments_error, **how))
-                figures[f"attributes.{what}.{place}"] = error_over_best(error, least)
-                if what == "error_over_best_ranking":
+                errors_by = trial.by_rankings(
+                    every, capacity, synopsis, best_treatments_error, sharing=sharing
+                )
+                least = min(errors_by)
+                figures[f"attributes.{what}.{place}"] = error_over_best(one.error_pct, least)
+                if not sharing:
                     figures[f"attributes.best_ranking_error_pct.{place}"] = least
                     best.append(least)
             for name in RANKINGS:
-                mine = trial.by_rankings(
-                    ranked[name], capacity, synopsis, ranking_error, counted=judged, sharing=False
-                )
+                mine = trial.by_rankings(ranked[name], capacity, synopsis, ranking_error, sharing=False)
                 by.setdefault(name, []).append(_mean(mine))
         rises = [after - before for before, after in zip(errors[1:], errors, strict=False)]
         figures[f"attributes.error_rises_points.{slug}.{synopsis}"] = max(0.0, *rises)

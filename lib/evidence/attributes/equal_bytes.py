@@ -53,10 +53,9 @@ def ranking_error(
     synopsis: str,
     treatments: str = "shed",
     around: float = 0.0,
-    counted: frozenset[str] | None = None,
     sharing: bool = True,
 ) -> float:
-    """The mean loss, of the attributes that are `counted` (all), when going by this order fills the measures' room.
+    """The mean loss when going by this order fills the measures' room.
 
     `around` is taken off the room where anything that is sent was shed.
     """
@@ -72,7 +71,7 @@ def ranking_error(
     if synopsis == "send" and treatments == "all":
         rounds = {name: line(_rounded(found)) for name, found in options.items()}
         ways.append((room_bytes, {name: (ladder, []) for name, ladder in rounds.items()}))
-    return min(_filled(ladders, order, whole - room, counted, sharing) for room, ladders in ways)
+    return min(_filled(ladders, order, whole - room, sharing) for room, ladders in ways)
 
 
 def best_treatments_error(
@@ -114,11 +113,9 @@ def _filled(
     ladders: Mapping[str, tuple[list[_Point], list[_Point]]],
     order: Sequence[str],
     over: float,
-    counted: frozenset[str] | None,
     sharing: bool,
 ) -> float:
     """Step by step down each ladder in order, then down what is left where synopses stay behind."""
-    judged = frozenset(ladders) if counted is None else counted
     total = 0.0
     for turn in (0, 1):
         for name in order:
@@ -126,14 +123,14 @@ def _filled(
             if len(ladder) < 2:
                 continue
             if over <= _CRUMB:
-                return total / max(1, len(judged))
+                return total / max(1, len(ladders))
             most, had = ladder[0]
             size, has = _far_enough(ladder, most - over, sharing)
-            total += (has - had) if name in judged else 0.0
+            total += has - had
             over -= most - size
     if over > _CRUMB:
         return ABSENT  # it does not fit: all of it is gone
-    return total / max(1, len(judged))
+    return total / max(1, len(ladders))
 
 
 def _far_enough(ladder: Sequence[_Point], room: float, sharing: bool) -> _Point:

@@ -27,7 +27,7 @@ from evidence.attributes.nine import brought_through, nine
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
-from evidence.attributes.real_streams import AT_CAPACITY, as_stream
+from evidence.attributes.real_streams import TRIED_REAL, as_stream
 from evidence.attributes.restated import with_settings
 from evidence.attributes.single_ways import single_ways
 from evidence.attributes.summary import original_and_recovered, summary
@@ -111,7 +111,7 @@ def real_streams(book: Book) -> dict[str, float]:
         f"Trained on their first half. Not looked at while the plan was made: {', '.join(HELD_BACK)}.",
     )
     found: dict[str, float] = {}
-    for name in AT_CAPACITY:
+    for name in TRIED_REAL:
         lab = brought_through(as_stream(name))
         found |= bounds_kept_every_way(lab, name)
         found |= at_capacities(book, {name: lab})

@@ -105,6 +105,13 @@ class Lab:
     def measures(self) -> tuple[str, ...]:
         return tuple(self.models)
 
+    @property
+    def exact(self) -> tuple[str, ...]:
+        """The measures that may not be inexact: text, codes, moments, and what the contract bounds by 0."""
+        return tuple(
+            name for name, model in self.models.items() if model.kind == "text" or not model.bound.error_pct
+        )
+
     @cached_property
     def thresholds(self) -> dict[str, tuple[float, str]]:
         """E of every measure, and where it is from."""
@@ -215,7 +222,7 @@ class Lab:
         self._replan(TRAINED, allowed_kbps)
         lake = self._set(scheme=scheme, **settings)
         if allowed_kbps is not None:
-            lake = lake.with_contract(of_equal_worth(lake.contracts.streams[self.stream]))
+            lake = lake.with_contract(of_equal_worth(lake.contracts.streams[self.stream], self.exact))
         with registered(**DECIDES_ELSE):
             lake.send([self.stream])
         return lake

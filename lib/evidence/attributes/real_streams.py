@@ -18,8 +18,8 @@ from evidence.attributes.codecs.samples import real
 from evidence.attributes.generated import TUPLES_PER_SECOND, Generated
 from spillway.contracts import read_stream
 
-MOST_ROWS = 20_000
-AT_CAPACITY = (
+ROWS_AT_MOST = 20_000
+TRIED_REAL = (
     "flights",
     "cities",
     "seattle_days",
@@ -35,7 +35,10 @@ def as_stream(name: str) -> Generated:
     """A real stream, of two batch dates: the first half is trained on, at most."""
     sample = real(name)
     kept = [*sample.key, *([sample.order] if sample.order else []), *sample.measures]
-    rows = sample.rows.select(kept).slice(0, MOST_ROWS)
+    rows = sample.rows.select(kept).slice(0, ROWS_AT_MOST)
+    if sample.order and pa.types.is_floating(rows[sample.order].type):
+        whole = rows[sample.order].cast(pa.int64())
+        rows = rows.set_column(kept.index(sample.order), sample.order, whole)
     attributes: list[dict[str, Any]] = []
     for at, column in enumerate(kept):
         values, kind = _plain(rows[column])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from spillway.contracts import StreamContract
@@ -32,9 +32,12 @@ def with_settings(contract: StreamContract, settings: AttributeSettings) -> Stre
     return replace(contract, levers=levers)
 
 
-def of_equal_worth(contract: StreamContract) -> StreamContract:
-    """The contract with every priority 1."""
-    attributes = tuple(replace(attribute, priority=1.0) for attribute in contract.attributes)
+def of_equal_worth(contract: StreamContract, exact: Collection[str] = ()) -> StreamContract:
+    """The contract with every priority 1; what may only be exact always travels."""
+    attributes = tuple(
+        replace(one, priority=1.0, role="protected" if one.name in exact else one.role)
+        for one in contract.attributes
+    )
     return replace(contract, priority=1.0, attributes=attributes)
 
 

@@ -75,7 +75,7 @@ _CROSSES = (
     "what crosses least is more than there is room for: with `synopsis: send` nothing may stay behind, and what is too "
     "much is on record"
 )
-AT_CAPACITY = (
+OF_CAPACITIES = (
     *(
         Target(
             f"attributes.error_over_best_ranking.{{}}.{place}",
@@ -138,7 +138,7 @@ def targets(book: Book, figures: Mapping[str, float], streams: Sequence[str]) ->
     every = [(target, target.figure, "") for target in OVERALL]
     for every_of, start, end in (
         (PER_STREAM, "attributes.hits_over_algorithm_2.", ""),
-        (AT_CAPACITY, "attributes.error_at_capacity_pct.", ".hold.25"),
+        (OF_CAPACITIES, "attributes.error_at_capacity_pct.", ".hold.25"),
     ):
         found = [
             name.removeprefix(start).removesuffix(end)

@@ -233,14 +233,14 @@ CHANNEL = read_channel("up", {"capacity": "100 kbps"})
 
 def test_bytes_that_came_out_otherwise_are_believed_the_next_time() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    paid = {"a": {"shed/0": 6.0}, "b": {"round/0": 0.5}}
+    paid = {"a": {"shed": 6.0, "shed/0": 6.0}, "b": {"round": 0.5, "round/0": 0.5, "shed": 2.0}}
     plain, after = (
         choosing(contract(), CHANNEL, learned(), load(costs), NAMES, known).measured for known in (None, paid)
     )
     assert [one.bytes_per_tuple for one in plain["a"]] == [10.0, 4.0, 2.0]
-    # of what else might be done to them a little more is expected than was planned
+    # what was not tried in this precision goes by its way, and is expected to take a little more
     assert [one.bytes_per_tuple for one in after["a"]] == pytest.approx([10.0, 4.0 * UNTRIED, 12.0])
-    assert [one.bytes_per_tuple for one in after["b"]] == pytest.approx([10.0, 4.5, 12.0 * UNTRIED])
+    assert [one.bytes_per_tuple for one in after["b"]] == pytest.approx([10.0, 4.5, 24.0 * UNTRIED])
     policy = policy_of(contract(), CHANNEL, learned(), load(costs), Part(160.0), paid=paid)
     assert "shed" not in {way.way for way in policy.decide(NAMES).ways if way.attribute == "a"}
 
@@ -253,9 +253,6 @@ def test_priority_class_and_contract_weigh_together() -> None:
     found = choosing(replace(stated, attributes=dear), CHANNEL, known, load(costs), NAMES)
     low = 20.33 / 13.5
     assert found.priorities == pytest.approx({"a": 2 * low, "b": 6 * low, "c": 2 * low})
-    unknown = replace(learned(), category={"criticality": "extremely", "assumed": True})
-    found = choosing(replace(stated, attributes=dear), CHANNEL, unknown, load(costs), NAMES)
-    assert found.priorities == pytest.approx({"a": 2.0, "b": 6.0, "c": 2.0})
 
 
 def learned() -> Learned:

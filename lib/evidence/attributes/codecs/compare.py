@@ -25,7 +25,7 @@ from spillway.show.report.svg import Line, line_chart
 
 ERROR_PCT, MEAN_ERROR_PCT = 4.5, 1.0
 TERMS = {"equal_bound": ERROR_PCT, "equal_error": MEAN_ERROR_PCT}
-CURVE = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, ERROR_PCT)
+CURVE = (0.0, 0.1, 0.5, 1.5, ERROR_PCT)
 _Row = tuple[Any, ...]
 
 

@@ -34,7 +34,7 @@ from spillway.levers.attributes.packing.whole_numbers import decimals_of
 COMPRESSORS = ("sz3", "pcodec")
 _SLACK = 1.0 - 1e-9
 _SZ3 = (szAlgorithm.INTERP_LORENZO, szAlgorithm.LORENZO_REG, szAlgorithm.NOPRED)
-_SEARCHES = 16
+_SEARCHES = 12
 _NEARLY_EXACT = 1e-9  # %: what SZ3 is let off with where it has no exact form
 
 

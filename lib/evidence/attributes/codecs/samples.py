@@ -28,7 +28,7 @@ from spillway.demo.landing import package_file
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.frames import frame_of
 
-MOST_ROWS = 40_000
+MOST_ROWS = 20_000
 TRAINED_ON_ROWS = 10_000
 HELD_BACK = ("glucose", "emissions")
 
@@ -69,7 +69,7 @@ def of_lab(lab: Lab) -> Sample:
     contract = lab.contract
     sent = tuple(a.name for a in contract.attributes if a.role == "protected" and a.type != "string")
     numeric = tuple(name for name in lab.measures if lab.models[name].kind != "text")
-    rows = lab.rows.slice(0, MOST_ROWS)
+    rows = lab.rows.drop_columns(["seq"]).slice(0, MOST_ROWS)
     return Sample(lab.stream, rows, tuple(lab.cycle.attributes), numeric, sent, contract.order)
 
 

@@ -90,7 +90,10 @@ class WatchedPlan(AttributePlan):
             part = Part(batch.capacity_kbps or 0.0, batch.trunk_kbps)
             if asked.measures_pct is not None:
                 part = Part(room_kbps(load, set(learned.models), asked.measures_pct))
-            policy = policy_of(self.contract, channel, learned, load, part, hits=True)
+            around = AROUND_SENT_BYTES / max(1, batch.rows or 0)
+            policy = policy_of(
+                self.contract, channel, learned, load, part, around_sent_bytes=around, hits=True
+            )
             if asked.evaluate_at is not None:
                 looking = _LooksAt(**vars(policy.reevaluation), at=asked.evaluate_at)
                 policy = replace(policy, reevaluation=looking)

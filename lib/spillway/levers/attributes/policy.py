@@ -323,9 +323,7 @@ def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Alternative, .
         share, values = count / max(1, len(rests_on.options)), len(rests_on.options) * load.tuples_per_second
         way = f"{', '.join(gone)} shed" if gone else "nothing shed"
         found.append(
-            Alternative(
-                crosses, (lost, float(count), crosses), "the ranking", way, ABSENT * share, values
-            )
+            Alternative(crosses, (lost, float(count), crosses), "the ranking", way, ABSENT * share, values)
         )
     return tuple(found)
 
