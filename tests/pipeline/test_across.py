@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.pipeline.streams import FIRST_DAY, SITES, World, json_lines, sites
 
 from spillway.engine import InProcess
-from spillway.pipeline.across import tables_there
+from spillway.pipeline.across import ToldBatch, tables_there
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up
 from spillway.store.tables import Tables
@@ -19,11 +20,11 @@ from spillway.store.tables import Tables
 NAMES = ("temp", "level", "pulses", "sky")
 
 
-def brought_across(folder: Path, **lever: Any) -> World:
+def brought_across(folder: Path, capacity: str = "14 kbps", **lever: Any) -> World:
     """Two batches that share a frame, shed by a source whose destination is elsewhere."""
     contract = {**SITES, "levers": [{"lever": "attributes", "training": {"tuples": 240}, **lever}]}
     world = World.begin(
-        InProcess(), folder, contract, capacity="14 kbps", SPILLWAY_DESTINATION=str(folder / "there")
+        InProcess(), folder, contract, capacity=capacity, SPILLWAY_DESTINATION=str(folder / "there")
     )
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
@@ -104,6 +105,34 @@ def test_a_batch_that_is_shed_again_is_told_again_with_the_facts_that_it_was_the
     assert sorted(row["batch"] for row in there.at("batches").rows(stream="sites").to_pylist()) == [1, 2]
     assert {row["version"] for row in there.at("models").rows(["version"]).to_pylist()} == {1}
     assert values(there, world) == before
+
+
+def test_when_and_by_whom_a_batch_was_taken_in_changes_no_byte_that_crosses(
+    sent: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("pipeline.shed", "pipeline.facts", "intake.take_in", "intake.record"):
+        monkeypatch.setattr(f"spillway.{module}.utc_now", lambda: datetime(1999, 12, 31, tzinfo=UTC))
+    later = brought_across(tmp_path, synopsis="send", ways=["keep", "shed"])
+    assert later.rows("told") == sent.rows("told")
+    assert later.rows("ledger") == sent.rows("ledger")
+
+
+def test_what_is_told_is_as_large_as_it_was_counted_though_a_shortfall_came_out(tmp_path: Path) -> None:
+    world = brought_across(tmp_path, synopsis="hold", capacity="3 kbps")
+    told = {row["batch"]: ToldBatch("sites", row["batch"], row["payload"]) for row in world.rows("told")}
+    for row in world.rows("schemes"):
+        batch = next(one for one in world.batches("sites") if one.batch == row["batch"])
+        counted = {
+            (line["stage"], line["batch"]): line["bytes_kept"]
+            for line in world.rows("ledger")
+            if line["dimension_kind"] == "total" and line["unit"] == "rows"
+        }["sent", row["batch"]]
+        lies = sum(file.size for file in world.at("transmitted", "sites").files(batch=row["batch"]))
+        assert counted > lies + told[row["batch"]].size
+        # what is on record is no less than what is too much by what lies there
+        kbps = counted * 8 / 1000 / (batch.seconds_covered or 0.0)
+        assert row["shortfall_kbps"] >= kbps - batch.allowed_kbps > 0
+        assert f"it came out {kbps - batch.allowed_kbps:.4g} kbps above the part" in row["reason"]
 
 
 def test_where_source_and_destination_are_one_place_nothing_is_told(tmp_path: Path) -> None:

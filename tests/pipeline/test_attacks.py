@@ -21,8 +21,12 @@ from tests.pipeline.streams import (
 from spillway.batch import DONE, RETIRED
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
+from spillway.levers.attributes.plan import AttributePlan
+from spillway.pipeline import drafting
+from spillway.pipeline import shed as shedding
 from spillway.pipeline import validate as validating
 from spillway.pipeline.drafting import SendDown
+from spillway.pipeline.planning import plan_all
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import Found, look_up
 from spillway.pipeline.validate import changed_batches
@@ -232,23 +236,61 @@ def test_a_column_that_a_lever_added_is_none_of_the_contracts_when_the_lever_is_
     assert "scheme__bound_pct" not in kinds
 
 
-def test_a_draft_that_is_refused_leaves_no_file_behind(
-    two: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def strays(world: World) -> set[str]:
+    """Files that lie in a folder of a table and never stood in it."""
+    found = set()
+    for table, stream in (
+        ("synopsis", None),
+        ("sent_synopsis", None),
+        ("transmitted", "sites"),
+        ("transmitted", "meters"),
+    ):
+        opened = world.at(table, stream)
+        log = "".join(path.read_text() for path in Path(opened.path, "_delta_log").glob("*.json"))
+        found |= {str(path) for path in Path(opened.path).rglob("part-*.parquet") if path.name not in log}
+    return found
+
+
+@pytest.mark.parametrize("problem", [SpillwayError("no"), OSError("the disk is full"), KeyboardInterrupt()])
+def test_a_draft_that_cannot_be_made_leaves_no_file_behind(
+    two: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
 ) -> None:
     world = two.copy(tmp_path)
 
     def refuses(self: SendDown, *given: Any) -> Iterator[Any]:
-        raise SpillwayError("no")
+        raise problem
         yield
 
     monkeypatch.setattr(SendDown, "__call__", refuses)
-    with pytest.raises(SpillwayError, match="no"):
+    with pytest.raises(type(problem)):
         world.shed()
-    for table, stream in (("synopsis", None), ("transmitted", "sites"), ("transmitted", "meters")):
-        found = world.at(table, stream)
-        assert {str(path) for path in Path(found.path).rglob("part-*.parquet")} == {
-            file.path for file in found.files()
-        }
+    assert strays(world) == set()
+
+
+@pytest.mark.parametrize("problem", [SpillwayError("no"), OSError("the disk is full")])
+@pytest.mark.parametrize("dies", ["another plan", "a record", "the ledger"])
+def test_whatever_comes_between_a_draft_and_its_tables_leaves_no_file_behind(
+    two: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, dies: str
+) -> None:
+    world = two.copy(tmp_path)
+
+    def refuses(*_: Any, **__: Any) -> Any:
+        raise problem
+
+    with monkeypatch.context() as patch:
+        if dies == "another plan":
+            patch.setattr(shedding, "_planned", lambda room, runs: (plan_all(room, runs), []))
+            patch.setattr(shedding, "plan_all", refuses)
+        elif dies == "a record":
+            patch.setattr(AttributePlan, "records", refuses)
+        else:
+            patch.setattr(drafting, "write_ledger", refuses)
+        with pytest.raises(type(problem)):
+            world.shed()
+    assert strays(world) == set()
+    world.shed()
+    world.validate()
+    assert certified(world) == {(1, 0), (2, 0)}
 
 
 def test_the_last_moment_there_is_can_be_asked_for(tmp_path: Path) -> None:

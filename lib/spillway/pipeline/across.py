@@ -16,7 +16,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import pyarrow as pa
@@ -86,13 +86,16 @@ def tables_there(settings: Settings) -> Tables:
 
 
 def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]) -> ToldBatch:
-    told: dict[str, _Rows] = {"batches": [{**batch.row(), "status": DONE, "files": []}]}
+    # who took it in, and when, is nothing recovery needs, and would make every run cross another size
+    day = datetime.combine(batch.batch_date, time(), UTC)
+    who = {"run_id": "", "created_at": day, "updated_at": day}
+    told: dict[str, _Rows] = {"batches": [{**batch.row(), **who, "status": DONE, "files": []}]}
     facts: list[Mapping[str, Any]] = []
     for name, version in sorted(batch.models.items()):
         if (name, version) not in known:
             known.add((name, version))
             rows = tables.at("models").rows(stream=batch.stream, lever=name, version=version).to_pylist()
-            facts += [{**row, "evidence": "{}"} for row in rows]
+            facts += [{**row, "evidence": "{}", "created_at": day} for row in rows]
     told |= {"models": facts} if facts else {}
     for plan in levers.values():
         for table, rows in plan.told().items():

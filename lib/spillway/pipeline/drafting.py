@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
@@ -75,13 +76,14 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
                 make = LayAside(way.down, ordinal, table)
                 aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
         held["transmitted"] = own_table(tables, contract, "transmitted", levers)
+        told = {one.batch: one.size for one in told_of_way(tables, way)}
         sent = held["transmitted"].draft(engine, pieces_for(held["transmitted"]), SendDown(way.down, columns))
-    except SpillwayError:
+    except BaseException:
         # or every try of a batch that cannot be drafted would leave files behind
         for found in aside.values():
             held[found.table].discard(found)
         raise
-    return Drafts(sent, aside, held, {one.batch: one.size for one in told_of_way(tables, way)})
+    return Drafts(sent, aside, held, told)
 
 
 def told_of_way(tables: Tables, way: WayDown) -> list[ToldBatch]:
@@ -140,7 +142,7 @@ def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> Non
     left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
     try:
         _publish(tables, way, drafts, seconds, left)
-    except SpillwayError:
+    except BaseException:
         for draft in left:
             drafts.tables[draft.table].discard(draft)
         raise
@@ -153,13 +155,21 @@ def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left:
     for aside in drafts.aside.values():
         shared = tables.contract(aside.table).scope == "shared"
         where = {"stream": stream} if shared else {}
-        drafts.tables[aside.table].publish(aside.written, **where, batch_date=days, batch=numbers)
-        left[:] = [draft for draft in left if draft is not aside]
+        _put(drafts, aside, left, **where, batch_date=days, batch=numbers)
     for plan in way.plans:
         for table, rows in plan.records().items():
             tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
     stages = [*dict.fromkeys([*way.batches[0].levers, *stages_of_old(tables, stream, numbers), SENT])]
     write_ledger(tables, stream, numbers, stages, ledger)
     tell(tables, told_of_way(tables, way))
-    drafts.tables["transmitted"].publish(drafts.sent.written, batch_date=days, batch=numbers)
-    left.clear()
+    _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
+
+
+def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:
+    """One draft into its table; where it is not known whether the commit went through, its files stay."""
+    left[:] = [one for one in left if one is not draft]
+    try:
+        drafts.tables[draft.table].publish(draft.written, **where)
+    except SpillwayError:
+        left.append(draft)
+        raise

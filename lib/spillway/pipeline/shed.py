@@ -206,40 +206,14 @@ def _pinned(
 def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:
     """Draft, measure and publish one stream's batches; plan again what came out above its part."""
     tables: Tables = room.tables  # type: ignore[assignment]
-    stream, levers = way.contract.stream, way.batches[0].levers
-    started, aims = time.monotonic(), dict.fromkeys(way.numbers, 1.0)
-    fitting: tuple[WayDown, Drafts] | None = None
-    for attempt in range(1, MOST_DRAFTS + 1):
-        drafts = draft(tables, engine, way)
-        over, last = _too_large(way, drafts), attempt == MOST_DRAFTS
-        if over and last and fitting is None:
-            for batch in (b for b in way.batches if b.batch in over):
-                for plan in way.plans:
-                    plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps)
-            say(f"{stream}: {len(over)} batches stay above the channel's part; the shortfall is on record")
-            over = []
-        aims |= _lower_aims(way, drafts, over, aims)
-        told, losing = told_by(tables, way, drafts, aims), _losing(way)
-        if over:
-            drafts.discard()
-        else:
-            if fitting is not None:
-                fitting[1].discard()
-            fitting = (way, drafts)
-        enough = last if fitting is None else attempt >= ENOUGH_DRAFTS
-        if enough or not (over or losing):
-            break
-        (way,) = plan_all(room, {(stream, levers): way.batches}, told)
-        if fitting is None:
-            say(
-                f"{stream}: {len(over)} batches came out above the channel's part; planned again by what came out"
-            )
-        elif any(now.is_worth_a_draft(then) for now, then in zip(way.plans, fitting[0].plans, strict=True)):
-            say(f"{stream}: {len(losing)} batches could lose less; planned again by what came out")
-        else:
-            break
-    assert fitting is not None, "the last draft is published whatever it came to"
-    way, drafts = fitting
+    stream, started = way.contract.stream, time.monotonic()
+    way, drafts = _last_that_fits(room, engine, way, say)
+    short = [] if way.contract.mode == "observe" else _above(way, drafts)
+    for batch in short:
+        for plan in way.plans:
+            plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps)
+    if short:
+        say(f"{stream}: {len(short)} batches stay above the channel's part; the shortfall is on record")
     publish(tables, way, drafts, time.monotonic() - started)
     for batch in way.batches:
         said = "; ".join(filter(None, (plan.said(batch.batch) for plan in way.plans))) or "all kept"
@@ -251,6 +225,47 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     done = [batch.becomes(utc_now(), status=DONE) for batch in way.batches]
     save_batches(tables, done)
     return done
+
+
+def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:
+    """The draft to publish, and its plans; of the others no file is left, whatever comes in between."""
+    tables: Tables = room.tables  # type: ignore[assignment]
+    stream, levers = way.contract.stream, way.batches[0].levers
+    aims = dict.fromkeys(way.numbers, 1.0)
+    fitting: tuple[WayDown, Drafts] | None = None
+    try:
+        for attempt in range(1, MOST_DRAFTS + 1):
+            drafts = draft(tables, engine, way)
+            over, last = _too_large(way, drafts), attempt == MOST_DRAFTS
+            if over and not (last and fitting is None):
+                drafts.discard()
+            else:
+                if fitting is not None:
+                    fitting[1].discard()
+                fitting = (way, drafts)
+            aims |= _lower_aims(way, drafts, over, aims)
+            told, losing = told_by(tables, way, drafts, aims), _losing(way)
+            enough = last if fitting is None else attempt >= ENOUGH_DRAFTS
+            if enough or not (over or losing):
+                break
+            (way,) = plan_all(room, {(stream, levers): way.batches}, told)
+            if fitting is None:
+                say(
+                    f"{stream}: {len(over)} batches came out above the channel's part; "
+                    "planned again by what came out"
+                )
+            elif any(
+                now.is_worth_a_draft(then) for now, then in zip(way.plans, fitting[0].plans, strict=True)
+            ):
+                say(f"{stream}: {len(losing)} batches could lose less; planned again by what came out")
+            else:
+                break
+    except BaseException:
+        if fitting is not None:
+            fitting[1].discard()
+        raise
+    assert fitting is not None, "the last draft is published whatever it came to"
+    return fitting
 
 
 def _lower_aims(
@@ -272,10 +287,14 @@ def _too_large(way: WayDown, drafts: Drafts) -> list[int]:
         return []
     return [
         batch.batch
-        for batch in way.batches
-        if sent_kbps(way, drafts, batch) > batch.allowed_kbps
-        and any(plan.can_do_more(batch.batch) for plan in way.plans)
+        for batch in _above(way, drafts)
+        if any(plan.can_do_more(batch.batch) for plan in way.plans)
     ]
+
+
+def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
+    """Batches that came out above their part."""
+    return [batch for batch in way.batches if sent_kbps(way, drafts, batch) > batch.allowed_kbps]
 
 
 def _losing(way: WayDown) -> list[int]:

@@ -176,8 +176,8 @@ class AttributePlan(Plan):
         self.runs[batch] = [
             replace(
                 run,
-                shortfall_kbps=excess_kbps,
-                reason=f"{run.reason}; {excess_kbps:.4g} kbps more came out",
+                shortfall_kbps=max(run.shortfall_kbps, excess_kbps),
+                reason=f"{run.reason}; it came out {excess_kbps:.4g} kbps above the part",
             )
             for run in self.runs[batch]
         ]
@@ -192,10 +192,16 @@ class AttributePlan(Plan):
         }
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """The runs without the words, rankings and state behind them."""
+        """The runs without the words, rankings, shortfall and state behind them."""
         quiet = {
             number: [
-                replace(run, ways=tuple(replace(way, reason="") for way in run.ways), ranking=(), reason="")
+                replace(
+                    run,
+                    ways=tuple(replace(way, reason="") for way in run.ways),
+                    ranking=(),
+                    shortfall_kbps=0.0,  # known only after its size was measured
+                    reason="",
+                )
                 for run in runs
             ]
             for number, runs in self.runs.items()
