@@ -75,7 +75,7 @@ def test_a_contract_is_read_with_its_defaults() -> None:
         ("attributes",),
     )
     settings = weather.lever_settings("attributes")
-    assert (settings.rank_by, settings.fit, settings.smoothing.multiplier) == ("stddev", "bits", 0.18)
+    assert (settings.rank_by, settings.fit, settings.smoothing.multiplier) == ("recoverability", "bits", 0.18)
     assert (weather.frame.tuples, weather.retain_raw.retire) == (65536, False)
     assert weather.attribute("temp").declared_bits == 64
     assert not weather.arrow_schema.field("time_hour").nullable

@@ -81,7 +81,7 @@ costs_of_all = st.fixed_dictionaries(
 
 def choosing_of(costs: Mapping[str, Sequence[float]], **settings: Any) -> Choosing:
     """What a decision rests on: these options, all of one priority."""
-    stated = AttributeSettings(**settings)
+    stated = AttributeSettings(**{"rank_by": "stddev", **settings})
     return Choosing(stated, options(costs), load(costs), Terms("error", stated.synopsis, stated.ways))
 
 
@@ -299,7 +299,7 @@ def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_w
     policy = policy_of(without, CHANNEL, learned(), load(costs), Part(10.0))
     assert policy.attributes == ("a", "b")
     assert [name for name, _ in policy.trained_ranking] == ["b", "a"]
-    assert own_settings(without).rank_by == "stddev"
+    assert own_settings(without).rank_by == "recoverability"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 """What a contract may say of the lever `attributes`: every field, its meaning, its rule and its default.
 
 >>> AttributeSettings().rank_by, AttributeSettings(window=WindowLength(tuples_at_least=8)).window.tuples_at_least
-('stddev', 8)
+('recoverability', 8)
 """
 
 from __future__ import annotations
@@ -152,7 +152,12 @@ class AttributeSettings:
     cycle: CycleByHand = rule(Record(CycleByHand), "the cycle identifier by hand", CycleByHand())
     window: WindowLength = rule(Record(WindowLength), "the unit of ranking", WindowLength())
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
-    rank_by: str = rule(Choice(RANK_BY), "what makes an attribute go first", "stddev")
+    rank_by: str = rule(
+        Choice(RANK_BY),
+        "what makes an attribute worth less; recoverability: what shedding it saves, all worth the same else: loses "
+        "least; stddev: the text; relative: free of units",
+        "recoverability",
+    )
     plan: str = rule(
         Choice(PLANS),
         "least_loss: what loses least of all that fits, as measured; prefix: the shortest prefix of the ranking is "

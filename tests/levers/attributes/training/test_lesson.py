@@ -24,7 +24,14 @@ CONTRACT = read_stream(
             {"name": "drifts", "type": "double"},
             {"name": "shakes", "type": "double"},
         ],
-        "levers": [{"lever": "attributes", "window": {"tuples_at_least": 10}, "smoothing": {"kind": "none"}}],
+        "levers": [
+            {
+                "lever": "attributes",
+                "rank_by": "stddev",
+                "window": {"tuples_at_least": 10},
+                "smoothing": {"kind": "none"},
+            }
+        ],
     }
 )
 CYCLE = declared_cycle({"key": np.array(["a", "b"] * 20, object)}, np.arange(40), ["key"])
