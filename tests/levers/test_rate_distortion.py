@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
+from spillway.levers import rate_distortion
 from spillway.levers.rate_distortion import Alternative, least_cost, lower_hull
 
 whole = st.integers(0, 30)
@@ -123,3 +124,43 @@ def test_no_choice_and_no_number_are_refused() -> None:
 
 def test_the_hull_leaves_out_what_lies_above_it() -> None:
     assert lower_hull(np.array([0.0, 2.0, 4.0, 4.0]), np.array([4.0, 3.9, 0.0, 1.0])) == [0, 2]
+
+
+def test_each_items_hull_is_found_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(crosses: np.ndarray, cost: np.ndarray) -> list[int]:
+        calls.append(len(crosses))
+        return lower_hull(crosses, cost)
+
+    monkeypatch.setattr(rate_distortion, "lower_hull", counted)
+    rng = np.random.default_rng(3)
+    items = [
+        [Alternative(2.0, (0.0, 0.0, 2.0)), Alternative(float(c), (float(x), 1.0, float(c)))]
+        for c, x in zip(rng.uniform(0.5, 1.5, 60), rng.uniform(0.1, 5.0, 60), strict=True)
+    ]
+    assert least_cost(items, 90.0).exact
+    assert len(calls) <= 2 * len(items)
+
+
+def test_what_weighs_next_to_nothing_is_chosen_as_well_beside_what_weighs_a_great_deal() -> None:
+    rng = np.random.default_rng(4)
+    worse = 0
+    for _ in range(300):
+        # three that must be kept, and three that are worth next to nothing, of which something goes
+        items = [
+            [
+                Alternative(float(wide), (0.0, 0.0, float(wide))),
+                *(
+                    Alternative(float(wide * part), (float(worth * lost), 1.0, float(wide * part)))
+                    for part, lost in zip(rng.random(3), rng.uniform(1, 100, 3), strict=True)
+                ),
+            ]
+            for worth, wide in zip([1e9] * 3 + [1e-9] * 3, rng.uniform(1, 4, 6), strict=True)
+        ]
+        kept = sum(item[0].crosses for item in items[:3])
+        room = kept + 0.8 * sum(item[0].crosses for item in items[3:])
+        found, small = least_cost(items, room), least_cost(items[3:], room - kept)
+        assert found.exact
+        worse += found.cost[0] > small.cost[0] * (1 + 1e-9)
+    assert worse == 0

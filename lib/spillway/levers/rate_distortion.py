@@ -82,7 +82,7 @@ def least_cost(items: Sequence[Sequence[Alternative]], room: float, most_states:
     least = [_first(np.column_stack([c, cost])) for c, cost in zip(crosses, costs, strict=True)]
     if math.fsum(c[i] for c, i in zip(crosses, least, strict=True)) >= room:
         return _chosen(items, least, room)
-    hulls = [_Relaxed.of(crosses[at:], costs[at:]) for at in range(len(items) + 1)]
+    hulls = _Relaxed.of_rest(crosses, costs)
     simple = _chosen(items, _rounded(crosses, costs, room), room)
     picks, exact = _search(crosses, costs, hulls, room, most_states, simple.cost[0])
     found = _chosen(items, picks, room) if picks else simple
@@ -114,22 +114,28 @@ class _Relaxed:
     costs: np.ndarray
 
     @staticmethod
-    def of(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray]) -> _Relaxed:
-        start_room, start_cost = 0.0, 0.0
-        steps: list[tuple[float, float, float]] = []
-        for c, cost in zip(crosses, costs, strict=True):
+    def of_rest(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray]) -> list[_Relaxed]:
+        """That of all items, of all but the first, and so on to none: each item's hull is found once."""
+        narrowest, cheapest = np.zeros(len(crosses) + 1), np.zeros(len(crosses) + 1)
+        steps: list[tuple[float, float, float, int]] = []
+        for place, (c, cost) in enumerate(zip(crosses, costs, strict=True)):
             hull = lower_hull(c, cost[:, 0])
-            start_room += c[hull[0]]
-            start_cost += cost[hull[0], 0]
+            narrowest[place], cheapest[place] = c[hull[0]], cost[hull[-1], 0]
             for before, after in pairwise(hull):
                 width, fall = c[after] - c[before], cost[before, 0] - cost[after, 0]
-                steps.append((-fall / width, width, fall))
-        steps.sort()
-        rooms = np.cumsum([start_room, *(width for _, width, _ in steps)])
-        return _Relaxed(rooms, start_cost - np.cumsum([0.0, *(fall for _, _, fall in steps)]))
+                steps.append((-fall / width, width, fall, place))
+        rooms, ends = (np.cumsum(one[::-1])[::-1] for one in (narrowest, cheapest))
+        _, widths, falls, places = np.array(sorted(steps)).reshape(-1, 4).T
+        found = []
+        for at in range(len(crosses) + 1):
+            mine = places >= at
+            # summed from the cheap end: what is left of a difference of large costs would decide among small ones
+            rising = np.cumsum(np.concatenate([[ends[at]], falls[mine][::-1]]))
+            found.append(_Relaxed(np.cumsum(np.concatenate([[rooms[at]], widths[mine]])), rising[::-1]))
+        return found
 
     def at(self, room: np.ndarray) -> np.ndarray:
-        return np.asarray(np.interp(room, self.rooms, self.costs))
+        return np.asarray(np.interp(-room, -self.rooms[::-1], self.costs[::-1]))
 
 
 def lower_hull(crosses: np.ndarray, cost: np.ndarray) -> list[int]:
