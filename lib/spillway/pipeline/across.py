@@ -30,8 +30,8 @@ from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
 TOLD = "told"
-TOLD_LISTED_BYTES = 690
-"""What the log says of a file of one such row, and of the commit."""
+TOLD_LISTED_BYTES = 580
+"""What the log says of a file of one such row, and of the commit, without the stream's name."""
 _TIMES = {"created_at", "updated_at", "modified_at", "batch_date"}
 
 _Rows = Sequence[Mapping[str, Any]]
@@ -51,7 +51,7 @@ class ToldBatch:
         rows, sink = pa.table({"batch": [self.batch], "payload": [self.payload]}), io.BytesIO()
         with encoder(sink, rows.schema) as writer:
             writer.write_table(rows)
-        return len(sink.getvalue()) + TOLD_LISTED_BYTES
+        return len(sink.getvalue()) + TOLD_LISTED_BYTES + 2 * len(self.stream)
 
 
 def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:
