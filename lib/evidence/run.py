@@ -20,7 +20,7 @@ from spillway.settings import Settings
 from spillway.show.summary import machine
 
 Evidence = Callable[[Book, Settings, int], Mapping[str, float]]
-DEFAULT_SEEDS = 100
+DEFAULT_SEEDS = 20
 
 
 def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]:
@@ -74,11 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m evidence", description=__doc__)
     parser.add_argument("--only", action="append", choices=sorted(MODULES), help="only this one; may repeat")
     parser.add_argument(
-        "--seeds", type=int, default=DEFAULT_SEEDS, help="noisy streams a demo stream (default: 100)"
+        "--seeds", type=int, default=DEFAULT_SEEDS, help="noisy streams a demo stream (default: 20)"
     )
     given = parser.parse_args(arguments)
     if given.seeds < 1:
-        parser.error(f"`--seeds` must be 1 or more, got {given.seeds}; 100 is the default")
+        parser.error(f"`--seeds` must be 1 or more, got {given.seeds}; 20 is the default")
     settings = Settings.from_environment()
     book = Book()
     figures, failed = gather(given.only or tuple(MODULES), settings, given.seeds, book)

@@ -49,7 +49,7 @@ _HEADLINES = re.compile(
 )
 
 
-def attribute_figures(book: Book, settings: Settings, seeds: int = 100) -> dict[str, float]:
+def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[str, float]:
     """Every figure of the attribute lever, flat, names with units; tables and drawings go into the book."""
     directory = Path(settings.home, "tests", "golden")
     if not directory.is_dir():
