@@ -102,7 +102,13 @@ def generated(source: Source, cycles: int | None = None, seed: int = 0) -> Gener
             "source": {"kind": "files", "format": "parquet"},
             "rate": {"from": "declared", "tuples_per_second": TUPLES_PER_SECOND},
             # the first of the two batches, and nothing of the second
-            "levers": [{"lever": "attributes", "training": {"tuples": rounds // 2 * source.cycle}}],
+            "levers": [
+                {
+                    "lever": "attributes",
+                    "rank_by": "stddev",
+                    "training": {"tuples": rounds // 2 * source.cycle},
+                }
+            ],
             "attributes": attributes,
         }
     )

@@ -32,6 +32,12 @@ def with_settings(contract: StreamContract, settings: AttributeSettings) -> Stre
     return replace(contract, levers=levers)
 
 
+def by_default(contract: StreamContract) -> StreamContract:
+    """The contract with the lever as it is by default, ranked as the text ranks, and with relative bounds alone."""
+    attributes = tuple(replace(one, error=None) for one in contract.attributes)
+    return with_settings(replace(contract, attributes=attributes), AttributeSettings(rank_by="stddev"))
+
+
 def of_equal_worth(contract: StreamContract, exact: Collection[str] = ()) -> StreamContract:
     """The contract with every priority 1; what may only be exact always travels."""
     attributes = tuple(

@@ -285,6 +285,6 @@ def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
     outside = sum(one.figures.violations for one in streams)
     missing = sum(one.rows_missing for one in streams)
     return sentences(
-        f"Checked against raw: {checked:,} shed or rounded values one by one, {outside:,} outside their bound; all "
-        f"others by checksum; of {tuples:,} rows {missing:,} missing."
+        f"Checked against raw: {checked:,} shed or rounded values one by one, {outside:,} outside their bound; "
+        f"seq and keys of all rows by checksum; of {tuples:,} rows {missing:,} missing."
     )
