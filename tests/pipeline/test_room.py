@@ -17,7 +17,7 @@ from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import Contracts, StreamContract, read_channel, read_stream
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.levers.protocol import Offer, Room, Work
+from spillway.levers.protocol import Load, Offer, Room, Work
 from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline import shed
 from spillway.pipeline.drafting import own_table
@@ -176,6 +176,23 @@ def test_a_quiet_stream_keeps_the_place_of_its_last_batch(tables: Tables) -> Non
     beside = parts(now, Room("up", contracts, now), {"busy": [loud]})
     assert alone["quiet"].own_kbps == 0.0
     assert beside["quiet"].own_kbps == pytest.approx(beside["busy"].own_kbps)
+
+
+def test_a_part_is_to_hold_the_densest_batch_that_waits_but_none_of_a_few_tuples(tables: Tables) -> None:
+    contract = stream("net")
+    sparse = taken_in(tables, contract, rows=100, seconds=2.0)
+    dense, few = replace(sparse, batch=2, seconds_covered=1.0), replace(sparse, batch=3, rows=10)
+    now = tables.now()
+
+    def found(*batches: Batch) -> float:
+        from spillway.pipeline.room import _load
+
+        load = _load(now, contract, batches)
+        assert isinstance(load, Load)
+        return load.rate_kbps
+
+    assert found(sparse, replace(dense, batch=1)) == pytest.approx(2 * found(sparse))
+    assert found(sparse, replace(few, batch=1, seconds_covered=0.01)) == pytest.approx(found(sparse))
 
 
 def test_a_channel_that_goes_into_another_is_held_to_both(tables: Tables) -> None:

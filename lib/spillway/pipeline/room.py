@@ -132,18 +132,16 @@ def offer(
 
 
 def _load(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> Load | float:
-    """What the stream offers over its waiting batches, by time; its last offered rate where there are none."""
-    loads = [(measure_load(tables, contract, b), b.seconds_covered or 0.0) for b in batches if b.rows]
-    seconds = sum(span for _, span in loads)
-    if not seconds:
+    """What the stream offers: the load of its densest waiting batch, for its part is to hold each of them.
+
+    Batches of less than half as many tuples as the mean have no say: what files take around so few would seem to be the
+    stream's rate. Where nothing waits, its last offered rate.
+    """
+    waiting = [(measure_load(tables, contract, b), b.rows or 0) for b in batches if b.rows]
+    if not waiting:
         return _last_rate(tables, contract)
-    tuples = sum(load.tuples_per_second * span for load, span in loads)
-    widths = {
-        name: sum(load.widths_bits[name] * load.tuples_per_second * span for load, span in loads) / tuples
-        for name in loads[-1][0].widths_bits
-    }
-    fixed_kbps = sum(load.fixed_kbps * span for load, span in loads) / seconds
-    return Load(widths, tuples / seconds, fixed_kbps)
+    mean = sum(rows for _, rows in waiting) / len(waiting)
+    return max((load for load, rows in waiting if 2 * rows >= mean), key=lambda load: load.rate_kbps)
 
 
 def _last_rate(tables: Tables, contract: StreamContract) -> float:

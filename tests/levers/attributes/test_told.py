@@ -48,7 +48,9 @@ def test_what_is_shed_is_told_with_its_rank_rate_bound_and_the_way_back(lake: Se
     temp = told_of(lake, "temp")
 
     assert temp.way == "shed"
-    assert temp.because.startswith("it ranks 1 of 2 by recoverability, first to go first")
+    assert temp.because.startswith(
+        "of all that fits the capacity this loses least: its synopsis stays until it is asked for; it ranks 1 of 2"
+    )
     assert temp.because.endswith("The plan says: lowest rank")
     assert temp.numbers["rank"] == "1 of 2 (score 0.4, recoverability)"
     assert temp.numbers["bound"] == {"% (from category)": ERROR_PCT}

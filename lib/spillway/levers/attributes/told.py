@@ -113,11 +113,17 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
     if attribute.name in names:
         rank = names.index(attribute.name) + 1
         position = f"it ranks {rank} of {len(names)} by {stated.rank_by}, first to go first"
-    return {
-        "keep": f"{position}, and the rate fits without touching it, or touching it would not pay",
-        "round": f"{position}; rounding within its bound needs no synopsis and is the cheaper way",
-        "shed": f"{position}, and attributes are shed in that order until the rate fits the capacity",
-    }[way_of(newest, attribute.name).way]
+    way = way_of(newest, attribute.name)
+    if stated.plan == "prefix":
+        return {
+            "keep": f"{position}, and the rate fits without touching it",
+            "round": f"{position}; rounding within its bound needs no synopsis and is the cheaper way",
+            "shed": f"{position}, and attributes are shed in that order until the rate fits the capacity",
+        }[way.way]
+    what = {"keep": "it travels as it is", "round": "it is rounded within its bound"}.get(way.way)
+    if what is None:
+        what = "its synopsis is sent in its place" if way.sent else "its synopsis stays until it is asked for"
+    return f"of all that fits the capacity this loses least: {what}; {position.replace(', first to go first', '')}"
 
 
 def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_Shed]) -> dict[str, Any]:
