@@ -282,10 +282,11 @@ def test_explain_gives_rule_numbers_bound_and_remedies(
     assert code == 0
     assert "fields.temp is shed" in text
     assert (
-        "because it ranks 1 of 2 by stddev, first to go first, and attributes are shed in that order" in text
+        "because of all that fits the capacity this loses least: its synopsis stays until it is asked for"
+        in words(text)
     )
     assert "The plan says: lowest rank." in words(text)
-    assert "rank 1 of 2 (score 0.4, stddev)" in words(text)
+    assert "rank 1 of 2 (score 0.4, recoverability)" in words(text)
     assert "bound 5 % (from category)" in words(text)
     assert "rate 3.8 kbps offered, 2.2 under the scheme, 2 of capacity, 0.2 too much" in words(text)
     assert "so far 240 tuples shed" in words(text)
@@ -337,7 +338,7 @@ def test_explain_of_a_stream_without_levers_says_so(
 @pytest.mark.parametrize(
     ("stream", "attribute", "said"),
     [
-        ("fields", "wind", "rounding within its bound needs no synopsis"),
+        ("fields", "wind", "of all that fits the capacity this loses least: it is rounded within its bound"),
         ("fields", "site", "because role key is never rounded or shed: it says who sent the tuple."),
         ("fields", "at", "because role order is never rounded or shed: it says when."),
         ("meadows", "temp", "because no scheme yet: the stream waits to be taken in, trained and shed."),
