@@ -41,12 +41,12 @@ class Certificate:
     @property
     def mean_error_pct(self) -> float:
         """The mean error of what was shed or rounded; 0 where nothing was."""
-        return self.sum_error_pct / self.values if self.values else 0.0
+        return _mean(self.sum_error_pct, self.max_error_pct, self.values)
 
     @property
     def mean_error(self) -> float:
         """The mean error of what was shed or rounded in the attribute's own unit; 0 where nothing was."""
-        return self.sum_error / self.values if self.values else 0.0
+        return _mean(self.sum_error, self.max_error, self.values)
 
     def loss_pct(self, rate_pct: float) -> float:
         """The mean relative error; for a bound in the attribute's own unit alone the mean error over it, times the
@@ -94,6 +94,17 @@ class Certificate:
     def with_violations(self, violations: int) -> Certificate:
         """The same with so many violations."""
         return replace(self, violations=violations)
+
+
+def _mean(total: float, most: float, values: int) -> float:
+    """The mean of errors; the largest of them, which it is not above, where their sum is beyond all numbers.
+
+    >>> _mean(6.0, 3.0, 4), _mean(math.inf, 1e306, 600), _mean(0.0, 0.0, 0)
+    (1.5, 1e+306, 0.0)
+    """
+    if not values:
+        return 0.0
+    return most if math.isinf(total) else total / values
 
 
 def _over(error: float, bound: float) -> float:
