@@ -167,7 +167,7 @@ def test_network_has_gaps_repeats_bursts_and_an_outage() -> None:
 
 @pytest.mark.parametrize("channel", ["uplink", "market"])
 def test_a_channel_has_too_little_room_but_enough_for_what_is_never_shed(channel: str) -> None:
-    # bits a tuple as Parquet with zstd, columns alone (files take more): two fifths must go, keys and order must fit
+    # bits a tuple as Parquet with zstd, column by column: about half must go, keys and order must fit
     offered = kept = 0.0
     for contract in contracts().streams_of(channel):
         table = tuples(contract.stream)
@@ -179,7 +179,7 @@ def test_a_channel_has_too_little_room_but_enough_for_what_is_never_shed(channel
             offered += kbps
             kept += kbps if attribute.role != "measure" else 0
     capacity = contracts().channels[channel].capacity_kbps
-    assert 0.38 <= (offered - capacity) / offered <= 0.55
+    assert 0.4 <= (offered - capacity) / offered <= 0.55
     assert kept < 0.7 * capacity
 
 
