@@ -168,4 +168,10 @@ def test_a_certificate_sums_up_the_errors_of_the_chosen_rows(rows: list[Any], er
     found = certify(truth, back, error_pct, chosen)
     assert (found.shed_values, found.violations) == (len(errors), int((errors > error_pct).sum()))
     assert found.max_error_pct == (errors.max() if len(errors) else 0.0)
-    assert found.mean_error_pct == pytest.approx(errors.mean() if len(errors) else 0.0)
+    # a mean taken in parts, for the sum of what is near the end of the numbers is beyond them
+    mean = float((errors / max(1, len(errors))).sum())
+    with np.errstate(over="ignore"):
+        overflows = bool(np.isinf(errors.sum()))
+    # then the largest is told for it, which it is not above
+    assert found.mean_error_pct == pytest.approx(found.max_error_pct if overflows else mean)
+    assert found.mean_error_pct >= mean * (1 - 1e-9)
