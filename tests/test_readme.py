@@ -36,8 +36,7 @@ def blocks(language: str) -> list[str]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like the checkout after `make run`."""
     folder = tmp_path_factory.mktemp("readme")
-    for name in ("schemas", "expectations"):
-        (folder / name).symlink_to(ROOT / name)
+    (folder / "schemas").symlink_to(ROOT / "schemas")
     write_demo(folder / "landing")
     settings = Settings.from_environment({"SPILLWAY_HOME": str(folder)})
     contracts, tables, engine = load_contracts(settings.schemas), Tables(settings), InProcess()

@@ -53,6 +53,18 @@ def lever(name: str) -> Any:
     return import_module(f"{LEVERS[name]}.lever").LEVER
 
 
+def product_folder(kind: str) -> Path:
+    """The product's own `tables` or `expectations`: beside this module, however it was installed.
+
+    A checkout has them as links to `schemas/tables` and `expectations`, an installed package as files; nobody's
+    `SPILLWAY_HOME` or `SPILLWAY_SCHEMAS` has to hold them.
+
+    >>> (product_folder("tables") / "batches.yaml").is_file()
+    True
+    """
+    return Path(__file__).parent / "product" / kind
+
+
 def folders(kind: str) -> Mapping[str, Path]:
     """Each lever's own folder of this kind (`tables`, `expectations`), where it has one.
 

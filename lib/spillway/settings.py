@@ -17,7 +17,7 @@ def _rooted(home: Path, value: str) -> str:
 class Settings:
     """The roots, read once from the environment.
 
-    `SPILLWAY_HOME` (default: the working directory) holds `schemas/`, `expectations/` and `build/`;
+    `SPILLWAY_HOME` (default: the working directory) holds `schemas/` and `build/`;
     `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION`, `SPILLWAY_LANDING` and `SPILLWAY_SCHEMAS` overrule single roots.
 
     >>> Settings.from_environment({"SPILLWAY_HOME": "/srv", "SPILLWAY_LAKE": "s3a://bucket/lake"}).destination

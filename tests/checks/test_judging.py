@@ -33,7 +33,7 @@ from tests.checks.sound import (
 
 from spillway import ledger
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
-from spillway.checks.run import folders_of
+from spillway.checks.run import suite_folders
 from spillway.engine.local import InProcess
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column
@@ -44,7 +44,7 @@ from spillway.store.files import DataFile
 from spillway.store.table_contracts import table_contracts
 
 HOME = Path(__file__).resolve().parents[2]
-SUITES = load_suites(folders_of(Settings.from_environment({"SPILLWAY_HOME": str(HOME)})))
+SUITES = load_suites(suite_folders())
 OWN = ("raw", "transmitted", "recovered")
 Spoil = Callable[[Rows], Any]
 
@@ -596,10 +596,9 @@ def test_the_order_of_rows_changes_nothing(settings: Settings) -> None:
     assert judge(settings, streams, mixed, only=names) == judge(settings, streams, tables, only=names)
 
 
-def suite_of(folder: Path, text: str) -> Settings:
-    (folder / "expectations").mkdir()
-    (folder / "expectations" / "certificates.yaml").write_text(text, encoding="utf-8")
-    return Settings.from_environment({"SPILLWAY_HOME": str(folder)})
+def suite_of(folder: Path, text: str) -> list[Path]:
+    (folder / "certificates.yaml").write_text(text, encoding="utf-8")
+    return [folder]
 
 
 @pytest.mark.parametrize(
@@ -627,7 +626,7 @@ def test_a_suite_that_cannot_be_judged_is_refused_by_name(
     tables = {"certificates": lake_of(settings, streams)["certificates"]}
 
     with pytest.raises(Refused) as caught:
-        judge(suite_of(tmp_path, text.replace(old, new, 1)), streams, tables)
+        judge(settings, streams, tables, folders=suite_of(tmp_path, text.replace(old, new, 1)))
 
     assert said in str(caught.value)
 

@@ -33,9 +33,9 @@ Added = Mapping[str, Sequence[tuple[str, str, str]]]
 """By stream, the columns (name, type, meaning) that its levers put on the rows they pass on."""
 
 
-def folders_of(settings: Settings) -> list[Path]:
+def suite_folders() -> list[Path]:
     """Where suites are: the product's folder, and each lever's own."""
-    return [Path(settings.home, "expectations"), *registry.folders("expectations").values()]
+    return [registry.product_folder("expectations"), *registry.folders("expectations").values()]
 
 
 def run_suites(
@@ -46,6 +46,7 @@ def run_suites(
     parameters: Mapping[str, float] | None = None,
     only: Iterable[str] | None = None,
     added: Added | None = None,
+    folders: Iterable[Path] | None = None,
 ) -> list[Outcome]:
     """Judge every suite whose table is among `tables`, and build Data Docs in `build/data_docs`.
 
@@ -53,12 +54,12 @@ def run_suites(
     whole. A stream's own, as `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there), are
     given as where they are stored, and the engine sums them up. `added`: the columns that a stream's levers put on
     the rows of `transmitted` and `recovered`. `parameters` overrule those a suite states (such as
-    `accuracy_floor_pct`). `only` names tables. A table without rows yields no outcome. A failed expectation raises
-    nothing: see `failures`.
+    `accuracy_floor_pct`). `only` names tables, `folders` where suites are instead of
+    `suite_folders`. A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
     """
     if not tables:
         return []
-    suites = load_suites(folders_of(settings), parameters)
+    suites = load_suites(suite_folders() if folders is None else folders, parameters)
     unknown = {split_name(name)[0] for name in tables} - set(table_contracts())
     if unknown:
         raise Refused("tables", "be tables with a contract", ", ".join(sorted(unknown)), "correct the name")

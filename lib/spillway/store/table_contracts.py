@@ -1,7 +1,7 @@
 """The column contracts of the tables, read and checked once: the product's, and each lever's own.
 
-The product's are in `schemas/tables`, found with the product wherever `SPILLWAY_SCHEMAS` points; a lever's in the
-folder `tables` of its package.
+The product's are in `schemas/tables` of the checkout and travel with the package (`registry.product_folder`),
+wherever `SPILLWAY_SCHEMAS` points; a lever's in the folder `tables` of its package.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "binary": pa.binary(),
 }
-
-PRODUCT_TABLES = Path(__file__).resolve().parents[3] / "schemas" / "tables"
 
 
 @dataclass(frozen=True)
@@ -220,4 +218,4 @@ def read_contracts(folders: Iterable[Path]) -> dict[str, TableContract]:
 
 def table_contracts() -> Mapping[str, TableContract]:
     """Every table there is by name: the product's, and those of every registered lever."""
-    return read_contracts([PRODUCT_TABLES, *registry.folders("tables").values()])
+    return read_contracts([registry.product_folder("tables"), *registry.folders("tables").values()])
