@@ -46,7 +46,7 @@ def job_path(job: str, environment: Mapping[str, str] | None = None) -> str:
 def spark_step(job: str) -> dict[str, Any]:
     """Arguments of a `SparkSubmitOperator` for a job; the connection alone decides where it runs.
 
-    Variables named SPILLWAY_* travel to drivers that run elsewhere (YARN, Kubernetes), so that the roots of
+    Variables named SPILLWAY_* travel with the application, wherever its driver runs, so that the roots of
     the lake are the same there.
     """
     return {

@@ -1,0 +1,83 @@
+"""What the README says it runs on is what is pinned, checked and tested with here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from spillway.doctor.checks import PYTHON_AT_LEAST, pinned_versions
+from spillway.doctor.java import JAVA_VERSIONS, find_java, java_version
+
+HOME = Path(__file__).resolve().parents[1]
+README = (HOME / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = {
+    "Spark": "pyspark",
+    "deltalake": "deltalake",
+    "Airflow": "apache-airflow",
+    "Great Expectations": "great-expectations",
+}
+
+
+def table() -> dict[str, tuple[str, str]]:
+    """By what it is: what it runs on, and what it is tested with."""
+    _, _, rest = README.partition("| | runs on | tested with |")
+    rows = [line.strip("| ").split(" | ") for line in rest.splitlines()[2:] if line.startswith("|")]
+    return {name: (runs_on, tested) for name, runs_on, tested in rows[:7]}
+
+
+def test_packages_are_tested_with_what_is_pinned_and_run_on_what_the_package_demands() -> None:
+    pins = pinned_versions(HOME / "infra" / "requirements.txt")
+    demanded = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["airflow"]]
+    for name, package in PACKAGES.items():
+        runs_on, tested = table()[name]
+        assert pins[package] == {tested}
+        (asked,) = (one for one in demanded if re.match(rf"{package}[=<>]", one))
+        least = runs_on.removesuffix(" or later")
+        assert re.sub(r"[^0-9.]", "", asked).rstrip(".") == least
+        assert tested.startswith(least)
+
+
+def test_python_and_java_are_those_that_the_doctor_asks_for_and_this_suite_runs_on() -> None:
+    runs_on, tested = table()["Python"]
+    assert runs_on == ".".join(map(str, PYTHON_AT_LEAST)) + " or later"
+    assert PROJECT["requires-python"] == ">=" + ".".join(map(str, PYTHON_AT_LEAST))
+    assert tuple(map(int, tested.split("."))) <= sys.version_info[:2]
+    runs_on, tested = table()["Java"]
+    assert tuple(map(int, runs_on.split(", "))) == JAVA_VERSIONS
+    assert int(tested) in JAVA_VERSIONS
+    java = find_java()
+    assert java is not None
+    assert java_version(java / "bin" / "java") in JAVA_VERSIONS
+
+
+def test_the_jars_are_the_pinned_ones() -> None:
+    _, tested = table()["Delta Lake's jars"]
+    jars = (HOME / "infra" / "jars.sha256").read_text(encoding="utf-8").split()[1::2]
+    assert jars
+    assert all(jar.endswith(f"-{tested}.jar") for jar in jars)
+
+
+def test_nothing_is_claimed_that_no_test_shows() -> None:
+    where = README.partition("## Where it runs")[2].partition("\n## ")[0]
+    (later,) = re.findall(r"Nothing else is tested: (.*?) come later", where, re.S)
+    for word in ("S3", "ABFS", "HDFS", "YARN", "Kubernetes", "cluster mode"):
+        assert word in later
+        assert where.replace(later, "").count(word) == 0
+
+
+def test_the_license_is_the_one_that_the_package_names() -> None:
+    assert PROJECT["license"] == "Apache-2.0"
+    assert "Version 2.0, January 2004" in (HOME / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_the_changelog_knows_the_version() -> None:
+    told = (HOME / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {PROJECT['version']}" in told
+    tracked = subprocess.run(
+        ["git", "ls-files", "--", "CHANGELOG.md", "LICENSE"], cwd=HOME, capture_output=True, text=True
+    )
+    assert tracked.stdout.split() == ["CHANGELOG.md", "LICENSE"]
