@@ -56,7 +56,8 @@ with DAG(
             type=["null", "string"],
             format="date-time",
             title="From time",
-            description="First moment of the order attribute, included; UTC unless it says otherwise.",
+            description="First moment of the order attribute, included; without an offset, on the clocks of the "
+            "contract's timezone.",
         ),
         "to_time": Param(
             None,

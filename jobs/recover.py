@@ -40,7 +40,9 @@ def main() -> None:
     )
     parser.add_argument("--from-seq", type=int, help="first seq")
     parser.add_argument("--to-seq", type=int, help="last seq, included")
-    parser.add_argument("--from-time", help="ISO date or time, UTC unless it says otherwise")
+    parser.add_argument(
+        "--from-time", help="ISO date or time; without an offset, on the clocks of the contract's timezone"
+    )
     parser.add_argument("--to-time", help="ISO date or time, included")
     parser.add_argument(
         "--output", help="a .parquet, .csv or .json file; default: the table recovered/<stream>"

@@ -446,3 +446,64 @@ def test_parquet_text_that_is_not_utf8_rejects_its_row() -> None:
     text = pa.Array.from_buffers(pa.string(), 3, buffers)
     parsed = parse_records(contract("parquet"), "a", parquet(router=text, at=AT))
     assert (lines_of(parsed), told(parsed)) == ([1, 3], [(2, "router", "be text")])
+
+
+BERLIN = {"timezone": "Europe/Berlin"}
+SKIPPED = "2026-03-29T02:30:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2026-01-01T08:00:00", datetime(2026, 1, 1, 7, tzinfo=UTC)),
+        ("2026-07-01 08:00", datetime(2026, 7, 1, 6, tzinfo=UTC)),
+        ("2026-07-01", datetime(2026, 6, 30, 22, tzinfo=UTC)),
+        ("2026-07-01T08:00:00Z", datetime(2026, 7, 1, 8, tzinfo=UTC)),
+        ("2026-07-01T08:00:00-04:00", datetime(2026, 7, 1, 12, tzinfo=UTC)),
+        # shown twice: the earlier
+        ("2026-10-25T02:30:00", datetime(2026, 10, 25, 0, 30, tzinfo=UTC)),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_a_time_without_an_offset_is_read_on_the_contracts_clocks(
+    form: str, text: str, value: datetime
+) -> None:
+    there = read_stream({**plain_contract(form), **BERLIN})
+    if form == "parquet":
+        moment = datetime.fromisoformat(text)
+        kind = pa.timestamp("us", tz="+00:00" if moment.tzinfo else None)
+        content = io.BytesIO()
+        pq.write_table(pa.table({"router": ["r1"], "at": pa.array([moment], kind)}), content)
+        parsed = parse_records(there, "a.parquet", content.getvalue())
+    elif form == "csv":
+        parsed = parse_records(there, "a.csv", f"router,at\nr1,{text}\n".encode())
+    else:
+        parsed = parse_records(there, "a.json", f'{{"router": "r1", "at": "{text}"}}\n'.encode())
+    assert parsed.rejected["reason"].to_pylist() == []
+    assert parsed.table["at"].to_pylist() == [value]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_time_that_no_clock_there_shows_is_refused_by_name(form: str) -> None:
+    there = read_stream({**plain_contract(form), **BERLIN})
+    times = [SKIPPED, "2026-03-29T03:30:00"]
+    if form == "csv":
+        content = "router,at\n" + "".join(f"r1,{time}\n" for time in times)
+        parsed = parse_records(there, "a.csv", content.encode())
+    else:
+        sink = io.BytesIO()
+        moments = pa.array([datetime.fromisoformat(time) for time in times], pa.timestamp("ms"))
+        pq.write_table(pa.table({"router": ["r1", "r1"], "at": moments}), sink)
+        parsed = parse_records(there, "a.parquet", sink.getvalue())
+    (reason,) = parsed.rejected["reason"].to_pylist()
+    rule = "`at` must be an ISO 8601 date and time, with an offset or as clocks in Europe/Berlin show it"
+    assert rule in reason
+    assert "send e.g. 2013-01-01T06:00:00Z" in reason
+    assert parsed.table["at"].to_pylist() == [datetime(2026, 3, 29, 1, 30, tzinfo=UTC)]
+
+
+def plain_contract(form: str) -> dict[str, Any]:
+    """Routers and times, as a document."""
+    return {"stream": "net", "channel": "c", "source": {"format": form}, "levers": []} | {
+        "attributes": ATTRIBUTES[:2]
+    }

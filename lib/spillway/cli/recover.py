@@ -32,7 +32,9 @@ def add_recover(commands: Any) -> None:
     made.add_argument("--seq", type=int, help="one tuple")
     made.add_argument("--from-seq", type=int, help="first seq")
     made.add_argument("--to-seq", type=int, help="last seq")
-    made.add_argument("--from-time", help="ISO date or time, UTC unless it says otherwise")
+    made.add_argument(
+        "--from-time", help="ISO date or time; without an offset, on the clocks of the contract's timezone"
+    )
     made.add_argument("--to-time", help="ISO date or time, inclusive")
     made.add_argument("--output", help="write .parquet, .csv or .json lines")
     made.add_argument("--limit", type=int, default=50, help="rows printed (default: 50)")

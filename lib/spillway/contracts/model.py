@@ -60,6 +60,7 @@ from spillway.contracts.shapes import (
     rule,
     suggest,
 )
+from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.sketches.kinds import SKETCH_KINDS
@@ -175,6 +176,12 @@ class StreamContract(Subject):
         Listing(Record(Attribute), least=1), "its attributes, in contract order"
     )
     channel: str = rule(Text(), "the channel of channels.yaml it goes through")
+    timezone: str = rule(
+        ZoneName(),
+        "the clocks that times without an offset are read on, in records and in questions; a time they show twice is "
+        "the earlier, one they never show is refused",
+        UTC_NAME,
+    )
     rate: Rate = rule(Record(Rate), "how its rate is known", Rate())
     width: str = rule(
         Choice(("compressed", "declared")), "compressed bytes as written, or declared bits", "compressed"

@@ -1,6 +1,7 @@
 """What somebody wants given back: a stream's attributes, a key, a range; parsed here for command line, job and form.
 
-A time without a zone is UTC, one with a zone is brought there. A range includes both its ends; one end alone is a
+A time without an offset is read on the clocks of the contract's `timezone` (as records are), one with an offset is
+brought to UTC. A range includes both its ends; one end alone is a
 single value. A key attribute that is named several times may have any of the values.
 """
 
@@ -8,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import StreamContract
+from spillway.contracts.timezone import in_zone, utc_moment
 from spillway.errors import UsageError
 
 EVERYTHING = (0, 2**62)
@@ -155,5 +157,12 @@ def _time(contract: StreamContract, name: str, text: str | None) -> Any:
         raise UsageError(
             f"`{name}` must be {what}, as {contract.order} is, got {text!r}; write e.g. {example}"
         ) from problem
-    moment = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    return date(moment.year, moment.month, moment.day) if kind == "date" else moment
+    if kind == "date":
+        return (at if at.tzinfo is None else in_zone(at, contract.timezone)).date()
+    moment = utc_moment(at, contract.timezone)
+    if moment is None:
+        raise UsageError(
+            f"`{name}` must be a time that clocks in {contract.timezone} show, got {text!r}, which they skip; "
+            f"write it with its offset, as {text}Z"
+        )
+    return moment

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spillway.contracts.model import StreamContract
-from spillway.records.convert import RULES, convert
+from spillway.records.convert import convert, rule_of
 from spillway.records.rejects import Rejects
 
 LINE = "line"
@@ -51,8 +51,8 @@ def assemble(
         raw = columns.get(attribute.name)
         if raw is None:
             raw = pa.nulls(len(lines), pa.string())
-        values, bad = convert(raw, attribute.type)
-        rule, remedy = RULES[attribute.type]
+        values, bad = convert(raw, attribute.type, contract.timezone)
+        rule, remedy = rule_of(attribute.type, contract.timezone)
         for i in np.flatnonzero(bad & ~refused):
             rejects.add(
                 int(lines[i]), attribute.source_name, rule, _text(raw[int(i)]), remedy, original(int(i))

@@ -2,8 +2,8 @@
 
 The definition of what fits is Arrow's own cast, plus: numbers are finite, integers are decimal, years are 1 to
 9999, surrounding blanks and a leading plus are forgiven in everything but strings, fractions of a second are
-cut to microseconds, and a timestamp without an offset is UTC. Nothing is parsed value by value: a cast that
-fails is retried on halves, so one bad value in a million costs about twenty casts more.
+cut to microseconds, and a timestamp without an offset is read by `contracts.timezone`. Nothing is parsed value by
+value: a cast that fails is retried on halves, so one bad value in a million costs about twenty casts more.
 
 >>> values, bad = convert(pa.array(["1", " 2", "x", None]), "integer")
 >>> values.to_pylist(), bad.tolist()
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts.model import ARROW_TYPES
+from spillway.contracts.timezone import UTC_NAME
 
 Mask = npt.NDArray[np.bool_]
 
@@ -38,17 +39,25 @@ _LATEST_US = 253402300799_999_999
 _UTC = pa.timestamp("us", tz="UTC")
 
 
-def convert(values: pa.Array, kind: str) -> tuple[pa.Array, Mask]:
+def rule_of(kind: str, zone: str = UTC_NAME) -> tuple[str, str]:
+    """The rule that what does not fit breaks, and the remedy."""
+    rule, remedy = RULES[kind]
+    if kind == "timestamp" and zone != UTC_NAME:
+        return f"{rule}, with an offset or as clocks in {zone} show it", remedy
+    return rule, remedy
+
+
+def convert(values: pa.Array, kind: str, zone: str = UTC_NAME) -> tuple[pa.Array, Mask]:
     """The values as the contract's type, and which of them do not fit (those are null in the result)."""
     target = ARROW_TYPES[kind]
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), target), np.zeros(len(values), dtype=np.bool_)
+    if kind == "timestamp":
+        return _timestamp(values, zone) if pa.types.is_string(values.type) else _timestamps(values, zone)
     if pa.types.is_string(values.type):
         return _FROM_TEXT[kind](values)
     if kind == "double":
         return _finite(*_cast(values, lambda v: v.cast(pa.float64())))
-    if kind == "timestamp":
-        return _in_calendar(*_cast(values, _timestamps))
     if kind == "string":
         return _cast(values, lambda v: v.cast(pa.binary()).cast(pa.string()))
     return _cast(values, lambda v: v.cast(target))
@@ -131,7 +140,7 @@ def _finite(values: pa.Array, bad: Mask) -> tuple[pa.Array, Mask]:
     return _drop(values, infinite), bad | infinite
 
 
-def _timestamp(values: pa.Array) -> tuple[pa.Array, Mask]:
+def _timestamp(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     try:  # the common case: every value has its offset
         return _in_calendar(values.cast(_UTC), np.zeros(len(values), dtype=np.bool_))
     except pa.ArrowInvalid:
@@ -144,17 +153,33 @@ def _timestamp(values: pa.Array) -> tuple[pa.Array, Mask]:
     )
     offset = _mask(has_offset)
     with_offset, bad_1 = _cast(_drop(tidy, ~offset), lambda v: v.cast(_UTC))
-    without, bad_2 = _cast(_drop(tidy, offset), lambda v: v.cast(pa.timestamp("us")).cast(_UTC))
-    return _in_calendar(pc.coalesce(with_offset, without), bad_1 | bad_2)
+    local, bad_2 = _cast(_drop(tidy, offset), lambda v: v.cast(pa.timestamp("us")))
+    without, bad_3 = _on_clocks(local, zone)
+    return _in_calendar(pc.coalesce(with_offset, without), bad_1 | bad_2 | bad_3)
 
 
-def _timestamps(values: pa.Array) -> pa.Array:
+def _on_clocks(local: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
+    """Times without an offset as clocks in a zone showed them; those that none did do not fit."""
+    if zone == UTC_NAME:
+        return local.cast(_UTC), np.zeros(len(local), dtype=np.bool_)
+    # only where the calendar goes on does the zone's arithmetic hold
+    local, outside = _in_calendar(local, np.zeros(len(local), dtype=np.bool_))
+    moments = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
+    never = _mask(pc.not_equal(pc.local_timestamp(moments), local))
+    return _drop(moments.cast(pa.int64()).cast(_UTC), never), never | outside
+
+
+def _timestamps(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    zone = values.type.tz is not None
+    tz = values.type.tz
     # cutting to microseconds is meant; overflowing is not
-    in_us = values.cast(pa.timestamp("us", tz=values.type.tz), safe=values.type.unit in ("s", "ms"))
-    return in_us.cast(_UTC) if not zone else in_us.cast(pa.int64()).cast(_UTC)
+    kind, safe = pa.timestamp("us", tz=tz), values.type.unit in ("s", "ms")
+    in_us, bad = _cast(values, lambda v: v.cast(kind, safe=safe))
+    if tz is not None:
+        return _in_calendar(in_us.cast(pa.int64()).cast(_UTC), bad)
+    moments, never = _on_clocks(in_us, zone)
+    return _in_calendar(moments, bad | never)
 
 
 def _in_calendar(values: pa.Array, bad: Mask) -> tuple[pa.Array, Mask]:
@@ -174,6 +199,5 @@ _FROM_TEXT: dict[str, Callable[[pa.Array], tuple[pa.Array, Mask]]] = {
     "boolean": _text_to(pa.bool_(), r"^[tTfF01]"),
     "integer": _text_to(pa.int64(), r"^-?[0-9]+$"),
     "double": _double,
-    "timestamp": _timestamp,
     "date": _date,
 }
