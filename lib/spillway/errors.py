@@ -10,6 +10,24 @@ class SpillwayError(Exception):
     """Base of every error Spillway raises on purpose."""
 
 
+MOST_SHOWN = 300
+"""Characters of one word of a problem that are shown."""
+MOST_REMEDY = 2000
+
+
+def safely(text: object, most: int = MOST_SHOWN) -> str:
+    """Words that others wrote, fit for a line of a log or a terminal: nothing in them moves a cursor or ends the line.
+
+    >>> safely("a\\x1b[2Jb"), safely("two\\nlines"), safely("x" * 9, most=4)
+    ('a\\\\x1b[2Jb', 'two\\\\nlines', 'xxxx...')
+    """
+    found = str(text)
+    found = found if len(found) <= most else found[:most] + "..."
+    if found.isprintable():
+        return found
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in found)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong: where, which field, the rule it breaks, its value, and the remedy.
@@ -27,8 +45,10 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
-        return f"{place}`{self.field}` must {self.rule}, got {self.value!r}; {self.remedy}"
+        place = f"{safely(self.where)}: " if self.where else ""
+        got = safely(repr(self.value))
+        remedy = "\n".join(safely(line, MOST_REMEDY) for line in self.remedy.split("\n"))
+        return f"{place}`{safely(self.field)}` must {safely(self.rule)}, got {got}; {remedy}"
 
 
 class Refused(SpillwayError, ValueError):

@@ -212,7 +212,11 @@ def test_all_problems_of_all_files_come_at_once_with_file_and_line(tmp_path: Pat
 
 
 def test_good_contracts_load_and_streams_find_their_channel(tmp_path: Path) -> None:
-    folder = schemas(tmp_path, weather=yaml.safe_dump(WEATHER), rain=yaml.safe_dump(changed(stream="rain")))
+    folder = schemas(
+        tmp_path,
+        weather=yaml.safe_dump(WEATHER),
+        rain=yaml.safe_dump(changed(stream="rain", source__path="rain")),
+    )
     (folder / "streams" / "weather.expected.yaml").write_text("tuples: 3\n")
     contracts = load_contracts(folder)
     assert check(folder) == []

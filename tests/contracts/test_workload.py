@@ -32,7 +32,11 @@ def toy() -> Any:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The streams weather and rain."""
-    return schemas(tmp_path, weather=yaml.safe_dump(WEATHER), rain=yaml.safe_dump(changed(stream="rain")))
+    return schemas(
+        tmp_path,
+        weather=yaml.safe_dump(WEATHER),
+        rain=yaml.safe_dump(changed(stream="rain", source__path="rain")),
+    )
 
 
 def put(folder: Path, kind: str, name: str, contract: object) -> None:

@@ -27,7 +27,7 @@ BOUND_SUFFIX = "__bound_pct"
 """A recovered value's bound stands in the column named after the attribute with this suffix."""
 
 _NAME = Text(
-    pattern=rf"^(?!.*{BOUND_SUFFIX}$)[A-Za-z][A-Za-z0-9_]{{0,126}}$",
+    pattern=rf"^(?!.*{BOUND_SUFFIX}\Z)[A-Za-z][A-Za-z0-9_]{{0,126}}\Z",
     means="a name of letters, digits and _ that starts with a letter",
     remedy="write e.g. adj_close, and the name in the source as field: Adj Close",
 )

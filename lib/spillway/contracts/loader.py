@@ -17,11 +17,11 @@ from spillway.contracts.levers import Subject
 from spillway.contracts.model import Contracts, StreamContract
 from spillway.contracts.shapes import BAD, Record, Report, Text, suggest
 from spillway.contracts.workload import Workload
-from spillway.contracts.yaml_lines import read_yaml
+from spillway.contracts.yaml_lines import MOST_CHARACTERS, read_yaml
 from spillway.errors import ContractError, Problem
 
 _CHANNEL_NAME = Text(
-    pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$",
+    pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}\Z",
     means="a name of letters, digits, _ and -",
     remedy="write e.g. uplink",
 )
@@ -99,8 +99,11 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
             problems.extend(report.problems)
         return found
 
+    landings: dict[str, str] = {}
     known_streams = [path.stem for path in _contract_files(schemas / "streams")]
-    streams = all_of("streams", StreamContract, lambda it, to: _check_channel(it, known_channels, to))
+    streams = all_of(
+        "streams", StreamContract, lambda it, to: _check_stream(it, known_channels, landings, to)
+    )
     joins = all_of("joins", Workload, lambda it, to: _check_inputs(it, known_streams, to))
     queries = all_of("queries", Workload, lambda it, to: _check_inputs(it, known_streams, to))
     if not (schemas / "streams").is_dir():
@@ -124,6 +127,23 @@ def _check_name(contract: Subject, path: Path, files: Mapping[str, str], report:
         report.add(field, "be the name of its file", name, remedy)
 
 
+def _check_stream(
+    contract: StreamContract, channels: list[str] | None, landings: dict[str, str], report: Report
+) -> None:
+    _check_channel(contract, channels, report)
+    path: object = contract.path
+    if not isinstance(path, str):  # it could not be read, and that has been told
+        return
+    folder = "/".join(part for part in path.split("/") if part) + "/"
+    folder = folder if not path.startswith("/") else "/" + folder
+    for other, name in landings.items():
+        if folder.startswith(other) or other.startswith(folder):
+            remedy = "give each stream a folder of its own: what lands there would be taken in twice"
+            report.add("source.path", f"lie apart from the landing folder of {name}", path, remedy)
+            return
+    landings[folder] = contract.stream
+
+
 def _check_channel(contract: StreamContract, channels: list[str] | None, report: Report) -> None:
     # Without a readable channels.yaml there is nothing to compare with, and its own problem is listed.
     if channels is not None and isinstance(contract.channel, str) and contract.channel not in channels:
@@ -139,7 +159,10 @@ def _check_inputs(contract: Workload, streams: list[str], report: Report) -> Non
 
 def _read(path: Path, report: Report, remedy: str) -> Any:
     try:
-        return read_yaml(path.read_bytes().decode("utf-8-sig"), report)
+        with path.open("rb") as source:
+            # a character is four bytes at most: what is longer is refused without being read
+            text = source.read(4 * MOST_CHARACTERS + 4)
+        return read_yaml(text.decode("utf-8-sig"), report)
     except FileNotFoundError:
         return report.add("", "be there", str(path), remedy)
     except OSError as error:

@@ -56,7 +56,9 @@ from spillway.contracts.shapes import (
     Maybe,
     Number,
     Record,
+    Report,
     Text,
+    plain,
     rule,
     suggest,
 )
@@ -189,6 +191,16 @@ class StreamContract(Subject):
     mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
     bad_records: BadRecords = rule(Record(BadRecords), "records that break the contract", BadRecords())
+    unknown_fields: str = rule(
+        Choice(("note", "refuse")),
+        "a field or column that the contract does not know; note: count it and take what is known; refuse",
+        "note",
+    )
+    non_finite: str = rule(
+        Choice(("keep", "null", "reject")),
+        "NaN and infinities; keep: they are values; null: nothing was measured; reject: their record",
+        "keep",
+    )
     duplicates: Duplicates = rule(Record(Duplicates), "files and rows that arrive twice", Duplicates())
     retain_raw: RetainRaw = rule(Record(RetainRaw), "how long raw tuples are kept", RetainRaw())
     priority: float = rule(
@@ -275,7 +287,11 @@ class StreamContract(Subject):
 
         types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
         for i, sketch in enumerate(self.sketches):
-            if sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes):
+            alone = Report("")
+            Record(Sketch).read(plain(sketch), "", alone)
+            # what breaks a rule of its own is not built: it might be of any size
+            known = sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes)
+            if known and not alone.problems:
                 try:
                     SketchSpec.from_contract(sketch, types)
                 except Refused as problem:

@@ -25,6 +25,17 @@ from spillway.contracts.shapes import (
 )
 from spillway.sketches.kinds import SKETCH_KINDS
 
+LANDING_PATH = Text(
+    pattern=(
+        r"^(?!/+\Z)(?!\s)(?!.*\s\Z)(?!(.*/)?\.{1,2}(/|\Z))(?![A-Za-z][A-Za-z0-9+.-]*://[^/]*/*\Z)"
+        r"[^\x00-\x1f\x7f\\]+\Z"
+    ),
+    means="a folder below a root, without `.` or `..` on the way to it",
+    remedy="write the folder itself, e.g. weather",
+)
+"""Where a stream may land: never a root, never out of one."""
+MEMORY_KIB = Number(least=1, most=1 << 20, whole=True)
+"""At most a GiB: what a summary may take of every task's memory."""
 _NO_TABLES = "no table is read as a stream yet: land its rows as files, kind: files"
 
 
@@ -34,7 +45,7 @@ class Options:
 
     header: bool = rule(Flag(), "CSV: the first line names the columns; false: contract order", True)
     delimiter: str = rule(
-        Text(pattern=r"^[^\"\r\n]$", means="one character", remedy='write ","'), "CSV: between fields", ","
+        Text(pattern=r"^[^\"\r\n]\Z", means="one character", remedy='write ","'), "CSV: between fields", ","
     )
     null_values: tuple[str, ...] = rule(
         Listing(Text(blank=True), unique=True), "CSV: fields that mean null, quoted or not", ("",)
@@ -47,7 +58,7 @@ class Source:
 
     kind: str = rule(Choice(("files",), instead=(("table", _NO_TABLES),)), "files: a landing folder", "files")
     path: str | None = rule(
-        Maybe(Text()),
+        Maybe(LANDING_PATH),
         "landing folder, from SPILLWAY_LANDING or absolute, or a URI; default the stream's name",
         None,
     )
@@ -113,7 +124,9 @@ class FrameLength:
     """The unit of recovery."""
 
     tuples: int | None = rule(
-        Maybe(Number(least=1, whole=True)), "most tuples in a frame; null: unbounded (the text)", 65536
+        Maybe(Number(least=1, most=1 << 31, whole=True)),
+        "most tuples in a frame; null: unbounded (the text)",
+        65536,
     )
 
 
@@ -140,7 +153,7 @@ class Duplicates:
         "attributes that make two rows the same; null: all",
         None,
     )
-    memory_kib: int = rule(Number(least=1, whole=True), "stable_bloom: memory", 256)
+    memory_kib: int = rule(MEMORY_KIB, "stable_bloom: memory", 256)
     false_positive_pct: float = rule(
         Number(above=0, most=50), "stable_bloom: share of new rows taken for old", 1.0
     )
@@ -153,7 +166,7 @@ class Duplicates:
 class RetainRaw:
     """How long the source side keeps the raw tuples."""
 
-    days: int = rule(Number(least=0, whole=True), "days after the batch date", 30)
+    days: int = rule(Number(least=0, most=36_500, whole=True), "days after the batch date", 30)
     retire: bool = rule(Flag(), "delete raw dates that are older, once their recovery was validated", False)
 
 
@@ -167,7 +180,7 @@ class Sketch:
         "count_min: frequencies and join sizes; quantiles: of one ordered attribute; pair_count: near-duplicates",
     )
     attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "what it summarises")
-    memory_kib: int = rule(Number(least=1, whole=True), "memory it may use", 64)
+    memory_kib: int = rule(MEMORY_KIB, "memory it may use", 64)
     depth: int | None = rule(
         Maybe(Number(least=1, most=64, whole=True)), "rows of the table; null: chosen", None
     )
@@ -180,7 +193,9 @@ class Sketch:
         Number(least=12, most=62, whole=True), "quantiles: bits of a value that are told apart", 32
     )
     at_least: int | None = rule(
-        Maybe(Number(least=1, whole=True)), "pair_count: attributes that must agree; null: all but one", None
+        Maybe(Number(least=1, most=1000, whole=True)),
+        "pair_count: attributes that must agree; null: all but one",
+        None,
     )
     rate: float = rule(Number(above=0, most=1), "pair_count: share of the combinations drawn", 1.0)
-    seed: int = rule(Number(least=0, whole=True), "seed of the hash functions", 1)
+    seed: int = rule(Number(least=0, most=(1 << 53) - 1, whole=True), "seed of the hash functions", 1)

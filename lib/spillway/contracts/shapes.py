@@ -106,14 +106,15 @@ class Text:
     def json_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "string"}
         if self.pattern is not None:
-            schema["pattern"] = self.pattern
+            # to an editor `$` is the very end, and `\Z` is nothing
+            schema["pattern"] = self.pattern.replace(r"\Z", "$")
         elif not self.blank:
             schema["pattern"] = r"\S"
         return schema
 
 
 SUBJECT_NAME = Text(
-    pattern=r"^[a-z][a-z0-9_]{0,62}$",
+    pattern=r"^[a-z][a-z0-9_]{0,62}\Z",
     means="a lower-case name of letters, digits and _",
     remedy="it names tables and folders: write e.g. net_east",
 )
@@ -159,7 +160,7 @@ class Number:
         )
 
     def read(self, value: object, path: str, report: Report) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
             return report.add(path, self._words(), value, "write it as a plain number")
         if self.whole and value != int(value):
             return report.add(path, self._words(), value, f"write {round(value)}")
@@ -184,6 +185,14 @@ class Number:
             if bound is not None:
                 schema[key] = int(bound) if bound == int(bound) else bound
         return schema
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number, or a whole number however long, is one that a float can say."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 @dataclass(frozen=True)

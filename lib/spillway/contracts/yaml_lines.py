@@ -3,6 +3,9 @@
 YAML 1.1, which PyYAML speaks by default, reads `on`, `no` and `off` as booleans, `12:30` as 750 and
 `1e-3` as text. A contract has a field called `on` and may name a stream `no`; so the 1.2 core rules apply.
 
+A document is refused before it is built when it is longer than a contract ever is (`MOST_CHARACTERS`), deeper than
+`MOST_DEPTH`, or of more than `MOST_NODES` nodes, those that an alias repeats counted as often as they are repeated.
+
 >>> from spillway.contracts.shapes import Report
 >>> read_yaml("on: [no, 1e-3, true]", Report("a.yaml"))
 {'on': ['no', 0.001, True]}
@@ -18,17 +21,29 @@ import yaml
 
 from spillway.contracts.shapes import BAD, Report, join_path
 
+MOST_CHARACTERS = 1 << 19
+MOST_DEPTH = 32
+MOST_NODES = 20_000
+
+
+class _TooMuch(ValueError):
+    """More than a contract ever holds: the rule, what was got, the line."""
+
+    def __init__(self, rule: str, got: str, line: int) -> None:
+        super().__init__(rule)
+        self.rule, self.got, self.line = rule, got, line
+
 
 class _Core(yaml.SafeLoader):
     """The resolvers of YAML 1.2's core schema."""
 
 
 _Core.yaml_implicit_resolvers = {}
-_FLOAT = r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$|^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$"
+_FLOAT = r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z|^[-+]?\.(inf|Inf|INF)\Z|^\.(nan|NaN|NAN)\Z"
 for _tag, _pattern, _first in (
-    ("null", r"^(~|null|Null|NULL|)$", [*"~nN", ""]),
-    ("bool", r"^(true|True|TRUE|false|False|FALSE)$", [*"tTfF"]),
-    ("int", r"^[-+]?[0-9]+$", [*"-+0123456789"]),
+    ("null", r"^(~|null|Null|NULL|)\Z", [*"~nN", ""]),
+    ("bool", r"^(true|True|TRUE|false|False|FALSE)\Z", [*"tTfF"]),
+    ("int", r"^[-+]?[0-9]+\Z", [*"-+0123456789"]),
     ("float", _FLOAT, [*"-+0123456789."]),
 ):
     _Core.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
@@ -39,8 +54,12 @@ def read_yaml(text: str, report: Report) -> Any:
     lines: dict[str, int] = {}
     report.lines = lines
     try:
+        _measure(text)
         loader = _Core(text)
         node = loader.get_single_node()
+    except _TooMuch as much:
+        lines[""] = much.line
+        return report.add("", much.rule, much.got, "split it, or write it plainly")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         lines[""] = mark.line + 1 if mark else 1
@@ -52,13 +71,46 @@ def read_yaml(text: str, report: Report) -> Any:
     if node is None:
         return None
     before = len(report.problems)
-    value = _plain(node, "", lines, report, ())
+    try:
+        value = _plain(node, "", lines, report, (), [MOST_NODES])
+    except _TooMuch as much:
+        return report.add("", much.rule, much.got, "write out what the aliases repeat")
     return BAD if len(report.problems) > before and value is BAD else value
 
 
+def _line_of(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _measure(text: str) -> None:
+    """Refuses what would take long, or deep, to build."""
+    if len(text) > MOST_CHARACTERS:
+        raise _TooMuch(f"have at most {MOST_CHARACTERS:,} characters", f"{len(text):,}", 1)
+    depth = nodes = 0
+    # the parser tells events one by one and goes down into nothing, so that depth is told before it hurts
+    for event in yaml.parse(text, Loader=_Core):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        nodes += isinstance(event, yaml.NodeEvent)
+        if depth > MOST_DEPTH:
+            raise _TooMuch(f"be at most {MOST_DEPTH} levels deep", "more", _line_of(event))
+        if nodes > MOST_NODES:
+            raise _TooMuch(f"hold at most {MOST_NODES:,} values", "more", _line_of(event))
+
+
 def _plain(
-    node: yaml.Node, path: str, lines: MutableMapping[str, int], report: Report, above: tuple[int, ...]
+    node: yaml.Node,
+    path: str,
+    lines: MutableMapping[str, int],
+    report: Report,
+    above: tuple[int, ...],
+    left: list[int],
 ) -> Any:
+    left[0] -= 1
+    if left[0] < 0:
+        line = node.start_mark.line + 1
+        raise _TooMuch(
+            f"hold at most {MOST_NODES:,} values, aliases counted as what they repeat", "more", line
+        )
     lines.setdefault(path, node.start_mark.line + 1)
     if id(node) in above:
         return report.add(path, "not hold itself", "an alias to what it stands in", "remove the alias")
@@ -74,10 +126,12 @@ def _plain(
                 report.add(at, f"stand once (first on line {first})", name, "remove one")
                 continue
             lines[at] = key.start_mark.line + 1
-            mapping[name] = _plain(child, at, lines, report, inside)
+            mapping[name] = _plain(child, at, lines, report, inside, left)
         return mapping
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, f"{path}[{i}]", lines, report, inside) for i, item in enumerate(node.value)]
+        return [
+            _plain(item, f"{path}[{i}]", lines, report, inside, left) for i, item in enumerate(node.value)
+        ]
     try:
         return _scalar(node)
     except ValueError as error:
