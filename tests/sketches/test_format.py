@@ -66,11 +66,11 @@ KINDS = {
 def test_a_file_written_by_an_earlier_spillway_reads_back_as_the_sketch_it_was(kind: str) -> None:
     stored = KINDS[kind].from_bytes((FIXTURES / f"{kind}.v1.sketch").read_bytes())  # type: ignore[attr-defined]
     # the arrays, not the compressed bytes: zlib may compress differently one day
-    mine, theirs = binary.read_payload(stored.to_bytes()), binary.read_payload(filled(kind).to_bytes())  # type: ignore[attr-defined]
+    mine, theirs = binary.read_header(stored.to_bytes()), binary.read_header(filled(kind).to_bytes())  # type: ignore[attr-defined]
     for field in ("kind", "parameters", "scalars", "context"):
         assert getattr(mine, field) == getattr(theirs, field)
-    for name, array in mine.arrays.items():
-        assert array.tolist() == theirs.arrays[name].tolist()
+    for name, array in mine.unpacked().items():
+        assert array.tolist() == theirs.unpacked()[name].tolist()
 
 
 PAYLOAD = CountMin(CountMinParameters(32, 3, 11)).update(KEYS).to_bytes()
@@ -81,19 +81,19 @@ def test_any_flipped_byte_is_refused(at: int, flip: int) -> None:
     damaged = bytearray(PAYLOAD)
     damaged[at] ^= flip
     with pytest.raises(Refused, match="must"):
-        binary.read_payload(bytes(damaged))
+        binary.read_header(bytes(damaged))
 
 
 @given(st.integers(0, len(PAYLOAD) - 1))
 def test_any_cut_file_is_refused(length: int) -> None:
     with pytest.raises(Refused, match=r"whole sketch|match its digest"):
-        binary.read_payload(PAYLOAD[:length])
+        binary.read_header(PAYLOAD[:length])
 
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(Refused, match="rebuild the sketch"):
-        binary.read_payload(data)
+        binary.read_header(data)
 
 
 def resigned(payload: bytes) -> bytes:
@@ -106,25 +106,20 @@ def test_a_newer_version_another_kind_and_a_lying_header_are_refused_by_name() -
     newer = bytearray(PAYLOAD)
     struct.pack_into("<H", newer, 8, 2)
     with pytest.raises(Refused, match="`format version` must be 1, got 2"):
-        binary.read_payload(resigned(bytes(newer)))
+        CountMin.from_bytes(resigned(bytes(newer)))
     with pytest.raises(Refused, match="`kind` must be fast_agms, got 'count_min'"):
         FastAgms.from_bytes(PAYLOAD)
     lying = PAYLOAD.replace(b"[3,32]", b"[3,64]")
-    with pytest.raises(Refused, match="hold 1536 bytes"):
-        binary.read_payload(resigned(lying))
-    bomb = PAYLOAD.replace(b"[3,32]", b"[9999999999,32]")
-    at = struct.unpack_from("<I", PAYLOAD, 10)[0]
-    longer = bytearray(bomb)
-    struct.pack_into("<I", longer, 10, at + len(bomb) - len(PAYLOAD))
-    with pytest.raises(Refused, match="unpack to at most"):
-        binary.read_payload(resigned(bytes(longer)))
+    with pytest.raises(Refused, match=r"be int64 of \(3, 32\)"):
+        CountMin.from_bytes(resigned(lying))
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_arrays_of_another_shape_than_the_parameters_are_refused(kind: str) -> None:
-    packed = binary.read_payload(filled(kind).to_bytes())  # type: ignore[attr-defined]
-    wrong = {name: array[:1] if array.shape[0] > 1 else array[:0] for name, array in packed.arrays.items()}
-    payload = binary.to_payload(packed.kind, packed.parameters, packed.scalars, wrong)
+    header = binary.read_header(filled(kind).to_bytes())  # type: ignore[attr-defined]
+    arrays = header.unpacked()
+    wrong = {name: array[:1] if array.shape[0] > 1 else array[:0] for name, array in arrays.items()}
+    payload = binary.to_payload(header.kind, header.parameters, header.scalars, wrong)
     with pytest.raises(Refused):
         KINDS[kind].from_bytes(payload)  # type: ignore[attr-defined]
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from spillway.errors import Refused
 from spillway.sketches import binary
+from spillway.sketches.forms import checked_parameters
 from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
 from spillway.sketches.types import Booleans, require_same
 
@@ -78,12 +77,8 @@ class Bloom:
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Bloom:
-        packed = binary.read_payload(payload, KIND)
-        sketch = cls(BloomParameters(**packed.parameters))
-        if packed.arrays["words"].shape != sketch._filter.words.shape:
-            raise Refused(
-                "words", f"be {sketch._filter.words.size}", packed.arrays["words"].shape, "rebuild it"
-            )
-        sketch._filter.words = packed.arrays["words"]
-        sketch._filter.elements = np.asarray(packed.arrays["elements"], dtype=np.uint64)
+        header = binary.read_header(payload, KIND)
+        sketch = cls(checked_parameters(BloomParameters, header.parameters))
+        arrays = header.unpacked(StableBloom.form(asdict(sketch.parameters.as_stable), {}))
+        sketch._filter.words, sketch._filter.elements = arrays["words"], arrays["elements"]
         return sketch

@@ -5,10 +5,13 @@
 The header names the kind, the parameters (seed included), the scalars, each array's name, type and shape, and the
 context: what the keys are made of (attributes, types, key seed), so that bytes alone can be asked by value.
 The digest covers all that precedes it, so a flipped bit, a cut file and a file of another program are told
-apart and none of them becomes an answer.
+apart and none of them becomes an answer. A digest can be made by anybody, so it is not trusted further: the header is
+held against what its kind demands (`forms`) before anything is unpacked, and asks for no more memory than its bytes
+can hold.
 
 >>> blob = to_payload("bloom", {"cells": 64}, {"elements": 3}, {"words": np.array([7], dtype=np.uint64)})
->>> read_payload(blob).arrays["words"].tolist(), read_payload(blob).kind
+>>> header = read_header(blob)
+>>> header.unpacked()["words"].tolist(), header.kind
 ([7], 'bloom')
 """
 
@@ -29,24 +32,61 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import Refused
+from spillway.sketches.forms import REMEDY, ArrayForm, contained
 
 MAGIC = b"SPLWSKCH"
 FORMAT_VERSION = 1
 _DIGEST_BYTES = 16
 _FRONT = struct.Struct("<8sHI")
 _TYPES = {"int64": "<i8", "uint64": "<u8", "uint8": "|u1", "float64": "<f8"}
-_RAW_BYTES_MAX = 1 << 32
+UNPACKED_BYTES_MAX = 1 << 30
+"""A sketch in memory, at most; no contract's memory_kib comes near it."""
+_UNPACKS_TO = 1032
+"""zlib makes a byte of at most so many: who claims more lies."""
+_HEADER_FIELDS = {"kind", "parameters", "scalars", "context", "arrays"}
 
 
 @dataclass(frozen=True)
-class Packed:
-    """What a payload holds, before a kernel makes a sketch of it."""
+class Header:
+    """What a payload says of itself, and its counters, not unpacked yet."""
 
     kind: str
     parameters: Mapping[str, Any]
     scalars: Mapping[str, Any]
-    arrays: Mapping[str, npt.NDArray[Any]]
     context: Mapping[str, Any]
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
+    """By name, type and shape, in the order in which they lie."""
+    packed: bytes = b""
+
+    def unpacked(self, form: Mapping[str, ArrayForm] | None = None) -> dict[str, npt.NDArray[Any]]:
+        """The arrays, when they are what `form` demands (None: any)."""
+        if form is not None:
+            if list(self.arrays) != list(form):
+                raise _bad(f"hold {', '.join(form)}", ", ".join(self.arrays))
+            for name, (dtype, shape) in self.arrays.items():
+                if not form[name].admits(dtype, shape):
+                    wanted = "one dimension" if form[name].shape is None else form[name].shape
+                    raise Refused(name, f"be {form[name].dtype} of {wanted}", f"{dtype} of {shape}", REMEDY)
+        sizes = {
+            name: np.dtype(_TYPES[dtype]).itemsize * math.prod(shape)
+            for name, (dtype, shape) in self.arrays.items()
+        }
+        total = sum(sizes.values())
+        most = min(UNPACKED_BYTES_MAX, _UNPACKS_TO * len(self.packed))
+        if total > most:
+            raise _bad(f"unpack to at most {most} bytes", total)
+        # a byte more than there should be tells of what was added
+        raw = zlib.decompressobj().decompress(self.packed, total + 1)
+        if len(raw) != total:
+            raise _bad(f"hold {total} bytes of counters", f"{len(raw)} or more")
+        found: dict[str, npt.NDArray[Any]] = {}
+        at = 0
+        for name, (dtype, shape) in self.arrays.items():
+            stored = np.dtype(_TYPES[dtype])
+            flat = np.frombuffer(raw, stored, math.prod(shape), at)
+            found[name] = flat.astype(stored.newbyteorder("=")).reshape(shape)
+            at += sizes[name]
+        return found
 
 
 class StoredSketch(ABC):
@@ -74,10 +114,15 @@ class StoredSketch(ABC):
 
     @classmethod
     @abstractmethod
+    def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
+        """The arrays that a payload of these parameters and scalars must hold; others than its own are refused."""
+
+    @classmethod
+    @abstractmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Self:
-        """A sketch from its stored parts; arrays of another shape than the parameters say are refused."""
+        """A sketch from its stored parts, which are of its `form`; refused when they contradict each other."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
@@ -88,12 +133,18 @@ class StoredSketch(ABC):
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> Self:
-        return cls.from_packed(read_payload(payload, cls.kind))
+        return cls.from_header(read_header(payload, cls.kind))
 
     @classmethod
-    def from_packed(cls, packed: Packed) -> Self:
-        sketch = cls.restored(packed.parameters, packed.scalars, packed.arrays)
-        sketch.context = packed.context
+    def from_header(cls, header: Header) -> Self:
+        """The sketch of a payload whose header was read."""
+        with contained():
+            form = cls.form(header.parameters, header.scalars)
+            arrays = header.unpacked(form)
+            for name, array in arrays.items():
+                form[name].check(name, array)
+            sketch = cls.restored(header.parameters, header.scalars, arrays)
+        sketch.context = header.context
         return sketch
 
     def digest(self) -> str:
@@ -143,11 +194,11 @@ def digest(payload: bytes) -> str:
 
 
 def _bad(rule: str, got: object) -> Exception:
-    return Refused("payload", rule, got, "rebuild the sketch of this batch from its rows")
+    return Refused("payload", rule, got, REMEDY)
 
 
-def read_payload(payload: bytes, kind: str | None = None) -> Packed:
-    """Read what `to_payload` wrote; anything else is refused with the reason."""
+def read_header(payload: bytes, kind: str | None = None) -> Header:
+    """The header of what `to_payload` wrote; anything else is refused with the reason."""
     if len(payload) < _FRONT.size + _DIGEST_BYTES:
         raise _bad("be a whole sketch", f"{len(payload)} bytes")
     magic, version, header_bytes = _FRONT.unpack_from(payload)
@@ -160,21 +211,22 @@ def read_payload(payload: bytes, kind: str | None = None) -> Packed:
     body, told = payload[:-_DIGEST_BYTES], payload[-_DIGEST_BYTES:]
     if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != told:
         raise _bad("match its digest", f"{len(payload)} corrupt or cut bytes")
-    header = json.loads(body[_FRONT.size : _FRONT.size + header_bytes])
-    if kind is not None and header["kind"] != kind:
-        raise Refused("kind", f"be {kind}", header["kind"], "ask the sketch for what it can answer")
-    shapes = [(name, np.dtype(_TYPES[dtype]), tuple(shape)) for name, dtype, shape in header["arrays"]]
-    total = sum(dtype.itemsize * math.prod(shape) for _, dtype, shape in shapes)
-    if total > _RAW_BYTES_MAX:
-        raise _bad(f"unpack to at most {_RAW_BYTES_MAX} bytes", total)
-    raw = zlib.decompressobj().decompress(body[_FRONT.size + header_bytes :], total + 1)
-    if len(raw) != total:
-        raise _bad(f"hold {total} bytes of counters", len(raw))
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    at = 0
-    for name, dtype, shape in shapes:
-        size = dtype.itemsize * math.prod(shape)
-        native = dtype.newbyteorder("=")
-        arrays[name] = np.frombuffer(raw, dtype, math.prod(shape), at).astype(native).reshape(shape)
-        at += size
-    return Packed(header["kind"], header["parameters"], header["scalars"], arrays, header["context"])
+    with contained():
+        header = json.loads(body[_FRONT.size : _FRONT.size + header_bytes])
+        if not isinstance(header, dict) or set(header) != _HEADER_FIELDS:
+            raise _bad(f"have a header of {', '.join(sorted(_HEADER_FIELDS))}", str(header)[:100])
+        if not isinstance(header["kind"], str):
+            raise _bad("name its kind", str(header["kind"])[:100])
+        if kind is not None and header["kind"] != kind:
+            raise Refused("kind", f"be {kind}", header["kind"], "ask the sketch for what it can answer")
+        for name in ("parameters", "scalars", "context"):
+            if not isinstance(header[name], dict):
+                raise _bad(f"have {name} by name", str(header[name])[:100])
+        arrays = {}
+        for name, dtype, shape in header["arrays"]:
+            sized = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+            if dtype not in _TYPES or not sized or name in arrays:
+                raise _bad("name each array once, with its type and shape", str([name, dtype, shape])[:100])
+            arrays[name] = (dtype, tuple(shape))
+    packed = body[_FRONT.size + header_bytes :]
+    return Header(header["kind"], header["parameters"], header["scalars"], header["context"], arrays, packed)

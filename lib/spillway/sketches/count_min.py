@@ -36,6 +36,7 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
+from spillway.sketches.forms import REMEDY, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
     bucket,
@@ -47,9 +48,9 @@ from spillway.sketches.hashing import (
 from spillway.sketches.intervals import check_confidence, median_deviation, normal_quantile
 from spillway.sketches.noise import Noise
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
+from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
 ESTIMATORS = ("cm", "cmm_mean", "cmm_median", "cmm_order")
-_WEIGHT_MAX = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -164,12 +165,7 @@ class CountMin(binary.StoredSketch):
         """Weights fit to be added, their sum and the sum of their sizes; refused when counters could wrap."""
         if weights is None:
             return np.empty(0, dtype=np.int64), keys.size, keys.size
-        amounts = np.ascontiguousarray(weights, dtype=np.int64)
-        if amounts.shape != keys.shape:
-            raise Refused("weights", f"be {keys.size}, one per key", amounts.shape, "repeat a constant")
-        # the guard sums in float64, which cannot wrap; 2^62 leaves room for its rounding
-        if float(np.abs(amounts.astype(np.float64)).sum()) + self.absolute >= _WEIGHT_MAX:
-            raise Refused("weights", "sum to less than 2^62", "more", "scale the weights down")
+        amounts = whole_weights(weights, keys.size, self.absolute)
         if self.parameters.conservative and (amounts < 0).any():
             least = int(amounts.min())
             raise Refused("weights", "not be negative under conservative update", least, "update plainly")
@@ -189,7 +185,7 @@ class CountMin(binary.StoredSketch):
                 True,
                 "its counters depend on the order; rebuild from rows",
             )
-        if self.absolute + other.absolute >= _WEIGHT_MAX:
+        if self.absolute + other.absolute >= WEIGHT_MAX:
             raise Refused("weights", "sum to less than 2^62", "more", "merge fewer days")
         merged = CountMin(self.parameters)
         merged.context = self.shared_context(other)
@@ -332,13 +328,33 @@ class CountMin(binary.StoredSketch):
         return {"table": self.table}
 
     @classmethod
+    def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
+        parameters = checked_parameters(CountMinParameters, shape)
+        checked_numbers(scalars, {"total": None, "updates": 0, "absolute": 0})
+        return {"table": ArrayForm("int64", (parameters.depth, parameters.width))}
+
+    @classmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> CountMin:
-        sketch, table = cls(CountMinParameters(**shape)), arrays["table"]
-        if table.shape != sketch.table.shape:
-            raise Refused("table", f"have shape {sketch.table.shape}", table.shape, "rebuild the sketch")
-        sketch.table = np.ascontiguousarray(table)
-        sketch.total, sketch.updates = int(scalars["total"]), int(scalars["updates"])
-        sketch.absolute = int(scalars["absolute"])
+        sketch = cls(checked_parameters(CountMinParameters, dict(shape)))
+        sketch.table = np.ascontiguousarray(arrays["table"])
+        sketch.total, sketch.updates = scalars["total"], scalars["updates"]
+        sketch.absolute = scalars["absolute"]
+        sketch._check_counters()
         return sketch
+
+    def _check_counters(self) -> None:
+        """Refuse counters that no stream of this weight leaves: a row adds up to N, and to no more in size.
+
+        Sums in float64 cannot wrap; their rounding is far below what the guard against wrapping leaves free.
+        """
+        sizes = np.abs(self.table.astype(np.float64)).sum(axis=1)
+        if not abs(self.total) <= self.absolute < WEIGHT_MAX or (sizes > self.absolute * (1 + 1e-9)).any():
+            raise Refused(
+                "table", f"hold counters of at most {self.absolute} a row", float(sizes.max()), REMEDY
+            )
+        # below 2^62 in size, they add up without wrapping
+        sums = self.table.sum(axis=1)
+        if not self.parameters.conservative and (sums != self.total).any():
+            raise Refused("table", f"have rows that add up to {self.total}", sums.tolist()[:9], REMEDY)

@@ -29,6 +29,7 @@ from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.forms import ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.types import Floats, Integers, Keys, require_same
 
@@ -207,13 +208,21 @@ class Dyadic(binary.StoredSketch):
         return {"exact": self.exact, "tables": np.stack([counts.table for counts in self.levels])}
 
     @classmethod
+    def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
+        parameters = checked_parameters(DyadicParameters, shape)
+        checked_numbers(scalars, {"total": 0, "unordered": 0})
+        levels = parameters.bits - parameters.exact_bits
+        return {
+            "exact": ArrayForm("int64", (1 << parameters.exact_bits,), 0),
+            "tables": ArrayForm("int64", (levels, parameters.depth, parameters.width)),
+        }
+
+    @classmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> Dyadic:
-        sketch, stored = cls(DyadicParameters(**shape)), arrays["tables"]
+        sketch, stored = cls(checked_parameters(DyadicParameters, dict(shape))), arrays["tables"]
         total = int(scalars["total"])
-        if stored.shape[0] != len(sketch.levels) or arrays["exact"].shape != sketch.exact.shape:
-            raise Refused("tables", f"have {len(sketch.levels)} levels", stored.shape, "rebuild the sketch")
         counters = {"total": total, "updates": total, "absolute": total}
         sketch.levels = [
             CountMin.restored(counts.shape, counters, {"table": table})

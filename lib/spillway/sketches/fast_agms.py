@@ -20,9 +20,11 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
+from spillway.sketches.forms import REMEDY, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
 from spillway.sketches.intervals import median_deviation, median_row_tail, normal_quantile
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
+from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
 
 @dataclass(frozen=True)
@@ -78,24 +80,29 @@ class FastAgms(binary.StoredSketch):
         self.seeds = row_seeds(parameters.seed, parameters.depth, purpose=2)
         self.table: Integers = np.zeros((parameters.depth, parameters.width), dtype=np.int64)
         self.total = 0
+        self.absolute = 0
+        """What was added, in size; of a sketch that was read back, what its heaviest row shows of it."""
 
     def update(self, keys: object, weights: object = None) -> FastAgms:
         """Add `weights` (default 1 each) to `keys`."""
         hashed = as_keys(keys)
-        amounts = np.empty(0, np.int64) if weights is None else np.ascontiguousarray(weights, dtype=np.int64)
-        if weights is not None and amounts.shape != hashed.shape:
-            raise Refused("weights", f"be {hashed.size}, one per key", amounts.shape, "repeat a constant")
+        plain = np.empty(0, np.int64)
+        amounts = plain if weights is None else whole_weights(weights, hashed.size, self.absolute)
         _add(self.table, self.seeds, hashed, amounts)
         self.total += hashed.size if weights is None else int(amounts.sum())
+        self.absolute += hashed.size if weights is None else int(np.abs(amounts).sum())
         return self
 
     def merge(self, other: FastAgms) -> FastAgms:
         """The sketch of both streams together."""
         require_same(self.kind, self.parameters, other.parameters)
+        if self.absolute + other.absolute >= WEIGHT_MAX:
+            raise Refused("weights", "sum to less than 2^62", "more", "merge fewer days")
         merged = FastAgms(self.parameters)
         merged.context = self.shared_context(other)
         merged.table = self.table + other.table
         merged.total = self.total + other.total
+        merged.absolute = self.absolute + other.absolute
         return merged
 
     def point(self, keys: object, confidence: float = 0.95) -> Estimates:
@@ -144,11 +151,19 @@ class FastAgms(binary.StoredSketch):
         return {"table": self.table}
 
     @classmethod
+    def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
+        parameters = checked_parameters(FastAgmsParameters, shape)
+        checked_numbers(scalars, {"total": None})
+        return {"table": ArrayForm("int64", (parameters.depth, parameters.width))}
+
+    @classmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> FastAgms:
-        sketch, table = cls(FastAgmsParameters(**shape)), arrays["table"]
-        if table.shape != sketch.table.shape:
-            raise Refused("table", f"have shape {sketch.table.shape}", table.shape, "rebuild it")
-        sketch.table, sketch.total = table, int(scalars["total"])
+        sketch = cls(checked_parameters(FastAgmsParameters, dict(shape)))
+        sketch.table, sketch.total = arrays["table"], scalars["total"]
+        heaviest = float(np.abs(sketch.table.astype(np.float64)).sum(axis=1).max())
+        if heaviest >= WEIGHT_MAX:
+            raise Refused("table", "hold counters that sum to less than 2^62", heaviest, REMEDY)
+        sketch.absolute = int(heaviest)
         return sketch

@@ -26,6 +26,7 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters, column
+from spillway.sketches.forms import REMEDY, ArrayForm
 from spillway.sketches.hashing import as_keys, mix64
 from spillway.sketches.types import Estimates, Integers, Keys, require_same
 
@@ -224,12 +225,30 @@ class HeavyHitters(binary.StoredSketch):
         return {**self.counts.arrays(), "candidates": self.candidates}
 
     @classmethod
+    def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
+        counted = {name: value for name, value in shape.items() if name != "share"}
+        numbers = {name: value for name, value in scalars.items() if name != "labels"}
+        if type(shape.get("share")) not in (float, int) or not isinstance(scalars.get("labels"), list):
+            raise Refused("share", "be a number, beside labels in a list", shape.get("share"), REMEDY)
+        return {**CountMin.form(counted, numbers), "candidates": ArrayForm("uint64")}
+
+    @classmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> HeavyHitters:
         counted = {name: value for name, value in shape.items() if name != "share"}
         sketch = cls(CountMinParameters(**counted), shape["share"])
-        sketch.counts = CountMin.restored(counted, scalars, arrays)
+        sketch.counts = CountMin.restored(counted, scalars, {"table": arrays["table"]})
         sketch.candidates = arrays["candidates"]
-        sketch.labels = {int(key): value for key, value in scalars["labels"]}
+        if (sketch.candidates[1:] <= sketch.candidates[:-1]).any():
+            raise Refused("candidates", "rise", "keys out of order, or twice", REMEDY)
+        for key, value in scalars["labels"]:
+            parts = value if isinstance(value, list) else [value]
+            if (
+                type(key) is not int
+                or not 0 <= key < 1 << 64
+                or any(isinstance(one, list | dict) for one in parts)
+            ):
+                raise Refused("labels", "be pairs of a key and its values", str((key, value))[:100], REMEDY)
+            sketch.labels[key] = value
         return sketch

@@ -36,6 +36,7 @@ from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
+from spillway.sketches.forms import REMEDY, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
 from spillway.sketches.pair_streams import ExactStream, OnlineStream
@@ -66,8 +67,13 @@ class PairCountParameters:
             raise Refused("rate", "lie above 0 and not above 1", self.rate, "1 is exact, 0.5 halves the work")
         if self.table not in ("fast_agms", "count_min"):
             raise Refused("table", "be fast_agms or count_min", self.table, "use fast_agms")
-        # C(d, k) before any list of subsets is made: d = 64 has 10^18 of them
-        combinations = sum(math.comb(self.attributes, k) for k in self.levels)
+        if not 0 <= self.width < 1 << 31 or not 1 <= self.depth <= 64 or self.side not in (0, 1):
+            got = (self.width, self.depth, self.side)
+            raise Refused(
+                "width, depth, side", "be below 2^31, from 1 to 64, 0 or 1", got, "give it less memory"
+            )
+        # C(d, k) before any list of subsets is made, and for few attributes only: d = 64 has 10^18 of them
+        combinations = sum(math.comb(self.attributes, k) for k in self.levels) if self.attributes <= 64 else 0
         if self.attributes > 64 or combinations > SUPER_VALUES_MAX:
             raise Refused(
                 "attributes",
@@ -317,23 +323,41 @@ class PairCount(binary.StoredSketch):
         return found
 
     @classmethod
+    def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
+        parameters = checked_parameters(PairCountParameters, shape)
+        totals = scalars.get("totals")
+        checked_numbers({name: value for name, value in scalars.items() if name != "totals"}, {"records": 0})
+        found: dict[str, ArrayForm] = {}
+        for k in parameters.levels:
+            if parameters.width:
+                found[f"table{k}"] = ArrayForm("int64", (parameters.depth, parameters.width))
+            else:
+                found |= {f"values{k}": ArrayForm("uint64"), f"counts{k}": ArrayForm("int64", None, 1)}
+        checked_numbers(totals, {str(k): 0 for k in parameters.levels if parameters.width})
+        return found
+
+    @classmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> PairCount:
-        sketch = cls(PairCountParameters(**shape))
-        sketch.records = int(scalars["records"])
+        sketch = cls(checked_parameters(PairCountParameters, dict(shape)))
+        sketch.records = scalars["records"]
         for k, stream in sketch.streams.items():
+            emitted = sketch.records * sketch.parameters.drawn(k)
             if isinstance(stream, ExactStream):
                 stream.values, stream.counts = arrays[f"values{k}"], arrays[f"counts{k}"]
-                counted = int(stream.counts.sum())
-                if counted != sketch.records * sketch.parameters.drawn(k):
-                    raise Refused("counts", "sum to the super-values drawn", counted, "rebuild it")
+                # in float64, which cannot wrap
+                counted = float(stream.counts.sum(dtype=np.float64))
+                if counted != emitted or stream.values.size != stream.counts.size:
+                    raise Refused(f"counts{k}", f"sum to the {emitted} super-values drawn", counted, REMEDY)
+                if (stream.values[1:] <= stream.values[:-1]).any():
+                    raise Refused(f"values{k}", "rise", "super-values out of order, or twice", REMEDY)
             else:
-                table, wanted = arrays[f"table{k}"], stream.counter.table.shape
-                if table.shape != wanted:
-                    raise Refused("table", f"have shape {wanted}", table.shape, "rebuild it")
-                stream.counter.table = table
-                stream.counter.total = int(scalars["totals"][str(k)])
+                stream.counter.table = arrays[f"table{k}"]
+                stream.counter.total = scalars["totals"][str(k)]
+                sizes = np.abs(stream.counter.table.astype(np.float64)).sum(axis=1)
+                if stream.counter.total != emitted or (sizes > emitted).any():
+                    raise Refused(f"table{k}", f"hold {emitted} super-values", float(sizes.max()), REMEDY)
         return sketch
 
 

@@ -27,10 +27,10 @@ from spillway.sketches.kinds.base import Loaded
 def read_sketch(payload: bytes) -> StoredSketch:
     """A sketch of any kind from its bytes."""
     forms = {form.kind: form for kind in every_kind() for form in kind.forms()}
-    packed = binary.read_payload(payload)
-    if packed.kind not in forms:
-        raise Refused("kind", f"be one of {', '.join(forms)}", packed.kind, "read it with its own class")
-    return forms[packed.kind].from_packed(packed)
+    header = binary.read_header(payload)
+    if header.kind not in forms:
+        raise Refused("kind", f"be one of {', '.join(forms)}", header.kind, "read it with its own class")
+    return forms[header.kind].from_header(header)
 
 
 def merged(sketches: Sequence[StoredSketch]) -> StoredSketch:

@@ -31,6 +31,7 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches import stable_bloom_theory as theory
+from spillway.sketches.forms import ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds, xxhash64_key
 from spillway.sketches.types import Booleans, Keys
 
@@ -50,7 +51,7 @@ class StableBloomParameters:
     shards: int = 1
 
     def __post_init__(self) -> None:
-        if self.shards < 1 or self.cells < 64 or self.cells % (64 * self.shards):
+        if self.shards < 1 or not 64 <= self.cells < 1 << 40 or self.cells % (64 * self.shards):
             raise Refused(
                 "cells",
                 f"be a multiple of 64 for each of {self.shards} shards",
@@ -300,12 +301,16 @@ class StableBloom(binary.StoredSketch):
         return {"words": self.words, "elements": self.elements}
 
     @classmethod
+    def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
+        parameters = checked_parameters(StableBloomParameters, shape)
+        checked_numbers(scalars, {})
+        words = parameters.cells // 64 * parameters.bits
+        return {"words": ArrayForm("uint64", (words,)), "elements": ArrayForm("uint64", (parameters.shards,))}
+
+    @classmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> StableBloom:
-        sketch = cls(StableBloomParameters(**shape))
-        for name, mine in sketch.arrays().items():
-            if arrays[name].shape != mine.shape:
-                raise Refused(name, f"be {mine.size}", arrays[name].shape, "rebuild the filter")
+        sketch = cls(checked_parameters(StableBloomParameters, dict(shape)))
         sketch.words, sketch.elements = arrays["words"], arrays["elements"]
         return sketch

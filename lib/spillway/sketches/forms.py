@@ -1,0 +1,87 @@
+"""What a stored sketch must look like before it is trusted: exact fields, exact types, shapes that follow from them.
+
+A payload's digest stops accidents, not malice: whoever writes one may sign it. So what a header says is held against
+the form that its kind demands before a byte is unpacked or a table asked for, and counters against each other after.
+
+>>> checked_numbers({"total": 3, "updates": True}, {"total": 0, "updates": 0})
+Traceback (most recent call last):
+    ...
+spillway.errors.Refused: `updates` must be a whole number of at least 0, got True; rebuild the sketch of this batch \
+from its rows
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Any, TypeVar, get_type_hints
+
+import numpy.typing as npt
+
+from spillway.errors import Refused
+
+REMEDY = "rebuild the sketch of this batch from its rows"
+_RAISED = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError, zlib.error)
+Parameters = TypeVar("Parameters")
+
+
+@dataclass(frozen=True)
+class ArrayForm:
+    """An array as its kind demands it; `shape` None is one dimension of any length, `least` the least it may hold."""
+
+    dtype: str
+    shape: tuple[int, ...] | None = None
+    least: int | None = None
+
+    def admits(self, dtype: str, shape: tuple[int, ...]) -> bool:
+        """Whether a header's array may be unpacked as this one."""
+        return dtype == self.dtype and (len(shape) == 1 if self.shape is None else shape == self.shape)
+
+    def check(self, name: str, array: npt.NDArray[Any]) -> None:
+        """Refuse values below the least."""
+        if self.least is not None and array.size and int(array.min()) < self.least:
+            raise Refused(name, f"hold nothing below {self.least}", int(array.min()), REMEDY)
+
+
+def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
+    """A sketch's parameters from a header: every field, no other, each of exactly its type."""
+    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    if not isinstance(found, dict) or set(found) != names:
+        got = sorted(found) if isinstance(found, dict) else found
+        raise Refused("parameters", f"be {', '.join(sorted(names))}", got, REMEDY)
+    hints = get_type_hints(kind)
+    for name, value in found.items():
+        wanted = hints[name]
+        exact = type(value) is wanted or (wanted is float and type(value) is int)
+        if not exact or (wanted is float and not isfinite(value)):
+            raise Refused(f"parameters.{name}", f"be of type {wanted.__name__}", value, REMEDY)
+    return kind(**found)
+
+
+def checked_numbers(found: Any, least: Mapping[str, int | None]) -> dict[str, int]:
+    """Whole numbers by name, none missing and none too many; `least` names them with the least each may be."""
+    if not isinstance(found, dict) or set(found) != set(least):
+        got = sorted(found) if isinstance(found, dict) else found
+        raise Refused("scalars", f"be {', '.join(sorted(least)) or 'none'}", got, REMEDY)
+    for name, value in found.items():
+        low = least[name]
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63 or (low is not None and value < low):
+            rule = "be a whole number" + (f" of at least {low}" if low is not None else " of 64 bits")
+            raise Refused(name, rule, value, REMEDY)
+    return dict(found)
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Whatever a hostile payload makes Python raise, as the one refusal that readers expect."""
+    try:
+        yield
+    except Refused:
+        raise
+    except _RAISED as problem:
+        # a remedy for whoever reads it, and the cause for whoever looks further
+        got = f"{type(problem).__name__}: {str(problem)[:200]}"
+        raise Refused("payload", "be a sketch that can be read", got, REMEDY) from problem

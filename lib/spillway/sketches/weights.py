@@ -1,0 +1,33 @@
+"""Weights of keys: whole numbers, one a key, and never so large that 64-bit counters could wrap."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spillway.errors import Refused
+from spillway.sketches.types import Integers
+
+WEIGHT_MAX = 1 << 62
+"""What weights may come to in size; sums in float64 cannot wrap, and 2^62 leaves room for their rounding."""
+
+
+def whole_weights(weights: object, keys: int, absolute: int) -> Integers:
+    """Weights as counters add them; `absolute` is the size of all that was added before.
+
+    >>> whole_weights([2, -1], 2, 0).tolist()
+    [2, -1]
+    >>> whole_weights([0.5, 2.0], 2, 0)
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `weights` must be whole numbers of 64 bits, got 0.5; scale the weights
+    """
+    given = np.asarray(weights)
+    if given.shape != (keys,):
+        raise Refused("weights", f"be {keys}, one per key", given.shape, "repeat a constant")
+    amounts = given.astype(np.int64) if given.dtype.kind in "biuf" and np.isfinite(given).all() else None
+    if amounts is None or (amounts != given).any():
+        odd = given if amounts is None else given[amounts != given]
+        raise Refused("weights", "be whole numbers of 64 bits", odd.ravel()[0], "scale the weights")
+    if float(np.abs(amounts.astype(np.float64)).sum()) + absolute >= WEIGHT_MAX:
+        raise Refused("weights", "sum to less than 2^62", "more", "scale the weights down")
+    return amounts
