@@ -164,6 +164,10 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (changed(duplicates={"rows": "exact", "on": ["tmp"]}), "duplicates.on[0]", "be an attribute", "temp"),
         (changed(sketches=[{"kind": "count_min", "attributes": ["x"]}]), "sketches[0].attributes[0]", "be an attr", ""),
         (changed(sketches=[{"kind": "count_mim", "attributes": ["temp"]}]), "sketches[0].kind", "be one of", "count_m"),
+        (
+            changed(sketches=[{"kind": "count_min", "attributes": ["temp"], "memory_kib": kib} for kib in (8, 9)]),
+            "sketches[1]", "be the only count_min of these attributes", "keep one",
+        ),
         (changed(retain_raw={"days": 3, "retire": "yes"}), "retain_raw.retire", "true or false", "write true"),
         (with_settings(criticality="high"), "levers[0].criticality", "be one of extremely", "use one of"),
         (changed(stream="Weather-1"), "stream", "be a lower-case name", "net_east"),

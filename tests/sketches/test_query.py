@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from spillway.errors import Refused
 from spillway.sketches import sql
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.heavy_hitters import HeavyHitters
-from spillway.sketches.query import load, loaded, merged
+from spillway.sketches.query import load, loaded, merged, read_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.values import coerced, ordinal
 
@@ -105,12 +106,60 @@ def test_questions_a_sketch_cannot_answer_name_the_kind_that_can() -> None:
         with pytest.raises(Refused, match=kind):
             question()
     seeded = loaded(SketchSpec("count_min", ("origin",), ("string",), seed=2).empty())
-    with pytest.raises(Refused, match="hashed alike"):
+    with pytest.raises(Refused, match="`seed` must be 1 for both"):
         origin.join_size(seeded)
     with pytest.raises(Refused, match="have 1 values"):
         origin.frequency("JFK", "LGA")
     with pytest.raises(Refused, match="be a string"):
         origin.frequency(7)
+
+
+def two(kind: str, *made: tuple[str, str]) -> SketchSpec:
+    return SketchSpec(kind, tuple(name for name, _ in made), tuple(types for _, types in made), memory_kib=32)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        ([("k", "integer")], [("k", "double")], "of the types integer.*got 'k double'.*from attribute 1 on"),
+        (
+            [("a", "string"), ("k", "integer")],
+            [("a", "string"), ("k", "double")],
+            "got 'a string, k double'.*from attribute 2 on",
+        ),
+        ([("k", "integer")], [("k", "integer"), ("x", "integer")], "from attribute 2 on"),
+        ([("k", "integer"), ("x", "integer")], [("x", "integer"), ("k", "integer")], "in the order of k.x"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["count_min", "pair_count"])
+def test_sketches_that_cannot_meet_are_refused_and_what_differs_is_said(
+    kind: str, one: list[tuple[str, str]], other: list[tuple[str, str]], told: str
+) -> None:
+    mine, theirs = (loaded(two(kind, *made).empty()) for made in (one, other))
+    with pytest.raises(Refused, match=told):
+        mine.join_size(theirs) if kind == "count_min" else mine.near_duplicate_join(theirs)
+
+
+def test_a_join_over_attributes_of_other_names_says_which_meet() -> None:
+    sketched = ([("k", "integer"), ("x", "date")], [("k", "integer"), ("day", "date")])
+    mine, theirs = (loaded(two("pair_count", *made).empty()) for made in sketched)
+    assert mine.near_duplicate_join(theirs).note.endswith(", x with day")
+
+
+def test_streams_sketched_at_a_lower_rate_draw_apart_and_so_can_be_joined() -> None:
+    entry = SimpleNamespace(
+        kind="pair_count", attributes=["a", "b", "c"], rate=0.5, at_least=1, memory_kib=256
+    )
+    kinds = dict.fromkeys("abc", "string")
+    values = [[f"{i % 40}", f"{i % 7}", f"{i % 3}"] for i in range(400)]
+    spec, again = (SketchSpec.from_contract(entry, kinds, stream) for stream in ("left", "right"))
+    assert (spec.side, SketchSpec.from_contract(entry, kinds, "left").side) != (again.side, again.side)
+    mine, theirs = (loaded(read_sketch(row(one, 1, values)["payload"])) for one in (spec, again))
+    truth = sum(sum(x == y for x, y in zip(one, two, strict=True)) >= 2 for one in values for two in values)
+    answer = mine.near_duplicate_join(theirs, 2)
+    assert answer.low <= truth <= answer.high
+    with pytest.raises(Refused, match="of one stream, ask for its near-duplicates"):
+        mine.near_duplicate_join(mine)
 
 
 def test_missing_sketches_and_dates_are_refused_with_what_there_is() -> None:

@@ -286,14 +286,20 @@ class StreamContract(Subject):
         from spillway.sketches.specification import SketchSpec
 
         types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
+        asked: dict[tuple[str, tuple[str, ...]], int] = {}
         for i, sketch in enumerate(self.sketches):
+            first = asked.setdefault((sketch.kind, tuple(sketch.attributes)), i)
+            if first != i:
+                rule = f"be the only {sketch.kind} of these attributes (see sketches[{first}])"
+                remedy = "questions name a sketch by its kind and attributes: keep one of them"
+                yield f"sketches[{i}]", rule, "+".join(map(str, sketch.attributes)), remedy
             alone = Report("")
             Record(Sketch).read(plain(sketch), "", alone)
             # what breaks a rule of its own is not built: it might be of any size
             known = sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes)
             if known and not alone.problems:
                 try:
-                    SketchSpec.from_contract(sketch, types)
+                    SketchSpec.from_contract(sketch, types, self.stream)
                 except Refused as problem:
                     yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
                 except (TypeError, ValueError):

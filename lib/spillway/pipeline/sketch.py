@@ -43,7 +43,7 @@ Buckets = dict[int, dict[int, Integers]]
 def specs_of(contract: StreamContract) -> list[SketchSpec]:
     """What the contract asks to be summarised."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
-    return [SketchSpec.from_contract(entry, types) for entry in contract.sketches]
+    return [SketchSpec.from_contract(entry, types, contract.stream) for entry in contract.sketches]
 
 
 def sketch_stream(

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import Refused
-from spillway.sketches.forms import REMEDY, ArrayForm, contained
+from spillway.sketches.forms import REBUILD, ArrayForm, contained
 
 MAGIC = b"SPLWSKCH"
 FORMAT_VERSION = 1
@@ -66,7 +66,7 @@ class Header:
             for name, (dtype, shape) in self.arrays.items():
                 if not form[name].admits(dtype, shape):
                     wanted = "one dimension" if form[name].shape is None else form[name].shape
-                    raise Refused(name, f"be {form[name].dtype} of {wanted}", f"{dtype} of {shape}", REMEDY)
+                    raise Refused(name, f"be {form[name].dtype} of {wanted}", f"{dtype} of {shape}", REBUILD)
         sizes = {
             name: np.dtype(_TYPES[dtype]).itemsize * math.prod(shape)
             for name, (dtype, shape) in self.arrays.items()
@@ -194,7 +194,7 @@ def digest(payload: bytes) -> str:
 
 
 def _bad(rule: str, got: object) -> Exception:
-    return Refused("payload", rule, got, REMEDY)
+    return Refused("payload", rule, got, REBUILD)
 
 
 def read_header(payload: bytes, kind: str | None = None) -> Header:

@@ -36,7 +36,7 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
-from spillway.sketches.forms import REMEDY, ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
     bucket,
@@ -352,9 +352,9 @@ class CountMin(binary.StoredSketch):
         sizes = np.abs(self.table.astype(np.float64)).sum(axis=1)
         if not abs(self.total) <= self.absolute < WEIGHT_MAX or (sizes > self.absolute * (1 + 1e-9)).any():
             raise Refused(
-                "table", f"hold counters of at most {self.absolute} a row", float(sizes.max()), REMEDY
+                "table", f"hold counters of at most {self.absolute} a row", float(sizes.max()), REBUILD
             )
         # below 2^62 in size, they add up without wrapping
         sums = self.table.sum(axis=1)
         if not self.parameters.conservative and (sums != self.total).any():
-            raise Refused("table", f"have rows that add up to {self.total}", sums.tolist()[:9], REMEDY)
+            raise Refused("table", f"have rows that add up to {self.total}", sums.tolist()[:9], REBUILD)

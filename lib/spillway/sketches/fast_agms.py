@@ -20,7 +20,7 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
-from spillway.sketches.forms import REMEDY, ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
 from spillway.sketches.intervals import median_deviation, median_row_tail, normal_quantile
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
@@ -164,6 +164,6 @@ class FastAgms(binary.StoredSketch):
         sketch.table, sketch.total = arrays["table"], scalars["total"]
         heaviest = float(np.abs(sketch.table.astype(np.float64)).sum(axis=1).max())
         if heaviest >= WEIGHT_MAX:
-            raise Refused("table", "hold counters that sum to less than 2^62", heaviest, REMEDY)
+            raise Refused("table", "hold counters that sum to less than 2^62", heaviest, REBUILD)
         sketch.absolute = int(heaviest)
         return sketch

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from spillway.errors import Refused
 
-REMEDY = "rebuild the sketch of this batch from its rows"
+REBUILD = "rebuild the sketch of this batch from its rows"
 _RAISED = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError, zlib.error)
 Parameters = TypeVar("Parameters")
 
@@ -43,7 +43,7 @@ class ArrayForm:
     def check(self, name: str, array: npt.NDArray[Any]) -> None:
         """Refuse values below the least."""
         if self.least is not None and array.size and int(array.min()) < self.least:
-            raise Refused(name, f"hold nothing below {self.least}", int(array.min()), REMEDY)
+            raise Refused(name, f"hold nothing below {self.least}", int(array.min()), REBUILD)
 
 
 def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
@@ -51,13 +51,13 @@ def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
     names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
     if not isinstance(found, dict) or set(found) != names:
         got = sorted(found) if isinstance(found, dict) else found
-        raise Refused("parameters", f"be {', '.join(sorted(names))}", got, REMEDY)
+        raise Refused("parameters", f"be {', '.join(sorted(names))}", got, REBUILD)
     hints = get_type_hints(kind)
     for name, value in found.items():
         wanted = hints[name]
         exact = type(value) is wanted or (wanted is float and type(value) is int)
         if not exact or (wanted is float and not isfinite(value)):
-            raise Refused(f"parameters.{name}", f"be of type {wanted.__name__}", value, REMEDY)
+            raise Refused(f"parameters.{name}", f"be of type {wanted.__name__}", value, REBUILD)
     return kind(**found)
 
 
@@ -65,12 +65,12 @@ def checked_numbers(found: Any, least: Mapping[str, int | None]) -> dict[str, in
     """Whole numbers by name, none missing and none too many; `least` names them with the least each may be."""
     if not isinstance(found, dict) or set(found) != set(least):
         got = sorted(found) if isinstance(found, dict) else found
-        raise Refused("scalars", f"be {', '.join(sorted(least)) or 'none'}", got, REMEDY)
+        raise Refused("scalars", f"be {', '.join(sorted(least)) or 'none'}", got, REBUILD)
     for name, value in found.items():
         low = least[name]
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63 or (low is not None and value < low):
             rule = "be a whole number" + (f" of at least {low}" if low is not None else " of 64 bits")
-            raise Refused(name, rule, value, REMEDY)
+            raise Refused(name, rule, value, REBUILD)
     return dict(found)
 
 
@@ -84,4 +84,4 @@ def contained() -> Iterator[None]:
     except _RAISED as problem:
         # a remedy for whoever reads it, and the cause for whoever looks further
         got = f"{type(problem).__name__}: {str(problem)[:200]}"
-        raise Refused("payload", "be a sketch that can be read", got, REMEDY) from problem
+        raise Refused("payload", "be a sketch that can be read", got, REBUILD) from problem

@@ -26,7 +26,7 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters, column
-from spillway.sketches.forms import REMEDY, ArrayForm
+from spillway.sketches.forms import REBUILD, ArrayForm
 from spillway.sketches.hashing import as_keys, mix64
 from spillway.sketches.types import Estimates, Integers, Keys, require_same
 
@@ -229,7 +229,7 @@ class HeavyHitters(binary.StoredSketch):
         counted = {name: value for name, value in shape.items() if name != "share"}
         numbers = {name: value for name, value in scalars.items() if name != "labels"}
         if type(shape.get("share")) not in (float, int) or not isinstance(scalars.get("labels"), list):
-            raise Refused("share", "be a number, beside labels in a list", shape.get("share"), REMEDY)
+            raise Refused("share", "be a number, beside labels in a list", shape.get("share"), REBUILD)
         return {**CountMin.form(counted, numbers), "candidates": ArrayForm("uint64")}
 
     @classmethod
@@ -241,7 +241,7 @@ class HeavyHitters(binary.StoredSketch):
         sketch.counts = CountMin.restored(counted, scalars, {"table": arrays["table"]})
         sketch.candidates = arrays["candidates"]
         if (sketch.candidates[1:] <= sketch.candidates[:-1]).any():
-            raise Refused("candidates", "rise", "keys out of order, or twice", REMEDY)
+            raise Refused("candidates", "rise", "keys out of order, or twice", REBUILD)
         for key, value in scalars["labels"]:
             parts = value if isinstance(value, list) else [value]
             if (
@@ -249,6 +249,6 @@ class HeavyHitters(binary.StoredSketch):
                 or not 0 <= key < 1 << 64
                 or any(isinstance(one, list | dict) for one in parts)
             ):
-                raise Refused("labels", "be pairs of a key and its values", str((key, value))[:100], REMEDY)
+                raise Refused("labels", "be pairs of a key and its values", str((key, value))[:100], REBUILD)
             sketch.labels[key] = value
         return sketch

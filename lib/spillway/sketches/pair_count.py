@@ -11,7 +11,8 @@ at most C(d,s) sqrt(C(2(d-s),d-s) g_s / r) offline (Theorem 7, ERRATA E11) and, 
 
 Where we differ. Pairs are unordered and distinct by default; `ordered` is Eq. 5.1's convention and `with_self` the
 tables', which count every record with itself (E12, E13). For a join of two sets no record meets itself, so l_k n is
-not subtracted (the text says "using Eq. 5.1"), and the sets must draw their subsets independently: `side`. A search
+not subtracted (the text says "using Eq. 5.1"), and the sets must draw their subsets independently: `side`,
+which a contract's sketches take from the stream's name. A search
 emits all subsets of the query record, which the text samples. Subsets are drawn by (seed, ordinal of the record), so
 that partitions and reruns change nothing, and identical records draw independently (drawing by content would count
 them wrongly). Beside the theorems' bounds, `stddev` is computed from the measured Y_k: 5.1 is linear in them.
@@ -36,7 +37,7 @@ from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
-from spillway.sketches.forms import REMEDY, ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
 from spillway.sketches.pair_streams import ExactStream, OnlineStream
@@ -67,10 +68,10 @@ class PairCountParameters:
             raise Refused("rate", "lie above 0 and not above 1", self.rate, "1 is exact, 0.5 halves the work")
         if self.table not in ("fast_agms", "count_min"):
             raise Refused("table", "be fast_agms or count_min", self.table, "use fast_agms")
-        if not 0 <= self.width < 1 << 31 or not 1 <= self.depth <= 64 or self.side not in (0, 1):
+        if not 0 <= self.width < 1 << 31 or not 1 <= self.depth <= 64 or not 0 <= self.side < 1 << 32:
             got = (self.width, self.depth, self.side)
             raise Refused(
-                "width, depth, side", "be below 2^31, from 1 to 64, 0 or 1", got, "give it less memory"
+                "width, depth, side", "be below 2^31, from 1 to 64, below 2^32", got, "give it less memory"
             )
         # C(d, k) before any list of subsets is made, and for few attributes only: d = 64 has 10^18 of them
         combinations = sum(math.comb(self.attributes, k) for k in self.levels) if self.attributes <= 64 else 0
@@ -195,7 +196,12 @@ class PairCount(binary.StoredSketch):
         if mine.side == theirs.side and not all(
             mine.drawn(k) == math.comb(mine.attributes, k) for k in mine.levels
         ):
-            raise Refused("side", "differ between the two sets of a join", mine.side, "build one with side=1")
+            raise Refused(
+                "side",
+                "differ between the two sets of a join where not all subsets are drawn",
+                mine.side,
+                "sketch both with rate 1, or as different streams; of one stream, ask for its near-duplicates",
+            )
         s = self._check_at_least(at_least)
         sizes = {
             k: stream.join_size(other.streams[k])  # type: ignore[arg-type]
@@ -349,15 +355,15 @@ class PairCount(binary.StoredSketch):
                 # in float64, which cannot wrap
                 counted = float(stream.counts.sum(dtype=np.float64))
                 if counted != emitted or stream.values.size != stream.counts.size:
-                    raise Refused(f"counts{k}", f"sum to the {emitted} super-values drawn", counted, REMEDY)
+                    raise Refused(f"counts{k}", f"sum to the {emitted} super-values drawn", counted, REBUILD)
                 if (stream.values[1:] <= stream.values[:-1]).any():
-                    raise Refused(f"values{k}", "rise", "super-values out of order, or twice", REMEDY)
+                    raise Refused(f"values{k}", "rise", "super-values out of order, or twice", REBUILD)
             else:
                 stream.counter.table = arrays[f"table{k}"]
                 stream.counter.total = scalars["totals"][str(k)]
                 sizes = np.abs(stream.counter.table.astype(np.float64)).sum(axis=1)
                 if stream.counter.total != emitted or (sizes > emitted).any():
-                    raise Refused(f"table{k}", f"hold {emitted} super-values", float(sizes.max()), REMEDY)
+                    raise Refused(f"table{k}", f"hold {emitted} super-values", float(sizes.max()), REBUILD)
         return sketch
 
 

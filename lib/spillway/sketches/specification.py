@@ -16,6 +16,7 @@ from typing import Any
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.binary import StoredSketch
+from spillway.sketches.hashing import xxhash64_bytes
 from spillway.sketches.kinds import kind_of
 from spillway.sketches.kinds.base import Kind
 
@@ -25,7 +26,8 @@ class SketchSpec:
     """One entry of a contract's `sketches`, with the attributes' types.
 
     `heavy_pct` (count_min) keeps the keys above that share of the rows with their values, for top-k; null: none.
-    `at_least` (pair_count) is the similarity, default all but one attribute; `rate` the share of subsets drawn.
+    `at_least` (pair_count) is the similarity, default all but one attribute; `rate` the share of subsets drawn, by
+    draws that are the stream's own (`side`) where it is below 1.
     """
 
     kind: str
@@ -40,6 +42,7 @@ class SketchSpec:
     shards: int = 1
     at_least: int | None = None
     rate: float = 1.0
+    side: int = 0
     bits: int = 32
 
     def __post_init__(self) -> None:
@@ -50,7 +53,7 @@ class SketchSpec:
         self.empty()
 
     @classmethod
-    def from_contract(cls, entry: Any, types: Mapping[str, str]) -> SketchSpec:
+    def from_contract(cls, entry: Any, types: Mapping[str, str], stream: str = "") -> SketchSpec:
         """From a contract's section (anything with its fields as attributes) and the stream's types by name."""
         known = {field: getattr(entry, field) for field in cls.__dataclass_fields__ if hasattr(entry, field)}
         known["attributes"] = tuple(entry.attributes)
@@ -58,6 +61,9 @@ class SketchSpec:
         if missing:
             raise Refused("attributes", f"be among {sorted(types)}", missing[0], "correct the contract")
         known["types"] = tuple(types[name] for name in entry.attributes)
+        if known.get("rate", 1.0) < 1.0:
+            # two streams that are joined must draw apart, though their rows have the same numbers
+            known["side"] = xxhash64_bytes(stream.encode()) & 0xFFFFFFFF
         return cls(**known)
 
     @property

@@ -104,10 +104,35 @@ class Loaded:
         """The answer with what it covers."""
         return replace(answer, covers=self.covers)
 
-    def of_both(self, other: Loaded, answer: Answer, what: str) -> Answer:
+    def paired(self, other: Loaded) -> str:
+        """How the attributes of two sketches meet, in words; refused where they cannot, saying what differs."""
+        mine, theirs = self.sketch.context, other.sketch.context
+        types = [list(context.get("types", ())) for context in (mine, theirs)]
+        if types[0] != types[1]:
+            where = next(
+                (place for place, (one, two) in enumerate(zip(*types, strict=False)) if one != two),
+                min(map(len, types)),
+            )
+            told = [
+                f"{name} {kind}" for name, kind in zip(theirs.get("attributes", ()), types[1], strict=False)
+            ]
+            rule = f"be of the types {', '.join(types[0])}, in this order, to meet {self.covers.name}"
+            remedy = f"they differ from attribute {where + 1} on: sketch both alike"
+            raise Refused("attributes", rule, ", ".join(told) or other.covers.name, remedy)
+        if mine.get("seed") != theirs.get("seed"):
+            raise Refused(
+                "seed", f"be {mine.get('seed')} for both", theirs.get("seed"), "sketch both with one seed"
+            )
+        names = [list(context.get("attributes", ())) for context in (mine, theirs)]
+        if names[0] != names[1] and sorted(names[0]) == sorted(names[1]):
+            rule = f"stand in the order of {'+'.join(names[0])}"
+            raise Refused("attributes", rule, "+".join(names[1]), "sketch both in one order")
+        return ", ".join(f"{one} with {two}" for one, two in zip(*names, strict=True) if one != two)
+
+    def of_both(self, other: Loaded, answer: Answer, what: str, paired: str = "") -> Answer:
         """An answer about two sketches."""
         names = " x ".join(f"{one.covers.stream}/{one.covers.name}" for one in (self, other))
-        return replace(self.covered(answer), note=f"{what} of {names}")
+        return replace(self.covered(answer), note=f"{what} of {names}" + f", {paired}" * bool(paired))
 
 
 def numbers(question: str, values: Sequence[str], count: int | None = None) -> list[float]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.errors import Refused
 from spillway.sketches.answers import Answer, HeavyKey
 from spillway.sketches.kinds.base import (
     ANSWER,
@@ -73,12 +72,9 @@ class Frequencies(Loaded):
 
     def join_size(self, other: Frequencies, confidence: float = 0.95) -> Answer:
         """How many pairs of rows, one of each, have equal keys: the size of the join, before it is run."""
-        mine, theirs = ({**x.sketch.context, "attributes": None} for x in (self, other))
-        if mine != theirs:
-            raise Refused(
-                "keys", f"be hashed alike: {mine}", theirs, "sketch both with one seed and equal types"
-            )
-        return self.of_both(other, self._counts().join_size(other._counts(), "cmm", confidence), "join")
+        paired = self.paired(other)
+        answer = self._counts().join_size(other._counts(), "cmm", confidence)
+        return self.of_both(other, answer, "join", paired)
 
     def distinct(self, confidence: float = 0.95) -> Answer:
         """How many different keys there are."""

@@ -32,7 +32,9 @@ class NearDuplicates(Loaded):
         self, other: NearDuplicates, at_least: int | None = None, confidence: float = 0.95
     ) -> Answer:
         """How many pairs of rows, one of each, agree in `at_least` attributes: ask before a similarity join is run."""
-        return self.of_both(other, self.sketch.join(other.sketch, at_least, confidence), "similarity join")
+        paired = self.paired(other)
+        answer = self.sketch.join(other.sketch, at_least, confidence)
+        return self.of_both(other, answer, "similarity join", paired)
 
 
 def _pairs(sketch: NearDuplicates, values: Sequence[str], confidence: float) -> Answered:
@@ -79,7 +81,9 @@ class NearDuplicateKind(Kind):
             needed = math.ceil(128 * depth * levels / 1024)
             raise Refused("memory_kib", f"be at least {needed}", spec.memory_kib, "give it that")
         return PairCount(
-            PairCountParameters(count, similarity, spec.rate, spec.seed, width=width, depth=depth)
+            PairCountParameters(
+                count, similarity, spec.rate, spec.seed, side=spec.side, width=width, depth=depth
+            )
         )
 
     def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
