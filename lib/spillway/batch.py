@@ -17,7 +17,14 @@ UNTRAINED = "untrained"
 PLANNED = "planned"
 DONE = "done"
 RETIRED = "retired"
+SET_ASIDE = "set_aside"
 PENDING = (RECORDED, TAKEN_IN, UNTRAINED, PLANNED)
+MOST_ATTEMPTS = 2
+"""How often a batch may fail before it is set aside; a run that dies, or gives way to another, is no failure of it."""
+TAKEN, REPLAYED, DUPLICATE, EMPTY, REFUSED, MISSED = (
+    "taken", "replayed", "duplicate", "empty", "refused", "missed",
+)  # fmt: skip
+"""What becomes of a file."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,9 @@ class LandingFile:
     """A delivered file: its name under the landing zone, size, digest, records, and its first seq.
 
     `records` bounds the line numbers in it; record n of the file has seq `base_seq + n`. `status` is taken,
-    duplicate (its digest was taken in before), empty or unreadable.
+    duplicate (its digest was taken in before), empty (never final), refused (`reason` says why, and what to do),
+    missed (gone or changed before it could be read; it counts as never seen), or replayed: the rows of it that batch
+    `replays` had refused, those that broke `rule` where one was asked for, are taken in again.
     """
 
     name: str
@@ -35,6 +44,10 @@ class LandingFile:
     base_seq: int
     status: str
     modified_at: datetime | None = None
+    reason: str | None = None
+    replays: int | None = None
+    rule: str | None = None
+    header: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,9 @@ class Batch:
     trunk_kbps: float | None = None
     frame_origin: int | None = None
     frame_tuples: int | None = None
+    attempts: int = 0
+    reason: str | None = None
+    rate_note: str | None = None
 
     @property
     def allowed_kbps(self) -> float:
@@ -70,7 +86,13 @@ class Batch:
 
     @property
     def taken(self) -> tuple[LandingFile, ...]:
-        return tuple(file for file in self.files if file.status == "taken")
+        """The files of which tuples are taken in."""
+        return tuple(file for file in self.files if file.status in (TAKEN, REPLAYED))
+
+    @property
+    def is_in_raw(self) -> bool:
+        """Whether its tuples stand in `raw`: taken in, and not retired since."""
+        return self.rows is not None and self.status not in (RECORDED, RETIRED)
 
     @property
     def is_pinned(self) -> bool:
@@ -80,6 +102,12 @@ class Batch:
     def becomes(self, now: datetime, **changes: Any) -> Batch:
         """The batch with `changes`, stamped `now`."""
         return replace(self, updated_at=now, **changes)
+
+    def failed(self, now: datetime, problem: object) -> Batch:
+        """The batch after one more failure, set aside by name when that was one too many."""
+        attempts = self.attempts + 1
+        aside = {"status": SET_ASIDE} if attempts >= MOST_ATTEMPTS else {}
+        return self.becomes(now, attempts=attempts, reason=str(problem), **aside)
 
     def row(self) -> dict[str, Any]:
         """The row of `batches`."""
@@ -96,6 +124,7 @@ class Batch:
         values = dict(row)
         values["files"] = tuple(LandingFile(**file) for file in values["files"] or ())
         values["models"], values["levers"] = dict(values["models"] or {}), tuple(values["levers"] or ())
+        values["attempts"] = values["attempts"] or 0
         return Batch(**values)
 
 

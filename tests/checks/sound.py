@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -226,6 +226,6 @@ def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
     """A row of `batches` holds files as tuples and models as a mapping: structs and pairs for Arrow."""
     if "files" not in row:
         return row
-    names = ("name", "size", "digest", "records", "base_seq", "status", "modified_at")
+    names = [item.name for item in fields(LandingFile)]
     files = [dict(zip(names, file, strict=True)) for file in row["files"]]
     return row | {"files": files, "models": list(row["models"].items())}

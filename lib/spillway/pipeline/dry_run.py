@@ -17,7 +17,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from spillway.batch import DONE, RECORDED, RETIRED, TAKEN_IN, Batch, utc_now
+from spillway.batch import DONE, TAKEN_IN, Batch, utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
@@ -122,7 +122,7 @@ def _run(
 
 def _chosen(tables: Tables, stream: str, number: int | None) -> Batch | None:
     """The batch asked for, or the last one; its raw must be there."""
-    held = [b for b in load_batches(tables, stream) if b.status not in (RECORDED, RETIRED) and b.rows]
+    held = [b for b in load_batches(tables, stream) if b.is_in_raw and b.rows]
     if number is None:
         return held[-1] if held else None
     for batch in held:

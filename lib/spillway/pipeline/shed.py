@@ -98,7 +98,9 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
     every = load_batches(tables, contract.stream)
     if dates is None:
         return [batch for batch in every if batch.status in PENDING and batch.status != RECORDED]
-    found = [b for b in every if dates[0] <= b.batch_date <= dates[1] and b.status != RECORDED]
+    found = [
+        b for b in every if dates[0] <= b.batch_date <= dates[1] and (b.is_in_raw or b.status == RETIRED)
+    ]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})
     if gone:
         raise SpillwayError(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.batch import RECORDED, RETIRED, Batch
+from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.engine.dividing import in_pieces
 from spillway.engine.protocol import Engine
@@ -59,7 +59,7 @@ def sketch_stream(
         return 0
     tables = tables.now()
     every = [batch for batch in load_batches(tables, contract.stream) if batch.rows]
-    there = [batch for batch in every if batch.status not in (RECORDED, RETIRED)]
+    there = [batch for batch in every if batch.is_in_raw]
     if dates is not None:
         there = [batch for batch in there if dates[0] <= batch.batch_date <= dates[1]]
     have = set() if dates is not None else _have(tables, contract.stream)

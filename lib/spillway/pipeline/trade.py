@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.batch import DONE, RECORDED, RETIRED, Batch
+from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import Contracts
 from spillway.ledger import TOTAL
 from spillway.levers.curve_of_loss import (
@@ -86,7 +86,7 @@ def last_batch(tables: Tables, stream: str) -> Batch | None:
     held = [
         batch
         for batch in load_batches(tables, stream)
-        if batch.status not in (RECORDED, RETIRED) and batch.rows and batch.seconds_covered
+        if batch.is_in_raw and batch.rows and batch.seconds_covered
     ]
     return held[-1] if held else None
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from spillway.batch import RECORDED, RETIRED, Batch
+from spillway.batch import Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
@@ -112,7 +112,7 @@ def edge_of(
 
 def _held(tables: Tables, stream: str) -> list[Batch]:
     """The batches whose raw tuples are there."""
-    return [b for b in load_batches(tables, stream) if b.status not in (RECORDED, RETIRED) and b.rows]
+    return [b for b in load_batches(tables, stream) if b.is_in_raw and b.rows]
 
 
 def _files(tables: Tables, stream: str, batches: Sequence[Batch]) -> list[DataFile]:
