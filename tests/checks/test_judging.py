@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -32,6 +32,7 @@ from tests.checks.sound import (
 )
 
 from spillway import ledger
+from spillway.batch import LandingFile
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
 from spillway.checks.run import suite_folders
 from spillway.engine.local import InProcess
@@ -78,7 +79,7 @@ def swap_keys(table: str) -> Spoil:
 
 
 def file(status: str) -> tuple[Any, ...]:
-    return ("b.json", 9, "another digest", 1, 0, status, None)
+    return astuple(LandingFile("b.json", 9, "another digest", 1, 0, status))
 
 
 def alike() -> bytes:
