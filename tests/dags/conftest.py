@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from spillway.demo import airflow_home
+from spillway.demo.guard import guarded
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]
@@ -89,61 +87,16 @@ def fake_spark(tmp_path: Path) -> Callable[[], list[list[str]]]:
     return calls
 
 
-@contextmanager
-def running(command: list[str], **told: Any) -> Iterator[subprocess.Popen[str]]:
-    """A program in a session of its own; when the block ends, it is asked to stop, and nothing of it is left."""
-    process = subprocess.Popen(command, text=True, start_new_session=True, **told)
-    try:
-        yield process
-    finally:
-        family = descendants(process.pid)
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=PATIENCE_SECONDS)
-        # whoever outlives its parent, or was started since, is still of its session
-        family += [one for one in descendants(process.pid) if one not in family]
-        for one in family:
-            with suppress(psutil.NoSuchProcess):
-                one.terminate()
-        _, stubborn = psutil.wait_procs(family, timeout=PATIENCE_SECONDS)
-        for one in stubborn:
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
-        _, left = psutil.wait_procs(stubborn, timeout=PATIENCE_SECONDS)
-        process.wait(timeout=PATIENCE_SECONDS)
-        assert left == []
-        assert descendants(process.pid) == []
-
-
-def descendants(leader: int) -> list[psutil.Process]:
-    """The children of a session's leader, theirs, and whoever else is of the session, as far as they live."""
-    found: dict[int, psutil.Process] = {}
-    with suppress(psutil.NoSuchProcess):
-        found = {one.pid: one for one in psutil.Process(leader).children(recursive=True)}
-    for one in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess, ProcessLookupError):
-            if one.pid != leader and os.getsid(one.pid) == leader:
-                found |= {child.pid: child for child in (one, *one.children(recursive=True))}
-    return [one for one in found.values() if is_alive(one)]
-
-
-def is_alive(one: psutil.Process) -> bool:
-    try:
-        return bool(one.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
 @pytest.fixture(scope="session")
 def airflow_process(airflow_base: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """One Airflow process for all runs: it takes ten seconds to start."""
-    with running(
+    with guarded(
         [sys.executable, str(RUN_DAG)],
         env=dict(airflow_base),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         assert process.stdin is not None
         yield process

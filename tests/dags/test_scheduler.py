@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -16,11 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from tests.dags.conftest import clean_environment, running
+from tests.dags.conftest import clean_environment
 from tests.small_lake import small_settings
 
 from spillway.demo import airflow_home
+from spillway.demo.guard import guarded
 from spillway.demo.ui import healthy, passwords
 from spillway.pipeline.pending import pending_channels
 from spillway.settings import Settings
@@ -143,18 +146,24 @@ def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
     # what is not under test must not take the machine's two cores meanwhile
     env["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] = "True"
     airflow_home.prepare(env)
-    address, log = f"http://127.0.0.1:{port}", tmp_path / "airflow.log"
-    command = [sys.executable, "-m", "airflow", "standalone"]
-    with (
-        log.open("w") as sink,
-        running(command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT),
-    ):
+    address, log = f"http://127.0.0.1:{port}", Path(small.build) / "logs" / "airflow-standalone.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "spillway.demo.ui"]
+    told = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+    with guarded(command, env={**env, "PORT": str(port)}, **told) as guard:
         poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
         found = Server(address, Path(env["AIRFLOW_HOME"]), log)
         for dag_id in ("spillway_train", "spillway_shed"):
             poll(dag_id, lambda dag_id=dag_id: found.known(dag_id), START_SECONDS, log)
             found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         yield found
+        # what `make ui` runs, interrupted as people do it, takes all of Airflow with it before it ends itself
+        (ui,) = psutil.Process(guard.pid).children()
+        family = ui.children(recursive=True)
+        assert len(family) > 5, "the scheduler, the server, their workers"
+        ui.send_signal(signal.SIGINT)
+        assert guard.wait(timeout=START_SECONDS) == 128 + signal.SIGINT
+        assert [one for one in family if one.is_running()] == []
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0, "nobody listens any more"
 

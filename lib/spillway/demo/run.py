@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from spillway.demo import airflow_home
+from spillway.demo.guard import ended_by_signals, guarded
 from spillway.demo.pipeline import STEP
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
@@ -147,18 +149,11 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
     current = "airflow"
     lines: list[str] = []
     log = (logs / f"{current}.log").open("w", encoding="utf-8", buffering=1)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "spillway.demo.pipeline", *DAGS],
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
-    assert process.stdout is not None
-    try:
+    pipes: dict[str, Any] = {"text": True, "encoding": "utf-8", "errors": "replace"}
+    pipes |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    command = [sys.executable, "-m", "spillway.demo.pipeline", *DAGS]
+    with guarded(command, env=dict(env), **pipes) as process:
+        assert process.stdout is not None
         for line in process.stdout:
             if line.startswith(f"{STEP} start "):
                 log.close()
@@ -174,11 +169,7 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
                 if told:
                     progress.detail(told)
         code = process.wait()
-    finally:
-        log.close()
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+    log.close()
     if code:
         raise Failed(f"{current} failed: {sentence(lines)}\nthe whole log: {logs / (current + '.log')}")
     return seconds
@@ -226,7 +217,8 @@ def main() -> int:
         env.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)
         if airflow_home.prepare(env):
             progress.detail(f"made its database in {env['AIRFLOW_HOME']}, once")
-        seconds = run_dags(env, Path(settings.build) / "logs", progress)
+        with ended_by_signals():
+            seconds = run_dags(env, Path(settings.build) / "logs", progress)
     except SpillwayError as problem:
         progress.step(f"FAILED: {problem}")
         return 1

@@ -1,9 +1,10 @@
-"""`make ui`: Airflow's own web page, scheduler included, on this machine only."""
+"""`make ui`: Airflow's own web page, scheduler included, on this machine only; however it ends, Airflow ends too."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ import urllib.request
 from pathlib import Path
 
 from spillway.demo import airflow_home
-from spillway.errors import SpillwayError
+from spillway.demo.guard import ended_by_signals, guarded
+from spillway.errors import Refused, SpillwayError
 from spillway.settings import Settings
 
 PATIENCE_SECONDS = 180.0
@@ -37,28 +39,50 @@ def healthy(address: str) -> bool:
         return False
 
 
+def free_port(told: str, host: str = "127.0.0.1") -> int:
+    """The port that was asked for, when nothing listens there.
+
+    >>> free_port("eighty")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `PORT` must be a number from 1 to 65535, got 'eighty'; say: make ui PORT=8081
+    """
+    if not told.isascii() or not told.isdigit() or not 0 < int(told) < 65536:
+        raise Refused("PORT", "be a number from 1 to 65535", told, "say: make ui PORT=8081")
+    port = int(told)
+    with socket.socket() as probe:
+        # as servers do: a port whose last connections are still being closed is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as problem:
+            remedy = f"end what listens there, or choose another: make ui PORT={port % 65535 + 1}"
+            raise Refused("PORT", "be free", f"{port} ({problem.strerror})", remedy) from None
+    return port
+
+
 def main() -> int:
-    port = int(os.environ.get("PORT", "8080"))
-    address = f"http://127.0.0.1:{port}"
-    settings = Settings.from_environment()
     try:
-        env = airflow_home.environment(settings, port)
-        airflow_home.prepare(env)
+        with ended_by_signals():
+            return serve(Settings.from_environment(), free_port(os.environ.get("PORT", "8080")))
     except SpillwayError as problem:
         print(f"spillway: {problem}", file=sys.stderr)
         return 1
+
+
+def serve(settings: Settings, port: int) -> int:
+    """Run Airflow until somebody ends it."""
+    address = f"http://127.0.0.1:{port}"
+    env = airflow_home.environment(settings, port)
+    airflow_home.prepare(env)
     log = Path(settings.build) / "logs" / "airflow-standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     print(f"spillway: starting Airflow on {address} (about half a minute; its log: {log})", flush=True)
-    with log.open("w", encoding="utf-8") as sink:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "airflow", "standalone"],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-        )
-    try:
+    command = [sys.executable, "-m", "airflow", "standalone"]
+    with (
+        log.open("w", encoding="utf-8") as sink,
+        guarded(command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT) as server,
+    ):
         deadline = time.monotonic() + PATIENCE_SECONDS
         while server.poll() is None and time.monotonic() < deadline and not healthy(address):
             time.sleep(1)
@@ -69,12 +93,6 @@ def main() -> int:
             print(f"spillway: {address}  user {user}  password {password}", flush=True)
         print("spillway: Ctrl-C stops it", flush=True)
         return server.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        if server.poll() is None:
-            server.terminate()
-            server.wait()
 
 
 if __name__ == "__main__":
