@@ -163,3 +163,45 @@ def test_every_check_of_this_machine_says_what_it_found_and_a_failing_one_says_w
 def test_a_check_reads_as_one_line_with_the_remedy_only_when_needed() -> None:
     assert str(Check("Java", True, "17", "never shown")) == "ok   Java: 17"
     assert str(Check("Java", False, "none", "install it")) == "FAIL Java: none; install it"
+
+
+def test_a_bare_spark_submit_writes_and_reads_as_the_jobs_say_and_leaves_no_stack() -> None:
+    found = doctor.check_submitted(os.environ)
+    assert found.ok, found
+    assert "wrote and read a Delta table" in found.found
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "echo 'spillway: 10 rows'; echo 'java.lang.ClassNotFoundException: io.delta.X'",
+            "ClassNotFoundException",
+        ),
+        ("echo 'spillway: 9 rows'", "spillway: 9 rows"),
+        ("echo 'spillway: 10 rows'; exit 1", "spillway: 10 rows"),
+        ("", "it said nothing"),
+    ],
+)
+def test_a_spark_submit_that_does_not_do_as_the_jobs_say_is_found_out(
+    tmp_path: Path, script: str, said: str
+) -> None:
+    program = tmp_path / "spark-submit"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    found = doctor.check_submitted({"PATH": f"{tmp_path}:/bin:/usr/bin"})
+    assert not found.ok
+    assert said in found.found
+    assert "spillway.engine.spark_conf" in found.remedy
+
+
+def test_another_spark_than_the_pinned_one_is_found_out(tmp_path: Path) -> None:
+    assert doctor.check_spark(os.environ).ok
+    home = doctor.check_spark({**os.environ, "SPARK_HOME": str(tmp_path)})
+    assert (home.ok, home.remedy) == (False, "say: unset SPARK_HOME")
+    program = tmp_path / "spark-submit"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = doctor.check_spark({**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"})
+    assert not path.ok
+    assert path.remedy == f"say: export PATH={Path(sys.executable).parent}:$PATH"

@@ -13,10 +13,12 @@ def add_doctor(commands: Any) -> None:
         commands,
         "doctor",
         "Look at Java, jars, Spark, Airflow, packages and write access; say what is wrong and the remedy.",
-        ["spillway doctor", "spillway doctor --deep   # also starts Spark and writes a Delta table (20 s)"],
+        ["spillway doctor", "spillway doctor --deep   # also starts Spark, and spark-submit (40 s)"],
     )
     made.add_argument(
-        "--deep", action="store_true", help="start Spark for real and write and read a Delta table"
+        "--deep",
+        action="store_true",
+        help="start Spark for real, by Python and by spark-submit; each writes and reads a Delta table",
     )
     made.set_defaults(run=_run)
 

@@ -1,7 +1,8 @@
 """What is wrong with this machine, and how to mend it: each check says what it found and the remedy.
 
 A check never raises and never changes anything; what it writes to test a folder it removes again. With
-`deep`, Spark is started for real, and its tasks write a Delta table that is read back, some 20 seconds.
+`deep`, Spark is started for real, by Python and by `spark-submit`, and its tasks write a Delta table that is read back,
+some 40 seconds.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -160,15 +162,33 @@ def check_versions(requirements: Path) -> Check:
     return Check("versions", True, f"{len(CHECKED_PACKAGES)} packages as pinned")
 
 
-def check_spark() -> Check:
-    """There is a Spark, and a spark-submit to hand it jobs."""
+def spark_submit(environment: Mapping[str, str]) -> str | None:
+    """The program that people who type `spark-submit` start; None where there is none."""
+    beside = Path(sys.executable).parent / "spark-submit"
+    return shutil.which("spark-submit", path=environment.get("PATH")) or (
+        str(beside) if beside.is_file() else None
+    )
+
+
+def check_spark(environment: Mapping[str, str]) -> Check:
+    """There is a Spark, and a spark-submit of the same environment to hand it jobs."""
     found = _installed("pyspark")
     if found is None:
         return Check("Spark", False, "pyspark is not installed", SETUP)
-    beside = Path(sys.executable).parent / "spark-submit"
-    submit = shutil.which("spark-submit") or (str(beside) if beside.is_file() else None)
+    submit, own = spark_submit(environment), Path(sys.executable).parent
     if submit is None:
         return Check("Spark", False, "there is no spark-submit on the path", SETUP)
+    home = environment.get("SPARK_HOME")
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    if home and os.path.realpath(home) != os.path.realpath(Path(spec.origin).parent):
+        return Check(
+            "Spark", False, f"SPARK_HOME={home} is another Spark than {found}", "say: unset SPARK_HOME"
+        )
+    if Path(submit).parent.resolve() != own.resolve():
+        remedy = f"say: export PATH={own}:$PATH"
+        return Check("Spark", False, f"{submit} is of another environment than {sys.executable}", remedy)
     return Check("Spark", True, f"{found}, {submit}")
 
 
@@ -193,6 +213,38 @@ def check_spark_starts() -> Check:
         count == TRIED_ROWS,
         f"wrote and read a Delta table of {count} rows",
         "look for what its tasks printed",
+    )
+
+
+def check_submitted(environment: Mapping[str, str]) -> Check:
+    """A bare `spark-submit JOB.py`, as the jobs' docstrings say, writes and reads a Delta table."""
+    submit = spark_submit(environment)
+    if submit is None:
+        return Check("spark-submit", False, "there is none on the path", SETUP)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [submit, str(Path(__file__).with_name("submitted.py"))],
+            env={**environment, "SPILLWAY_HOME": folder},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    lines = (done.stdout + done.stderr).splitlines()
+    odd = [line.strip() for line in lines if re.match(r"\s*(?:[\w.]+\.)?\w+(?:Exception|Error)\b", line)]
+    well = done.returncode == 0 and f"spillway: {TRIED_ROWS} rows" in lines and not odd
+    found = (
+        "a bare spark-submit wrote and read a Delta table"
+        if well
+        else (odd or lines or ["it said nothing"])[-1]
+    )
+    return Check(
+        "spark-submit",
+        well,
+        found,
+        "see the checks above; submitted with the settings that the DAGs use it is: spark-submit --properties-file "
+        "FILE jobs/x.py, with FILE from python -m spillway.engine.spark_conf",
     )
 
 
@@ -285,7 +337,7 @@ def _checks(
     yield "packages", check_packages
     yield "versions", lambda: check_versions(infra / "requirements.txt")
     yield "Delta jars", lambda: check_jars(infra / "jars.sha256", Path(jars_folder(environment)))
-    yield "Spark", check_spark
+    yield "Spark", lambda: check_spark(environment)
     yield "worker Python", lambda: check_worker_python(environment)
     yield "Airflow", lambda: check_airflow(settings, environment)
     yield "contracts", lambda: check_contracts(settings.schemas)
@@ -294,6 +346,7 @@ def _checks(
         yield f"{name} root", lambda name=name, root=root: check_writable(name, root)  # type: ignore[misc]
     if deep:
         yield "Spark starts", check_spark_starts
+        yield "spark-submit", lambda: check_submitted(environment)
 
 
 def run_checks(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spillway.engine.spark import SparkEngine
-from spillway.engine.spark_conf import jars_folder, spark_conf
+from spillway.engine.spark_conf import has_delta, jars_folder, spark_conf, without_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSession:
     """The session called `name`; `conf` overrules single settings (the tests do).
 
-    Under spark-submit the master and the jars come from there; run by python, from `spark_conf`.
+    Under spark-submit the master and the jars come from there; run by python, from `spark_conf`. Submitted without
+    Delta's jars (a bare `spark-submit jobs/x.py`) it is a session without Delta, which is all that jobs need.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -28,22 +29,27 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
     if not submitted:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         builder = builder.master(master or os.environ.get("SPILLWAY_MASTER", "local[*]"))
-    elif _submitted_here():
-        # said here and not in SPARK_LOCAL_IP, so that a cluster's executors still find the driver
-        conf = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | conf
-    for key, value in {**spark_conf(jars_folder()), **conf}.items():
+    own = spark_conf(jars_folder())
+    if submitted:
+        told = _submitted_with()
+        if told.get("spark.master", "").startswith("local"):
+            # said here and not in SPARK_LOCAL_IP, so that a cluster's executors still find the driver
+            own |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        if not has_delta(told.get("spark.jars", "")):
+            own = without_delta(own)
+    for key, value in {**own, **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     return spark
 
 
-def _submitted_here() -> bool:
-    """Whether spark-submit was told a local master."""
+def _submitted_with() -> dict[str, str]:
+    """What spark-submit was told, on its command line and in its defaults."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
-    return str(SparkConf().get("spark.master", "")).startswith("local")
+    return dict(SparkConf().getAll())
 
 
 @contextmanager

@@ -81,6 +81,31 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
     }
 
 
+def without_delta(conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings for a session whose class path was fixed without the jars, as by a bare `spark-submit`.
+
+    Our jobs need none of them: Spark runs pieces, and tables are written by whoever runs them. To name classes that
+    are not there would put a stack into the log of every job.
+
+    >>> "delta" in str(without_delta(spark_conf("/opt/jars", {})).values())
+    False
+    """
+    return {
+        name: value
+        for name, value in conf.items()
+        if name not in ("spark.jars", "spark.databricks.delta.snapshotPartitions") and ".delta." not in value
+    }
+
+
+def has_delta(jars: str) -> bool:
+    """Whether jars (`spark.jars`) hold Delta's, fetched by us or by `--packages`.
+
+    >>> has_delta(spark_conf("/opt/jars", {})["spark.jars"]), has_delta("")
+    (True, False)
+    """
+    return all(jar in jars for jar in DELTA_JARS)
+
+
 def defaults_file(conf: Mapping[str, str]) -> str:
     """The settings as a `spark-defaults.conf`.
 
