@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -125,3 +126,83 @@ def test_a_draft_that_would_not_be_valid_is_not_made(tmp_path: Path) -> None:
 def test_a_sample_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpillwayError, match="must be readable"):
         new_contract(tmp_path / "none.csv")
+
+
+def roles(path: Path) -> dict[str, str]:
+    return {a.name: a.role for a in drafted(path).attributes}
+
+
+def test_a_whole_number_whose_few_values_come_once_a_moment_is_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "pumps.csv"
+    rows = [
+        f"{1 + i % 9},2026-01-{1 + i // 216:02d}T{i // 9 % 24:02d}:00:00Z,{i % 5},{i * 7 % 1000}"
+        for i in range(900)
+    ]
+    path.write_text("\n".join(["pump,at,errors,load", *rows]) + "\n")
+    assert roles(path) == {"pump": "key", "at": "order", "errors": "measure", "load": "measure"}
+
+
+def test_a_text_and_a_whole_number_are_a_key_together_where_the_text_alone_says_not_who(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "rooms.csv"
+    rows = [
+        f"{'NS'[i // 4 % 2]},{i % 4},2026-01-01T{i // 8 // 60:02d}:{i // 8 % 60:02d}:00Z,{i * 13 % 11}"
+        for i in range(800)
+    ]
+    path.write_text("\n".join(["house,room,at,people", *rows]) + "\n")
+    assert roles(path) == {"house": "key", "room": "key", "at": "order", "people": "measure"}
+
+
+@pytest.mark.parametrize("date", ["2{:03d}-{:02d}-15", "2{:03d}{:02d}15"])
+def test_of_year_month_and_date_the_finest_is_the_order(tmp_path: Path, date: str) -> None:
+    path = tmp_path / "sales.csv"
+    rows = [
+        f"{2000 + i // 12},{1 + i % 12},{date.format(i // 12, 1 + i % 12)},{i * 31 % 97}" for i in range(120)
+    ]
+    path.write_text("\n".join(["year,month,date,sold", *rows]) + "\n")
+    found = roles(path)
+    assert found["date"] == "order"
+    assert found["sold"] == "measure"
+    if "-" in date:
+        assert (found["year"], found["month"]) == ("protected", "protected")
+
+
+def test_a_fraction_that_would_order_more_finely_is_pointed_out(tmp_path: Path) -> None:
+    path = tmp_path / "houses.csv"
+    rows = [f"{2000 + i // 12},{1 + i % 12},{2000 + i / 12:.3f},{i * 31 % 97}" for i in range(120)]
+    path.write_text("\n".join(["year,month,date,sold", *rows]) + "\n")
+    text = new_contract(path)
+    assert "# date rises more finely than year, but only times and whole numbers can be the order" in text
+
+
+@pytest.mark.parametrize("behind", [0, 5])
+def test_what_only_repeats_the_time_in_parts_is_no_measure_and_says_how_it_could_be_given_back(
+    tmp_path: Path, behind: int
+) -> None:
+    path = tmp_path / "grid.csv"
+    start = datetime(2026, 12, 28, tzinfo=UTC)
+    rows = []
+    for i in range(200):
+        at = start + timedelta(hours=i)
+        local = at - timedelta(hours=behind if i < 120 else behind - 1)
+        parts = (local.month, local.day, local.hour, local.isoweekday())
+        rows.append(f"{at:%Y-%m-%dT%H:%M:%SZ},{','.join(map(str, parts))},{i * 17 % 23},7")
+    path.write_text("\n".join(["at,month,day,hour,weekday,load,site_no", *rows]) + "\n")
+    text = new_contract(path)
+    found = roles(path)
+    assert found == {
+        "at": "order",
+        "month": "protected",
+        "day": "protected",
+        "hour": "protected",
+        "weekday": "protected",
+        "load": "measure",
+        "site_no": "measure",
+    }
+    (hour,) = [line for line in text.splitlines() if "name: hour," in line]
+    assert hour.endswith(
+        "# the hour of at; as a measure with codes: true it is shed, and given back exactly from that"
+    )
+    (constant,) = [line for line in text.splitlines() if "name: site_no," in line]
+    assert constant.endswith("# always 7 in the sample")

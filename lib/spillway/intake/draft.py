@@ -13,7 +13,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +24,15 @@ from spillway.contracts.loader import read_stream
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import Refused
+from spillway.intake.roles import (
+    ODD_SHARE,
+    SampleColumn,
+    finer_than,
+    keys_of,
+    notes_of,
+    order_of,
+    part_of_time,
+)
 from spillway.records.convert import convert, fits
 
 _FORMATS = {
@@ -35,32 +43,7 @@ _SAMPLE_BYTES = 4 << 20
 _SAMPLE_ROWS = 20_000
 # in this order: to Arrow a date is a timestamp too, and 0 and 1 are booleans
 _TEXT_TYPES = ("integer", "double", "date", "timestamp", "boolean")
-_ODD_SHARE = 0.05
 _EMPTY_WORDS = ("", "NA", "N/A", "null", "NULL", "NaN", "nan")
-
-
-@dataclass(frozen=True)
-class _Column:
-    field: str
-    name: str
-    type: str
-    values: pa.Array
-
-    @property
-    def whole(self) -> bool:
-        """There in all records but the odd one."""
-        return len(self.values) > 0 and self.values.null_count <= _ODD_SHARE * len(self.values)
-
-    @property
-    def distinct(self) -> int:
-        return int(pc.count_distinct(self.values, mode="only_valid").as_py())
-
-    @property
-    def ascending(self) -> bool:
-        """Rising or level from record to record, but for the odd one."""
-        there = self.values.drop_null()
-        falls = int(pc.sum(pc.greater(there[:-1], there[1:])).as_py() or 0)
-        return self.whole and falls <= _ODD_SHARE * len(there)
 
 
 def new_contract(sample_file: str | Path, *, stream: str | None = None, channel: str = "uplink") -> str:
@@ -69,7 +52,7 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     form, options, raw = _read(path)
     columns = _columns(raw)
     order = _order(columns, path)
-    keys = _keys(columns, order)
+    keys = keys_of(columns, order)
     name = stream or _word(path.stem.split(".")[0])
     lines = [
         "# yaml-language-server: $schema=../contract.schema.json",
@@ -85,6 +68,10 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
         "mode: observe  # plans and accounts, drops nothing; then: shed",
         _levers(columns, order, keys),
     ]
+    finer = finer_than(order, columns)
+    if finer is not None:
+        told = f"{finer.name} rises more finely than {order.name}, but only times and whole numbers can be the order"
+        lines.insert(7, f"  # {told}: deliver it as one")
     if not keys:
         lines.insert(7, "  # no attribute repeats like a sender's name: give one role: key if there is one")
     text = "\n".join(lines) + "\n"
@@ -143,7 +130,7 @@ def _json(lines: Sequence[str], path: Path) -> dict[str, pa.Array]:
     raw = {}
     for field in dict.fromkeys(name for record in records for name in record):
         values = [record.get(field) for record in records]
-        if sum(field in record for record in records) > _ODD_SHARE * len(records):
+        if sum(field in record for record in records) > ODD_SHARE * len(records):
             raw[field] = _one_type(field, values)
     return raw
 
@@ -157,12 +144,12 @@ def _one_type(field: str, values: Sequence[object]) -> pa.Array:
     (kind, count), total = kinds.most_common(1)[0], sum(kinds.values())
     if kind in ("dict", "list"):
         raise Refused(field, "be a plain value", "a nested one", "flatten it before it lands")
-    if total - count > _ODD_SHARE * total:
+    if total - count > ODD_SHARE * total:
         raise Refused(field, "be of one type", " and ".join(sorted(kinds)), "mend the sender")
     if kind != "number":
         return pa.array([v if type(v).__name__ == kind else None for v in values])
     numbers = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values]
-    whole = sum(isinstance(v, float) for v in numbers) <= _ODD_SHARE * count
+    whole = sum(isinstance(v, float) for v in numbers) <= ODD_SHARE * count
     fitting = [v if not whole or (isinstance(v, int) and abs(v) < 1 << 63) else None for v in numbers]
     return pa.array(fitting, pa.int64() if whole else pa.float64())
 
@@ -177,13 +164,13 @@ def _objects(lines: Sequence[str]) -> Iterator[dict[str, object]]:
             yield record
 
 
-def _columns(raw: dict[str, pa.Array]) -> list[_Column]:
-    columns: list[_Column] = []
+def _columns(raw: dict[str, pa.Array]) -> list[SampleColumn]:
+    columns: list[SampleColumn] = []
     for field, values in raw.items():
         word = _word(field)
         taken = {column.name for column in columns} | set(reserved())
         name = next(n for n in (word, *(f"{word}_{i}" for i in range(2, len(raw) + 3))) if n not in taken)
-        columns.append(_Column(field, name, *_typed(field, values)))
+        columns.append(SampleColumn(field, name, *_typed(field, values)))
     return columns
 
 
@@ -195,7 +182,7 @@ def _typed(field: str, values: pa.Array) -> tuple[str, pa.Array]:
     if pa.types.is_string(values.type):
         for kind in _TEXT_TYPES if values.null_count < len(values) else ("double",):
             typed, bad = convert(values, kind)
-            if bad.sum() <= _ODD_SHARE * (len(values) - values.null_count):
+            if bad.sum() <= ODD_SHARE * (len(values) - values.null_count):
                 return kind, typed
         return "string", values
     for kind in ("boolean", "integer", "double", "timestamp", "date", "string"):
@@ -206,33 +193,28 @@ def _typed(field: str, values: pa.Array) -> tuple[str, pa.Array]:
     )
 
 
-def _order(columns: Sequence[_Column], path: Path) -> _Column:
-    timed = [c for c in columns if c.type in ("timestamp", "date")]
-    counted = [c for c in columns if c.type == "integer" and c.ascending and c.distinct > 1]
-    ranked = [c for c in timed if c.ascending] + [c for c in timed if c.whole] + timed + counted
-    if not ranked:
-        found = ", ".join(f"{c.field} ({c.type})" for c in columns)
+def _order(columns: Sequence[SampleColumn], path: Path) -> SampleColumn:
+    found = order_of(columns)
+    if found is None:
+        names = ", ".join(f"{c.field} ({c.type})" for c in columns)
         raise Refused(
-            path.name, "hold a timestamp, a date or a rising number", found, "add the time of each record"
+            path.name, "hold a timestamp, a date or a rising number", names, "add the time of each record"
         )
-    return ranked[0]
+    return found
 
 
-def _keys(columns: Sequence[_Column], order: _Column) -> tuple[str, ...]:
-    likely = [c for c in columns if c is not order and c.type == "string" and c.whole and c.distinct > 1]
-    repeating = [c for c in likely if c.distinct * 2 <= len(c.values)]
-    return (repeating[0].name,) if repeating else ()
-
-
-def _role(column: _Column, order: _Column, keys: Sequence[str]) -> str:
+def _role(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str:
     if column is order:
         return "order"
     if column.name in keys:
         return "key"
-    return "measure" if column.type != "string" else "protected"
+    # what only says the time again has no error to trade: it is exact or wrong
+    if column.type == "string" or part_of_time(column, order) is not None:
+        return "protected"
+    return "measure"
 
 
-def _levers(columns: Sequence[_Column], order: _Column, keys: Sequence[str]) -> str:
+def _levers(columns: Sequence[SampleColumn], order: SampleColumn, keys: Sequence[str]) -> str:
     if any(_role(column, order, keys) == "measure" for column in columns):
         return (
             "# bounds: trained, of quantities that state none; stated: what states no error_pct or error is exact\n"
@@ -241,7 +223,7 @@ def _levers(columns: Sequence[_Column], order: _Column, keys: Sequence[str]) -> 
     return "levers: []  # nothing is a measure: sent on as it is"
 
 
-def _attribute(column: _Column, order: _Column, keys: Sequence[str]) -> str:
+def _attribute(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str:
     parts = [f"name: {column.name}"]
     if column.field != column.name:
         parts.append(f"field: {json.dumps(column.field, ensure_ascii=False)}")
@@ -249,17 +231,11 @@ def _attribute(column: _Column, order: _Column, keys: Sequence[str]) -> str:
     parts += [f"type: {column.type}", f"role: {role}", f"bits: {_bits(column)}"]
     if role in ("order", "key"):
         parts.append("nullable: false")
-    note = ""
-    if column.values.null_count == len(column.values):
-        note = "  # null throughout the sample: type guessed"
-    elif role == "order" and not column.ascending:
-        note = "  # does not rise throughout the sample"
-    elif role in ("order", "key") and column.values.null_count:
-        note = f"  # missing or odd in {column.values.null_count} of the sample: rejected then"
-    return "  - {" + ", ".join(parts) + "}" + note
+    notes = "; ".join(notes_of(column, order, role))
+    return "  - {" + ", ".join(parts) + "}" + (f"  # {notes}" if notes else "")
 
 
-def _bits(column: _Column) -> int:
+def _bits(column: SampleColumn) -> int:
     if column.type == "string":
         return max(8, 8 * int(pc.max(pc.binary_length(column.values)).as_py() or 1))
     if column.type == "integer" and column.values.null_count < len(column.values):
@@ -269,7 +245,7 @@ def _bits(column: _Column) -> int:
     return {"boolean": 1, "date": 32}.get(column.type, 64)
 
 
-def _rate(order: _Column) -> str:
+def _rate(order: SampleColumn) -> str:
     if order.type in ("timestamp", "date"):
         return "rate: {from: event_time}  # or {from: declared, tuples_per_second: ...}"
     return "rate: {from: arrival}  # or {from: declared, tuples_per_second: ...}"
