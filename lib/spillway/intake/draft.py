@@ -28,10 +28,10 @@ from spillway.intake.roles import (
     ODD_SHARE,
     SampleColumn,
     finer_than,
-    keys_of,
     notes_of,
     order_of,
     part_of_time,
+    senders_of,
 )
 from spillway.records.convert import convert, fits
 
@@ -52,7 +52,7 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     form, options, raw = _read(path)
     columns = _columns(raw)
     order = _order(columns, path)
-    keys = keys_of(columns, order)
+    keys = senders_of(columns, order)
     name = stream or _word(path.stem.split(".")[0])
     lines = [
         "# yaml-language-server: $schema=../contract.schema.json",

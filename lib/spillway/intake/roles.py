@@ -75,12 +75,12 @@ def finer_than(order: SampleColumn, columns: Sequence[SampleColumn]) -> SampleCo
     return max(rising, key=lambda one: one.distinct, default=None)
 
 
-def keys_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[str, ...]:
+def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[str, ...]:
     """Who: a text that repeats; a whole number of a few values, each once a moment; or both together.
 
     >>> at = SampleColumn("at", "at", "integer", pa.array([i // 3 for i in range(12)]))
     >>> pump = SampleColumn("pump", "pump", "integer", pa.array([1 + i % 3 for i in range(12)]))
-    >>> keys_of([at, pump], at)
+    >>> senders_of([at, pump], at)
     ('pump',)
     """
     others = [c for c in columns if c is not order and c.whole and c.distinct > 1]
