@@ -25,6 +25,8 @@ TAKEN, REPLAYED, DUPLICATE, EMPTY, REFUSED, MISSED = (
     "taken", "replayed", "duplicate", "empty", "refused", "missed",
 )  # fmt: skip
 """What becomes of a file."""
+HELD = (TAKEN_IN, UNTRAINED, PLANNED, DONE, SET_ASIDE)
+"""With any of these a batch that has rows has them in `raw`, as `is_in_raw` says."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Batch:
     attempts: int = 0
     reason: str | None = None
     rate_note: str | None = None
+    validated_at: datetime | None = None
+    """When the tables were read of which every expectation held; before `updated_at`: it has changed since."""
 
     @property
     def allowed_kbps(self) -> float:

@@ -286,25 +286,18 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
         changed = validating.changed_batches(aged.tables.now(), "sites")
         return [batch.batch for batch in changed]
 
-    def judged(success: bool, **more: Any) -> None:
-        row = {"run_id": f"judged {len(aged.rows('validations'))}", "table": "ledger", "stream": "sites"}
-        row |= {
-            "expectation": "balances",
-            "success": success,
-            "sentence": "so",
-            "validated_at": utc_now(),
-        } | more
-        aged.at("validations").replace([row], table="ledger", run_id=row["run_id"])
-
     assert waiting() == [1, 2, 3], "certified, and never judged"
     assert retired(aged, *waiting()) == []
-    judged(True)
-    assert waiting() == []
-    judged(False, batch_date=SECOND)
-    assert waiting() == [3]
-    judged(True)
-    assert waiting() == [3], "until it is certified anew"
-    assert [batch.batch for batch in retired(aged, *waiting())] == [1, 2]
+    again = aged.copy(tmp_path / "again")
+    again.contract_becomes(SITES, METERS, WATCHED)
+    again.validate("sites")
+    assert validating.changed_batches(again.tables.now(), "sites") == []
+    with monkeypatch.context() as patch:
+        patch.setattr(validating, "_judge", fails)
+        with pytest.raises(ExpectationsFailed):
+            again.validate("sites", every=True)
+    found = validating.changed_batches(again.tables.now(), "sites")
+    assert [batch.batch for batch in found] == [1, 2, 3], "what held before and fails now is not validated"
 
 
 def test_batches_that_wait_for_training_do_not_stand_in_the_way_of_others(

@@ -41,6 +41,7 @@ from spillway.contracts.sections import (
     Duplicates,
     FrameLength,
     Rate,
+    Retain,
     RetainRaw,
     Sketch,
     Source,
@@ -203,6 +204,7 @@ class StreamContract(Subject):
     )
     duplicates: Duplicates = rule(Record(Duplicates), "files and rows that arrive twice", Duplicates())
     retain_raw: RetainRaw = rule(Record(RetainRaw), "how long raw tuples are kept", RetainRaw())
+    retain: Retain = rule(Record(Retain), "how long the other tables keep its rows", Retain())
     priority: float = rule(
         Number(above=0),
         "what its error weighs against that of other streams of its channel; 1.0 is neutral",

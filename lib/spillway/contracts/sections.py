@@ -64,6 +64,11 @@ class Source:
     )
     format: str = rule(Choice(("json", "csv", "parquet")), "json (one object a line), csv or parquet", "json")
     options: Options = rule(Record(Options), "how to read them", Options())
+    after_taken_in: str = rule(
+        Choice(("keep", "archive", "remove")),
+        "what spillway_keep does with files whose batch is done: archive moves them to .archived of the folder",
+        "keep",
+    )
 
     def rules(self) -> Iterator[Broken]:
         if self.format != "csv" and self.options != Options():
@@ -168,6 +173,32 @@ class RetainRaw:
 
     days: int = rule(Number(least=0, most=36_500, whole=True), "days after the batch date", 30)
     retire: bool = rule(Flag(), "delete raw dates that are older, once their recovery was validated", False)
+
+
+_RETAINED = Maybe(Number(least=1, most=36_500, whole=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retain:
+    """How long the other tables keep the stream's rows, in days after the batch date; null: as their contracts say."""
+
+    transmitted_days: int | None = rule(
+        _RETAINED, "with all that gives them back, and never before their raw tuples", None
+    )
+    recovered_days: int | None = rule(_RETAINED, "tuples that were given back", None)
+    rejected_days: int | None = rule(_RETAINED, "tuples and files that could not be used", None)
+    certificates_days: int | None = rule(_RETAINED, "never before their raw tuples", None)
+    ledger_days: int | None = rule(_RETAINED, "what every stage did", None)
+    sketches_days: int | None = rule(_RETAINED, "summaries", None)
+
+    def days_of(self, table: str) -> int | None:
+        """Days for a table; None where the contract of the stream has no say.
+
+        >>> Retain(ledger_days=400).days_of("ledger"), Retain().days_of("models")
+        (400, None)
+        """
+        found: int | None = getattr(self, f"{table}_days", None)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,11 @@ class View(Protocol):
     def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """The rows that match; none where there is no table."""
 
+    def newest(
+        self, by: str, columns: Sequence[str] | None = None, below: int | None = None, **where: Any
+    ) -> pa.Table:
+        """Of the rows that match, those with the largest `by` (below a number)."""
+
     def stored(self, order: str = "seq", **where: Any) -> Stored:
         """What tasks read of it, along an ordered column."""
 

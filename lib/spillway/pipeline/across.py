@@ -26,7 +26,6 @@ from spillway.encoding import encoder
 from spillway.errors import Refused
 from spillway.levers.protocol import Plan
 from spillway.settings import Settings
-from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
 TOLD = "told"
@@ -88,7 +87,7 @@ def tables_there(settings: Settings) -> Tables:
 def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]) -> ToldBatch:
     # who took it in, and when, is nothing recovery needs, and would make every run cross another size
     day = datetime.combine(batch.batch_date, time(), UTC)
-    who = {"run_id": "", "created_at": day, "updated_at": day}
+    who = {"run_id": "", "created_at": day, "updated_at": day, "validated_at": None}
     told: dict[str, _Rows] = {"batches": [{**batch.row(), **who, "status": DONE, "files": []}]}
     facts: list[Mapping[str, Any]] = []
     for name, version in sorted(batch.models.items()):
@@ -108,13 +107,9 @@ def _known_versions(tables: Tables, batches: Sequence[Batch]) -> set[tuple[str, 
     mine = {batch.batch for batch in batches}
     told = tables.at(TOLD).rows(["batch"], stream=batches[0].stream)["batch"].to_pylist()
     # a batch that is told again tells its facts again: it may have been the first
-    others = set(told) - mine
-    return {
-        (name, version)
-        for batch in load_batches(tables, batches[0].stream)
-        if batch.batch in others and batch.batch < min(mine)
-        for name, version in batch.models.items()
-    }
+    others = [number for number in told if number not in mine and number < min(mine)]
+    pinned = tables.at("batches").rows(["models"], stream=batches[0].stream, batch=others)["models"]
+    return {pair for models in pinned.to_pylist() for pair in models}
 
 
 def _spelled(value: Any) -> Any:

@@ -17,7 +17,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from spillway.batch import DONE, TAKEN_IN, Batch, utc_now
+from spillway.batch import DONE, HELD, TAKEN_IN, Batch, utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
@@ -31,10 +31,10 @@ from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import certify_ways
 from spillway.registry import lever
 from spillway.settings import Settings
-from spillway.store.batches import load_batches, save_batches
+from spillway.store.batches import load_batches, newest_batch, save_batches
 from spillway.store.drafts import Piece
 from spillway.store.files import read_rows
-from spillway.store.tables import Tables
+from spillway.store.tables import Between, Tables
 
 _RUNS = count(1)
 
@@ -122,13 +122,12 @@ def _run(
 
 def _chosen(tables: Tables, stream: str, number: int | None) -> Batch | None:
     """The batch asked for, or the last one; its raw must be there."""
-    held = [b for b in load_batches(tables, stream) if b.is_in_raw and b.rows]
     if number is None:
-        return held[-1] if held else None
-    for batch in held:
-        if batch.batch == number:
-            return batch
-    there = ", ".join(str(batch.batch) for batch in held[-12:]) or "none"
+        return newest_batch(tables, stream, status=HELD, rows=Between(1))
+    for batch in load_batches(tables, stream, status=HELD, rows=Between(1), batch=number):
+        return batch
+    held = tables.at("batches").rows(["batch"], stream=stream, status=HELD, rows=Between(1))["batch"]
+    there = ", ".join(map(str, sorted(held.to_pylist())[-12:])) or "none"
     raise UsageError(
         f"`batch` must be one of {stream} whose raw tuples are there ({there}), got {number}; name one, or latest"
     )

@@ -32,11 +32,8 @@ def load_facts(
 
 def newest_facts(tables: Tables, stream: str, name: str) -> Facts | None:
     """The facts in force; None where the lever was never trained on the stream."""
-    found = tables.at("models").rows(["version"], stream=stream, lever=name)
-    if not found.num_rows:
-        return None
-    version = max(found["version"].to_pylist())
-    return load_facts(tables, stream, name, [version])[version]
+    rows = tables.at("models").newest("version", stream=stream, lever=name).to_pylist()
+    return _facts(stream, int(rows[0]["version"]), rows) if rows else None
 
 
 def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]) -> dict[int, Facts]:
@@ -54,8 +51,13 @@ def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]
 
 def untrained(tables: Tables, contract: StreamContract) -> list[str]:
     """The levers of the contract that need training and never had it."""
-    known = {row["lever"] for row in tables.at("models").rows(["lever"], stream=contract.stream).to_pylist()}
-    return [name for name in contract.lever_names if lever(name).needs_training and name not in known]
+    models = tables.at("models")
+    return [
+        name
+        for name in contract.lever_names
+        if lever(name).needs_training
+        and not models.newest("version", ["version"], stream=contract.stream, lever=name).num_rows
+    ]
 
 
 def save_facts(

@@ -95,8 +95,8 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -
     mine = {batch.batch: batch for batch in way.batches}
     others = [
         batch
-        for batch in load_batches(tables, stream)
-        if batch.batch_date in days and batch.levers == levers and batch.rows and batch.batch not in mine
+        for batch in load_batches(tables, stream, batch_date=days)
+        if batch.levers == levers and batch.rows and batch.batch not in mine
     ]
     framed = tuple(sorted([*others, *way.batches], key=lambda batch: batch.batch))
     versions = {batch.models[name] for batch in framed if name in batch.models}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,10 +53,9 @@ def ways_back(
 ) -> list[WayBack]:
     """The ways of the stream's shed batches (those given, with whatever shares a frame with them)."""
     stream = contract.stream
-    every = [b for b in load_batches(tables, stream) if b.status in (DONE, RETIRED) and b.rows]
-    chosen = every if batches is None else list(batches)
+    chosen = shed_batches(tables, stream) if batches is None else list(batches)
     days = sorted({batch.batch_date for batch in chosen})
-    framed = [batch for batch in every if batch.batch_date in days and batch.is_pinned]
+    framed = [batch for batch in shed_batches(tables, stream, batch_date=days) if batch.is_pinned]
     found = []
     for levers in sorted({batch.levers for batch in framed}):
         mine = [batch for batch in framed if batch.levers == levers]
@@ -86,7 +87,8 @@ def recovered_table(tables: Tables, contract: StreamContract) -> Table:
     """The table `recovered` of the stream, with what the contract has lost since it was sent: that is still owed."""
     kinds = {spark: kind for kind, spark in SPARK_TYPES.items()}
     sent = tables.at("transmitted", contract.stream).types()
-    levers = {name for batch in load_batches(tables, contract.stream) for name in batch.levers}
+    pinned = tables.at("batches").rows(["levers"], stream=contract.stream)["levers"]
+    levers = set(pc.unique(pc.list_flatten(pinned)).to_pylist())
     added = tuple(column for name in sorted({*levers, *contract.lever_names}) for column in columns_of(name))
     own = {"seq", "batch", "batch_date", *(name for name, _, _ in added), *contract.names}
     attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
@@ -192,11 +194,18 @@ def look_up(tables: Tables, contract: StreamContract, question: Question) -> Fou
 def asked_batches(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:
     """The shed batches that can hold what is asked for, by their seq and by the edges of what was transmitted."""
     low, high = question.seq_range
-    every = [b for b in load_batches(tables, contract.stream) if b.status in (DONE, RETIRED) and b.rows]
-    found = [batch for batch in every if batch.first_seq <= high and batch.last_seq >= low]
+    near = partial(shed_batches, tables, contract.stream, first_seq=Between(high=high), last_seq=Between(low))
     if question.times is None:
-        return found
+        return near()
     files = tables.at("transmitted", contract.stream).files(**{contract.order: Between(*question.times)})
     days = {as_date(file.value("batch_date")) for file in files}
     # where rows were laid aside, the edges of those that were sent say nothing of them
-    return [b for b in found if b.batch_date in days or any(lever(name).sheds_rows for name in b.levers)]
+    pinned = tables.at("batches").rows(["levers"], stream=contract.stream)["levers"]
+    if any(lever(name).sheds_rows for name in pc.unique(pc.list_flatten(pinned)).to_pylist()):
+        return [b for b in near() if b.batch_date in days or any(lever(name).sheds_rows for name in b.levers)]
+    return near(batch_date=days)
+
+
+def shed_batches(tables: Tables, stream: str, **where: Any) -> list[Batch]:
+    """The stream's shed batches that have rows, of those that match."""
+    return load_batches(tables, stream, **where, status=[DONE, RETIRED], rows=Between(1))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import timedelta
+from collections.abc import Collection, Sequence
+from datetime import date, timedelta
 
 from spillway.batch import DONE, RETIRED, Batch, utc_now
 from spillway.contracts import StreamContract
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches
+from spillway.store.files import as_date
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Tables
 
@@ -22,10 +23,10 @@ def retire(tables: Tables, contract: StreamContract, waiting: Collection[int], s
         return []
     stream = contract.stream
     limit = utc_now().date() - timedelta(days=contract.retain_raw.days)
-    every = load_batches(tables, stream)
-    good = _without_violations(tables, stream)
+    every = load_batches(tables, stream, batch_date=_days_of_raw(tables, stream, limit))
+    good = _without_violations(tables, stream, [batch.batch for batch in every])
     gone: list[Batch] = []
-    for day in sorted({batch.batch_date for batch in every if batch.batch_date < limit}):
+    for day in sorted({batch.batch_date for batch in every}):
         dated = [batch for batch in every if batch.batch_date == day]
         if all(b.status == RETIRED for b in dated):
             continue
@@ -68,10 +69,17 @@ def _line(batch: Batch, freed: dict[int, int]) -> LedgerRow:
 def _delete_retired(tables: Tables, stream: str) -> None:
     """Delete raw tuples of retired batches, those of a run that died before it could included."""
     raw = tables.at("raw", stream)
-    retired = [batch for batch in load_batches(tables, stream) if batch.status == RETIRED]
+    held = {as_date(file.value("batch_date")) for file in raw.files()}
+    retired = load_batches(tables, stream, status=RETIRED, batch_date=held)
     if retired:
         days = sorted({batch.batch_date for batch in retired})
         raw.erase(raw.delete(batch_date=days, batch=[batch.batch for batch in retired]))
+
+
+def _days_of_raw(tables: Tables, stream: str, limit: date) -> set[date]:
+    """The dates before the limit of which anything is left to retire: batches whose rows are gone are not looked at."""
+    days = {as_date(file.value("batch_date")) for file in tables.at("raw", stream).files()}
+    return {day for day in days if day is not None and day < limit}
 
 
 def _raw_bytes(tables: Tables, batch: Batch) -> int:
@@ -79,6 +87,6 @@ def _raw_bytes(tables: Tables, batch: Batch) -> int:
     return sum(file.size for file in files)
 
 
-def _without_violations(tables: Tables, stream: str) -> set[int]:
-    rows = tables.at("certificates").rows(["batch", "violations"], stream=stream).to_pylist()
+def _without_violations(tables: Tables, stream: str, batches: Sequence[int]) -> set[int]:
+    rows = tables.at("certificates").rows(["batch", "violations"], stream=stream, batch=batches).to_pylist()
     return {row["batch"] for row in rows} - {row["batch"] for row in rows if row["violations"]}

@@ -20,9 +20,9 @@ from spillway.levers.rate_distortion import least_cost
 from spillway.levers.shares import proportional_capacities
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
-from spillway.store.batches import load_batches
+from spillway.store.batches import newest_batch
 from spillway.store.files import column_bytes
-from spillway.store.tables import Tables
+from spillway.store.tables import Between, Tables
 
 OVERHEAD = ("seq",)
 """Columns that travel beside the attributes and are counted like them."""
@@ -146,10 +146,9 @@ def _load(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) ->
 
 def _last_rate(tables: Tables, contract: StreamContract) -> float:
     """What the last batch that was sent had offered; of one whose raw is gone, by what the ledger says it took."""
-    sent = [b for b in load_batches(tables, contract.stream) if b.status in (DONE, RETIRED) and b.rows]
-    if not sent or not sent[-1].seconds_covered:
+    last = newest_batch(tables, contract.stream, status=[DONE, RETIRED], rows=Between(1))
+    if last is None or not last.seconds_covered:
         return 0.0
-    last = sent[-1]
     if last.status == DONE:
         return measure_load(tables, contract, last).rate_kbps
     rows = tables.at("ledger").rows(

@@ -25,7 +25,7 @@ from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.spending import Parts, parts_of_batches
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.tables import Tables
+from spillway.store.tables import Between, Tables
 
 ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
 """Of a batch that fits and could lose less; and of one that does not fit though it could: above its part comes last."""
@@ -95,12 +95,10 @@ def _brought_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list
 
 def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] | None) -> list[Batch]:
     """The batches to bring through, oldest first."""
-    every = load_batches(tables, contract.stream)
     if dates is None:
-        return [batch for batch in every if batch.status in PENDING and batch.status != RECORDED]
-    found = [
-        b for b in every if dates[0] <= b.batch_date <= dates[1] and (b.is_in_raw or b.status == RETIRED)
-    ]
+        return load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
+    dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
+    found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})
     if gone:
         raise SpillwayError(
@@ -174,7 +172,7 @@ def _pinned(
     length, levers = contract.frame.tuples, contract.lever_names
     newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
     versions = {name: facts.version for name, facts in newest.items() if facts is not None}
-    every = load_batches(tables, contract.stream)
+    every = load_batches(tables, contract.stream, batch_date={batch.batch_date for batch in batches})
     latest = {b.batch_date: b for b in every if b.is_pinned and b.status != RETIRED}
     pinned: list[Batch] = []
     for batch in batches:

@@ -10,15 +10,16 @@ one small payload a batch and sketch; in the result, the number of files and pie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from spillway.batch import Batch
+from spillway.batch import HELD, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.dividing import in_pieces
 from spillway.engine.protocol import Engine
@@ -29,7 +30,8 @@ from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Integers
 from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, rows_of
-from spillway.store.tables import Tables
+from spillway.store.filters import matching
+from spillway.store.tables import Between, Tables
 
 PIECES_A_CORE = 4
 _ROWS_AT_A_TIME = 262_144
@@ -58,11 +60,13 @@ def sketch_stream(
     if not specs:
         return 0
     tables = tables.now()
-    every = [batch for batch in load_batches(tables, contract.stream) if batch.rows]
-    there = [batch for batch in every if batch.is_in_raw]
+    have: Collection[tuple[Any, ...]] = ()
+    where: dict[str, Any] = {}
     if dates is not None:
-        there = [batch for batch in there if dates[0] <= batch.batch_date <= dates[1]]
-    have = set() if dates is not None else _have(tables, contract.stream)
+        where["batch_date"] = Between(*dates)
+    else:
+        where["batch"], have = _unsketched(tables, contract.stream, specs)
+    there = load_batches(tables, contract.stream, status=HELD, rows=Between(1), **where)
     written = 0
     for missing, batches in _grouped(specs, there, have):
         written += _write(engine, tables, contract.stream, missing, batches)
@@ -131,14 +135,23 @@ def _rows(files: Sequence[DataFile], specs: Sequence[SketchSpec]) -> Iterator[pa
         yield from rows_of(file, sketched_columns(specs), _ROWS_AT_A_TIME)
 
 
-def _have(tables: Tables, stream: str) -> set[tuple[Any, ...]]:
-    """What is sketched already."""
+def _unsketched(
+    tables: Tables, stream: str, specs: Sequence[SketchSpec]
+) -> tuple[list[int], frozenset[tuple[Any, ...]]]:
+    """The batches that lack a sketch, and which they have."""
+    held = tables.at("batches").rows(["batch"], stream=stream, status=HELD, rows=Between(1))["batch"]
     rows = tables.at("sketches").rows(_SHAPE, stream=stream)
-    return set(zip(*(rows[name].to_pylist() for name in _SHAPE), strict=True))
+    lacking: set[int] = set()
+    for spec in specs:
+        of = {"kind": spec.kind, "name": spec.name, "parameters": spec.shape_text, "seed": spec.seed}
+        mine = rows.filter(matching(rows, of))["batch"].combine_chunks()
+        lacking |= set(held.filter(pc.invert(pc.is_in(held, value_set=mine))).to_pylist())
+    some = rows.filter(matching(rows, {"batch": lacking}))
+    return sorted(lacking), frozenset(zip(*(some[name].to_pylist() for name in _SHAPE), strict=True))
 
 
 def _grouped(
-    specs: Sequence[SketchSpec], batches: Sequence[Batch], have: set[tuple[Any, ...]]
+    specs: Sequence[SketchSpec], batches: Sequence[Batch], have: Collection[tuple[Any, ...]]
 ) -> Iterable[tuple[list[SketchSpec], list[Batch]]]:
     """The batches that lack the same sketches, so that each is read once."""
     shapes = [(spec.kind, spec.name, spec.shape_text, spec.seed) for spec in specs]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import Contracts
@@ -25,8 +25,8 @@ from spillway.contracts.quota import DAY_SECONDS, Period, Quota
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Part, Room
 from spillway.pipeline.room import parts
-from spillway.store.batches import load_batches
-from spillway.store.tables import Tables
+from spillway.store.batches import load_batches, newest_batch
+from spillway.store.tables import Between, Tables
 
 LEAST_KBPS = 1e-6
 """What a channel whose quota is spent still is planned for: nothing, but for a number that may be divided by."""
@@ -128,10 +128,17 @@ def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterab
     quota = contracts.channels[channel].capacity.quota
     assert quota is not None, "only a quota is spent"
     near = {one for day in days for one in _around(quota, quota.period_of(day))}
+    if not near:
+        return Spending((), {})
     batches: list[Batch] = []
     crossed: dict[tuple[str, int], int] = {}
     for contract in contracts.streams_of(channel):
-        pinned = [batch for batch in load_batches(tables, contract.stream) if spends(batch)]
+        span = Between(min(one.first for one in near), max(one.last for one in near))
+        pinned = [one for one in load_batches(tables, contract.stream, batch_date=span) if spends(one)]
+        # of those before, one is enough to say that the channel was in use
+        earlier = Between(high=span.low - timedelta(days=1))
+        before = newest_batch(tables, contract.stream, batch_date=earlier, frame_origin=Between())
+        pinned += [before] if before is not None else []
         batches += pinned
         done = {one.batch: one for one in pinned if any(one.batch_date in period for period in near)}
         crossed |= {

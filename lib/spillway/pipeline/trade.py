@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.batch import DONE, RETIRED, Batch
+from spillway.batch import DONE, HELD, RETIRED, Batch
 from spillway.contracts import Contracts
 from spillway.ledger import TOTAL
 from spillway.levers.curve_of_loss import (
@@ -25,8 +25,8 @@ from spillway.levers.curve_of_loss import (
 )
 from spillway.levers.protocol import Offer, Room
 from spillway.pipeline.room import measure_load, offer
-from spillway.store.batches import load_batches
-from spillway.store.tables import Tables
+from spillway.store.batches import RATED, newest_batch
+from spillway.store.tables import Between, Tables
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,15 @@ def channel_offers(tables: Tables, contracts: Contracts, channel: str) -> dict[s
 
 def last_batch(tables: Tables, stream: str) -> Batch | None:
     """The stream's last batch whose raw tuples and rate are there."""
-    held = [
-        batch
-        for batch in load_batches(tables, stream)
-        if batch.is_in_raw and batch.rows and batch.seconds_covered
-    ]
-    return held[-1] if held else None
+    return newest_batch(tables, stream, status=HELD, rows=Between(1), seconds_covered=RATED)
 
 
 def _last_sent(tables: Tables, stream: str) -> float:
     """The rate at which the stream's last batch crossed, as the ledger has it."""
-    sent = [b for b in load_batches(tables, stream) if b.status in (DONE, RETIRED) and b.seconds_covered]
-    if not sent:
+    sent = newest_batch(tables, stream, status=[DONE, RETIRED], seconds_covered=RATED)
+    if sent is None:
         return 0.0
-    where = {"subject": stream, "batch": sent[-1].batch, "unit": "rows", "dimension_kind": TOTAL}
+    where = {"subject": stream, "batch": sent.batch, "unit": "rows", "dimension_kind": TOTAL}
     rows = tables.at("ledger").rows(["ordinal", "bytes_kept"], **where).to_pylist()
     final = max(rows, key=lambda row: int(row["ordinal"]), default=None)
-    return final["bytes_kept"] * 8.0 / 1000.0 / (sent[-1].seconds_covered or 1.0) if final else 0.0
+    return final["bytes_kept"] * 8.0 / 1000.0 / (sent.seconds_covered or 1.0) if final else 0.0

@@ -7,7 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from spillway.batch import Batch
+from spillway.batch import HELD, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
@@ -19,7 +19,7 @@ from spillway.pipeline.room import measure_load, parts
 from spillway.registry import lever
 from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, read_rows
-from spillway.store.tables import Tables
+from spillway.store.tables import Between, Tables
 
 
 def train_streams(
@@ -112,7 +112,7 @@ def edge_of(
 
 def _held(tables: Tables, stream: str) -> list[Batch]:
     """The batches whose raw tuples are there."""
-    return [b for b in load_batches(tables, stream) if b.is_in_raw and b.rows]
+    return load_batches(tables, stream, status=HELD, rows=Between(1))
 
 
 def _files(tables: Tables, stream: str, batches: Sequence[Batch]) -> list[DataFile]:

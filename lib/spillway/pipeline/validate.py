@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from spillway.batch import DONE, Batch, utc_now
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, run_suites
 from spillway.checks.views import types_of
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
+from spillway.errors import ConcurrentRun
 from spillway.job import side_by_side
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import FramePart, Measured, Say, Stored
@@ -30,37 +32,28 @@ from spillway.pipeline.retire import retire
 from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.pipeline.train import edge_of
 from spillway.registry import lever
-from spillway.store.batches import load_batches
+from spillway.store.batches import load_batches, save_batches
 from spillway.store.files import column_bytes
 from spillway.store.tables import Between, Tables
 
 
 def changed_batches(tables: Tables, stream: str, every: bool = False) -> list[Batch]:
-    """Shed batches without a certificate as new as they are that every expectation held for; or all, with `every`.
+    """Shed batches that have changed since every expectation held for them; or all, with `every`.
 
     A run that failed, or died before it judged, leaves certificates: what it left is looked at again.
     """
-    done = [batch for batch in load_batches(tables, stream) if batch.status == DONE and batch.rows]
+    done = {"status": DONE, "rows": Between(1)}
     if every:
-        return done
-    certified: dict[int, datetime] = {}
-    for row in tables.at("certificates").rows(["batch", "created_at"], stream=stream).to_pylist():
-        certified[row["batch"]] = max(row["created_at"], certified.get(row["batch"], row["created_at"]))
-    judged = _judged(tables, stream, min(certified.values())) if certified else []
-    return [b for b in done if not (b.batch in certified and _holds(b, certified[b.batch], judged))]
+        return load_batches(tables, stream, **done)
+    edges = tables.at("batches").rows(["batch", "updated_at", "validated_at"], stream=stream, **done)
+    still = pc.fill_null(pc.greater_equal(edges["validated_at"], edges["updated_at"]), False)
+    changed = edges["batch"].filter(pc.invert(still)).to_pylist()
+    return load_batches(tables, stream, batch=changed, **done) if changed else []
 
 
-def _judged(tables: Tables, stream: str, since: datetime) -> list[dict[str, Any]]:
-    columns = ["stream", "batch_date", "success", "validated_at"]
-    rows = tables.at("validations").rows(columns, validated_at=Between(since)).to_pylist()
-    return [row for row in rows if row["stream"] == stream or not row["stream"]]
-
-
-def _holds(batch: Batch, certified_at: datetime, judged: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the batch's certificate is of what it is now, and all that was judged since holds for its date."""
-    since = [row for row in judged if row["validated_at"] >= certified_at]
-    mine = [row["success"] for row in since if row["batch_date"] in (None, batch.batch_date)]
-    return certified_at >= batch.updated_at and bool(mine) and all(mine)
+def _mark(tables: Tables, batches: Sequence[Batch], as_of: datetime | None) -> None:
+    """Note that every expectation held for these batches at `as_of`, or (None) that it is to be seen again."""
+    save_batches(tables, [replace(batch, validated_at=as_of) for batch in batches])
 
 
 def validate(
@@ -78,6 +71,9 @@ def validate(
     work = {one.stream: changed_batches(tables, one.stream, every) for one in chosen}
     work = {stream: batches for stream, batches in work.items() if batches}
     outcomes: list[Outcome] = []
+    for batches in work.values():
+        # or what fails now would count as validated by what held before
+        _mark(tables, [batch for batch in batches if batch.validated_at], None)
     if not work:
         say("nothing was shed since the last validation")
     else:
@@ -90,6 +86,11 @@ def validate(
 
         side_by_side(recover_and_certify, list(work))
         outcomes = _judge(tables, engine, contracts, work, run_id, say)
+    for stream, batches in work.items():
+        try:
+            _mark(tables, batches, as_of)
+        except ConcurrentRun:
+            say(f"{stream}: batches were shed again meanwhile; the next run validates them")
     for contract in chosen:
         waiting = {batch.batch for batch in changed_batches(tables, contract.stream)}
         retire(tables, contract, waiting, say)
@@ -311,14 +312,30 @@ def _judged_tables(
             of = next((column for column in ("stream", "subject") if column in columns), None)
             if of is not None and contract.curated and name != "validations":
                 where[of] = list(work)
-            if where and "batch" in columns and name != "sketches":
+            if where and "batch" in columns:
                 where["batch"] = numbers
+            if name == "models":
+                # what these were shed with, and what the next ones will be
+                where["version"] = _versions(tables, work)
             if name == "windows":
                 # of joins and queries, which streams do not name: those that have changed since these batches
                 where = {"updated_at": Between(since)}
+            if name == "validations":
+                where = {"validated_at": Between(since)}
             if contract.curated:
                 found[name] = table.rows(**where)
     return found
+
+
+def _versions(tables: Tables, work: Mapping[str, Sequence[Batch]]) -> list[int]:
+    """The versions of facts that batches were shed with, and all that came later."""
+    used = {version for batches in work.values() for batch in batches for version in batch.models.values()}
+    newest = tables.at("models").rows(["version"], stream=list(work))["version"]
+    return (
+        sorted(used | set(pc.unique(newest.filter(pc.greater_equal(newest, max(used)))).to_pylist()))
+        if used
+        else []
+    )
 
 
 def _noticed(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> Iterator[Outcome]:

@@ -33,7 +33,6 @@ from spillway.levers.windows import (
 )
 from spillway.pipeline.facts import needed_facts, newest_facts
 from spillway.registry import lever
-from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, high_edge, rows_of
 from spillway.store.filters import Between, matching
 from spillway.store.ledgers import write_ledger
@@ -162,7 +161,8 @@ def _order_of(contracts: Contracts, contract: Workload, stream: str) -> str:
 
 def _transmitted(tables: Tables, stream: str) -> dict[int, list[DataFile]]:
     """Of each batch that the stream has sent, the files that hold its rows."""
-    sent = [b.batch for b in load_batches(tables, stream) if b.status in (DONE, RETIRED) and b.rows]
+    where = {"stream": stream, "status": [DONE, RETIRED], "rows": Between(1)}
+    sent = sorted(tables.at("batches").rows(["batch"], **where)["batch"].to_pylist())
     table = tables.at("transmitted", stream)
     return {batch: files for batch in sent if (files := table.files(batch=batch))}
 

@@ -127,15 +127,21 @@ def read_rows(
 
 
 def rows_of(
-    file: DataFile, columns: Sequence[str], at_a_time: int, within: tuple[str, int, int] | None = None
+    file: DataFile,
+    columns: Sequence[str],
+    at_a_time: int,
+    within: Sequence[tuple[str, int | None, int | None]] = (),
 ) -> Iterator[pa.Table]:
     """The rows of one file, some at a time; a column that it does not have is null.
 
-    `within`: an ordered column and its range, to leave out the row groups that hold none of it.
+    `within`: whole numbers and their ranges (None is open), to leave out the row groups that hold none of them.
     """
     with _opened(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
-        groups = _row_groups(parquet.metadata, *within) if within else None
+        groups = None
+        for one in (one for one in within if one[0] in parquet.schema_arrow.names):
+            found = _row_groups(parquet.metadata, *one)
+            groups = [group for group in found if groups is None or group in groups]
         if groups == []:
             return
         for batch in parquet.iter_batches(at_a_time, row_groups=groups, columns=have):
@@ -179,7 +185,7 @@ class RowReader:
         for file in self.files:
             if file.high(self.order) < from_seq:
                 continue
-            yield from rows_of(file, wanted, self.AT_A_TIME, (self.order, from_seq, file.high(self.order)))
+            yield from rows_of(file, wanted, self.AT_A_TIME, [(self.order, from_seq, None)])
 
 
 class _Stream:
@@ -215,13 +221,15 @@ class _Stream:
         return whole.slice(low, high - low)
 
 
-def _row_groups(metadata: Any, order: str, from_seq: int, to_seq: int) -> list[int]:
+def _row_groups(metadata: Any, order: str, low: int | None, high: int | None) -> list[int]:
     index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == order)
     found = []
     for group in range(metadata.num_row_groups):
         statistics = metadata.row_group(group).column(index).statistics
         unknown = statistics is None or not statistics.has_min_max
-        if unknown or (statistics.max >= from_seq and statistics.min <= to_seq):
+        below = not unknown and low is not None and statistics.max < low
+        above = not unknown and high is not None and statistics.min > high
+        if not (below or above):
             found.append(group)
     return found
 

@@ -77,6 +77,28 @@ def all_match(file: DataFile, where: Filter, never_null: Container[str]) -> bool
     return True
 
 
+def spans(where: Filter) -> list[tuple[str, int | None, int | None]]:
+    """The ranges of whole numbers that are asked for, by column.
+
+    >>> spans({"stream": "a", "batch": [7, 3], "rows": Between(1)})
+    [('batch', 3, 7), ('rows', 1, None)]
+    """
+    found: list[tuple[str, int | None, int | None]] = []
+    for name, value in where.items():
+        if isinstance(value, Between):
+            edges = [value.low, value.high]
+        else:
+            numbers = _values(value)
+            edges = [min(numbers), max(numbers)] if numbers and all(map(_is_whole, numbers)) else []
+        if any(edge is not None for edge in edges) and all(e is None or _is_whole(e) for e in edges):
+            found.append((name, edges[0], edges[1]))
+    return found
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def matching(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
     """Row by row, whether it answers: true or false, never null."""
     mask = pa.chunked_array([pa.repeat(True, rows.num_rows)])

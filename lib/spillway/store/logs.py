@@ -8,6 +8,7 @@ refuses a commit when anybody has written since the log was last read (`Stale`):
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -28,8 +29,12 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # every reader of Delta must be able to read every table
     "delta.columnMapping.mode": "none",
     "delta.dataSkippingNumIndexedCols": str(INDEXED_COLUMNS),
+    "delta.checkpointInterval": "20",  # commits that whoever opens a table has to read at most
+    "delta.logRetentionDuration": "interval 7 days",  # as long as files that a commit took out stay
 }
-
+FORMAT_PROPERTY = "spillway.formatVersion"
+_TOLD_VERSION = re.compile(r"Format version (\d+)\.")
+"""How a table says its version that was made before versions were a property."""
 
 _AS_IT_IS = "!$&'()+,-./:;=@_~"
 """What delta-rs leaves as it is when it spells a path in a log; other programs leave more."""
@@ -50,6 +55,10 @@ class Log(Protocol):
     def version(self) -> int:
         """Which commit was last read; -1 where there is no table."""
 
+    @property
+    def format_version(self) -> int | None:
+        """Which version of its column contract the table is written by; None where it does not say."""
+
     def files(self) -> list[DataFile]:
         """The live files, in path order."""
 
@@ -62,8 +71,11 @@ class Log(Protocol):
     def add_columns(self, columns: pa.Schema) -> None:
         """Add columns that may be null, and of which the table has none."""
 
-    def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
-        """Files in and files out, at once."""
+    def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+        """Let columns be null that could not, then say by which version the table is written from now on."""
+
+    def commit(self, added: Sequence[Written], removed: Sequence[DataFile], same_rows: bool = False) -> None:
+        """Files in and files out, at once; `same_rows`: no reader of changes has anything to look at."""
 
 
 def log_of(path: str) -> Log:
@@ -87,6 +99,15 @@ class DeltaLog:
     @property
     def version(self) -> int:
         return -1 if self._table is None else int(self._table.version())
+
+    @property
+    def format_version(self) -> int | None:
+        if self._table is None:
+            return None
+        said = self._table.metadata()
+        told = _TOLD_VERSION.search(said.description or "")
+        found = said.configuration.get(FORMAT_PROPERTY) or (told and told.group(1))
+        return int(found) if found else None
 
     def files(self) -> list[DataFile]:
         if self._table is None:
@@ -131,7 +152,8 @@ class DeltaLog:
                 mode="ignore",
                 partition_by=list(contract.partitioned_by),
                 description=contract.description,
-                configuration=dict(PROPERTIES),
+                configuration={**PROPERTIES, FORMAT_PROPERTY: str(contract.version)},
+                raise_if_key_not_exists=False,
             )
         except DeltaError:
             # two may begin a table at the same time; whoever came first made it as this one would
@@ -150,6 +172,19 @@ class DeltaLog:
             raise Stale(str(problem)) from problem
         self.refresh()
 
+    def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+        from deltalake.exceptions import DeltaError
+
+        assert self._table is not None
+        try:
+            for name in nullable:
+                self._table.alter.drop_column_not_null(name)
+            said = {FORMAT_PROPERTY: str(format_version)}
+            self._table.alter.set_table_properties(said, raise_if_not_exists=False)
+        except DeltaError as problem:
+            raise Stale(str(problem)) from problem
+        self.refresh()
+
     def _inside(self, file: DataFile) -> str:
         """A file's path in the table, which the commit will spell; another spelling would take out nothing."""
         inside, listed = file.path.removeprefix(f"{self.path}/"), self._spelled[file.path]
@@ -160,7 +195,7 @@ class DeltaLog:
             )
         return inside
 
-    def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
+    def commit(self, added: Sequence[Written], removed: Sequence[DataFile], same_rows: bool = False) -> None:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
@@ -168,13 +203,15 @@ class DeltaLog:
         assert self._table is not None
         now = int(time.time() * 1000)
         actions: list[Any] = [
-            AddAction(one.path, one.size, dict(one.partition), one.written_at_ms, True, one.statistics)
+            AddAction(
+                one.path, one.size, dict(one.partition), one.written_at_ms, not same_rows, one.statistics
+            )
             for one in added
         ]
         actions += [
             RemoveAction(
                 self._inside(file),
-                True,
+                not same_rows,
                 now,
                 file.size,
                 {name: None if value is None else str(value) for name, value in file.partition},
@@ -219,6 +256,7 @@ class _Held:
     """A table in memory."""
 
     schema: pa.Schema
+    format_version: int
     version: int = 0
     files: dict[str, DataFile] = field(default_factory=dict)
 
@@ -242,6 +280,10 @@ class MemoryLog:
     def version(self) -> int:
         return self._version
 
+    @property
+    def format_version(self) -> int | None:
+        return self._format_version
+
     def files(self) -> list[DataFile]:
         return list(self._files)
 
@@ -250,11 +292,12 @@ class MemoryLog:
             held = _tables.get(self.path)
             self._schema = held.schema if held else None
             self._version = held.version if held else -1
+            self._format_version = held.format_version if held else None
             self._files = sorted(held.files.values(), key=lambda file: file.path) if held else []
 
     def create(self, contract: TableContract) -> None:
         with _one_at_a_time:
-            _tables.setdefault(self.path, _Held(contract.arrow_schema))
+            _tables.setdefault(self.path, _Held(contract.arrow_schema, contract.version))
         self.refresh()
 
     def add_columns(self, columns: pa.Schema) -> None:
@@ -266,7 +309,17 @@ class MemoryLog:
             held.version += 1
         self.refresh()
 
-    def commit(self, added: Sequence[Written], removed: Sequence[DataFile]) -> None:
+    def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+        with _one_at_a_time:
+            held = self._current()
+            held.schema = pa.schema(
+                [one.with_nullable(one.nullable or one.name in nullable) for one in held.schema]
+            )
+            held.format_version = format_version
+            held.version += 1
+        self.refresh()
+
+    def commit(self, added: Sequence[Written], removed: Sequence[DataFile], same_rows: bool = False) -> None:
         with _one_at_a_time:
             held = self._current()
             for file in removed:

@@ -62,6 +62,10 @@ class TableContract:
     partitioned_by: tuple[str, ...]
     sorted_by: tuple[str, ...]
     columns: tuple[TableColumn, ...]
+    retain_days: int | None = None
+    """Days after its batch date (or its time) that a row may go; None: never for its age."""
+    kept_for: tuple[str, ...] = ()
+    """The tables that need a batch's rows here as long as they have rows of it."""
 
     def with_attributes(
         self, attributes: Sequence[tuple[str, str]], added: Sequence[tuple[str, str, str]] = ()
@@ -87,6 +91,16 @@ class TableContract:
     def description(self) -> str:
         """What the table says of itself, with the version of its format."""
         return f"{self.meaning} Format version {self.version}."
+
+    @property
+    def apart(self) -> str | None:
+        """The column of which a file's row groups hold one value each, so that what a batch weighs is known.
+
+        Only where a date's files are put together; a batch that is written is a file of its own.
+        """
+        if "batch_date" not in self.partitioned_by:
+            return None
+        return next((name for name in ("batch", "window") if name in self.names), None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -195,6 +209,8 @@ def _table(path: Path, document: Mapping[str, Any]) -> TableContract:
             partitioned_by=tuple(document["partitioned_by"]),
             sorted_by=tuple(document["sorted_by"]),
             columns=tuple(TableColumn(**column) for column in document["columns"]),
+            retain_days=document.get("retain_days"),
+            kept_for=tuple(document.get("kept_for", ())),
         )
     except (KeyError, TypeError) as problem:
         raise SpillwayError(

@@ -34,19 +34,20 @@ from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.settings import Settings
 from spillway.store import blobs, logs
 from spillway.store.drafts import Draft, Make, Piece, discard, drafted
-from spillway.store.files import DataFile, row_count, rows_of
+from spillway.store.files import DataFile, rows_of
 from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold
+from spillway.store.formats import differences, refuse_newer
 from spillway.store.logs import Log, Stale, data_file, log_of
 from spillway.store.readers import StoredFiles
+from spillway.store.reads import ROWS_AT_A_TIME, largest, matching_rows
 from spillway.store.small_rows import arrow_rows
-from spillway.store.table_contracts import TableContract, has_grown, spark_type, table_contracts
+from spillway.store.table_contracts import TableContract, spark_type, table_contracts
 from spillway.store.writing import Written, shaped, write_file
 
 __all__ = ["Between", "Draft", "Make", "Piece", "Table", "Tables"]
 
 ATTEMPTS = 8
 """How often a commit is tried anew that is refused although nobody else wrote."""
-_ROWS_AT_A_TIME = 131_072
 _NOTHING: Sequence[tuple[str, str, str]] = ()
 
 
@@ -81,8 +82,10 @@ class Tables:
         """The table; `stream` where it is one table a stream."""
         with self._lock:
             if (table, stream) not in self._open:
-                path = self.path(table, stream)
-                self._open[table, stream] = Table(path, self.contract(table), _Opened(log_of(path)))
+                path, contract = self.path(table, stream), self.contract(table)
+                log = log_of(path)
+                refuse_newer(path, contract, log.format_version)
+                self._open[table, stream] = Table(path, contract, _Opened(log))
             return self._open[table, stream]
 
     def forget_lake(self) -> None:
@@ -164,19 +167,18 @@ class Table:
     def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """The rows of what is asked for; none where there is no table."""
         names = list(columns) if columns is not None else self.schema.names
-        partitioned = self.contract.partitioned_by
         asked = self._fields(dict.fromkeys([*names, *where]))
-        inside = pa.schema([one for one in asked if one.name not in partitioned])
-        parts = []
-        for file in self.files(**where):
-            for part in _whole(file, inside.names):
-                part = shaped(part, inside) if inside.names else part
-                for one in (one for one in asked if one.name in partitioned):
-                    value = pa.repeat(pa.scalar(file.value(one.name), one.type), part.num_rows)
-                    part = part.append_column(one, value)
-                part = part.filter(matching(part, where)) if where else part
-                parts.append(part.select(names))
+        parts = [matching_rows(file, asked, where).select(names) for file in self.files(**where)]
         return pa.concat_tables(parts) if parts else self._fields(names).empty_table()
+
+    def newest(
+        self, by: str, columns: Sequence[str] | None = None, below: int | None = None, **where: Any
+    ) -> pa.Table:
+        """Of the rows that match, those with the largest `by` (below a number); only files that may hold it."""
+        where |= {} if below is None else {by: Between(high=below - 1)}
+        best = largest(self.files(**where), self._fields(dict.fromkeys([by, *where])), by, where)
+        names = list(columns) if columns is not None else self.schema.names
+        return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
 
     def _fields(self, names: Iterable[str]) -> pa.Schema:
         """Columns by name: as the table has them, or as it will once it is written as its contract says."""
@@ -309,7 +311,7 @@ class Table:
         """The rows of a file that do not match."""
         schema = self._file_schema()
         inside = {name: value for name, value in where.items() if name not in self.contract.partitioned_by}
-        for part in rows_of(file, schema.names, _ROWS_AT_A_TIME):
+        for part in rows_of(file, schema.names, ROWS_AT_A_TIME):
             part = shaped(part, schema)
             rest = part.filter(pc.invert(matching(part, inside)))
             if rest.num_rows:
@@ -317,25 +319,23 @@ class Table:
 
     def _fit_columns(self) -> None:
         """Add the columns, and fields of structs, that the contract has gained; else a type never changes."""
-        wanted = self.contract.arrow_schema
         for attempt in range(ATTEMPTS):
-            have = {one.name: one.type for one in self.schema}
-            missing = []
-            for one in wanted:
-                was, now = have.get(one.name, one.type), spark_type(one.type)
-                if one.name not in have:
-                    missing.append(one.with_nullable(True))
-                elif spark_type(was) != now and has_grown(was, one.type):
-                    missing.append(self.schema.field(one.name).with_type(one.type))
-                elif spark_type(was) != now:
-                    raise SpillwayError(
-                        f"{self.path}: column `{one.name}` must stay {spark_type(was)}, got {now}; "
-                        "give the changed attribute a new name in the contract"
-                    )
-            if not missing:
-                return
+            lacks, version = differences(self.schema, self.contract), self._log.format_version
+            refuse_newer(self.path, self.contract, version)
+            for name, was, now in lacks.impossible:
+                raise SpillwayError(
+                    f"{self.path}: column `{name}` must stay {was}, got {now}; "
+                    "give the changed attribute a new name in the contract"
+                )
+            for name in lacks.relaxed:
+                rule = f"let `{name}` be null, as version {self.contract.version} does"
+                raise Refused("format version", rule, version, "run `spillway migrate`", self.path)
             try:
-                self._log.add_columns(pa.schema(missing))
+                if lacks.added or lacks.grown:
+                    self._log.add_columns(pa.schema([*lacks.added, *lacks.grown]))
+                if version != self.contract.version:
+                    self._log.fit(self.contract.version)
+                return
             except Stale:
                 self._log.refresh()
                 if attempt == ATTEMPTS - 1:
@@ -355,11 +355,3 @@ class Table:
             assert one is not None, "a partition that was found has rows"
             files.append(one)
         return files
-
-
-def _whole(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-    if columns:
-        yield from rows_of(file, columns, _ROWS_AT_A_TIME)
-    else:
-        # only partition columns are asked for: as many rows as there are
-        yield pa.table({"": pa.nulls(file.records or row_count(file))})

@@ -17,7 +17,9 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spillway.encoding import ROWS_IN_A_GROUP, chunk_bytes, encoder
@@ -42,46 +44,71 @@ class Written:
 
 
 def write_file(
-    folder: str, partition: Mapping[str, str], schema: pa.Schema, tables: Iterable[pa.Table]
+    folder: str,
+    partition: Mapping[str, str],
+    schema: pa.Schema,
+    tables: Iterable[pa.Table],
+    apart: str | None = None,
+    rows_in_a_group: int | None = None,
 ) -> Written | None:
     """The tables as one file below `folder`; None where there is no row.
 
-    `schema`: the table's columns without those it is partitioned by.
+    `schema`: the table's columns without those it is partitioned by. `apart`: a column of which rows with different
+    values, that come one after the other, share no row group.
     """
+    size = rows_in_a_group or ROWS_IN_A_GROUP
     # spelled as Hive does, for readers that take a partition's value from the path
     place = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
     name = "/".join([*place, f"part-{uuid.uuid4()}.parquet"])
-    groups = _groups(shaped(table, schema) for table in tables)
+    groups = _groups((shaped(table, schema) for table in tables), apart, size)
     first = next(groups, None)
     if first is None:
         return None
     try:
         with writing(f"{folder}/{name}") as sink, encoder(sink, schema) as writer:
             for group in itertools.chain([first], groups):
-                writer.write_table(group, row_group_size=ROWS_IN_A_GROUP)
+                writer.write_table(group, row_group_size=size)
     except BaseException:
         remove(f"{folder}/{name}")
         raise
     with reading(f"{folder}/{name}") as source:
-        size, metadata = source.size(), pq.ParquetFile(source).metadata
+        file_bytes, metadata = source.size(), pq.ParquetFile(source).metadata
     stats = json.dumps(statistics(metadata, schema.names[:INDEXED_COLUMNS]))
     rows = int(metadata.num_rows)
-    return Written(name, dict(partition), size, rows, int(time.time() * 1000), stats, chunk_bytes(metadata))
+    return Written(
+        name, dict(partition), file_bytes, rows, int(time.time() * 1000), stats, chunk_bytes(metadata)
+    )
 
 
-def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows in tables of `ROWS_IN_A_GROUP`, however few come at a time: each gets dictionaries of its own."""
+def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
+    """The rows in tables of `size`, however few come at a time: each gets dictionaries of its own."""
     held: list[pa.Table] = []
-    count = 0
-    for table in tables:
-        held.append(table)
-        count += table.num_rows
-        while count >= ROWS_IN_A_GROUP:
+    count, last = 0, None
+    for part in (part for table in tables for part in _alike(table, apart)):
+        if apart is not None and part.num_rows:
+            if count and part[apart][0].as_py() != last:
+                yield pa.concat_tables(held)
+                held, count = [], 0
+            last = part[apart][0].as_py()
+        held.append(part)
+        count += part.num_rows
+        while count >= size:
             whole = pa.concat_tables(held)
-            yield whole.slice(0, ROWS_IN_A_GROUP)
-            held, count = [whole.slice(ROWS_IN_A_GROUP)], count - ROWS_IN_A_GROUP
+            yield whole.slice(0, size)
+            held, count = [whole.slice(size)], count - size
     if count:
         yield pa.concat_tables(held)
+
+
+def _alike(table: pa.Table, column: str | None) -> Iterator[pa.Table]:
+    """The table cut where the column's value changes."""
+    if column is None or table.num_rows < 2:
+        yield table
+        return
+    values = table[column].combine_chunks()
+    edges = np.flatnonzero(np.asarray(pc.not_equal(values[1:], values[:-1]))) + 1
+    for low, high in itertools.pairwise([0, *edges.tolist(), table.num_rows]):
+        yield table.slice(low, high - low)
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -17,7 +17,7 @@ from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
 from spillway.levers.attributes.policy import choosing, measures_now, policy_of
 from spillway.levers.attributes.scheme import Run, Runs
-from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, scheme_rows, state_before
+from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, state_before
 from spillway.levers.attributes.stated import bound_now
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
@@ -44,15 +44,12 @@ class AttributePlan(Plan):
         """By batch, attribute and way, what bytes came to over what was planned, as known when it was planned."""
         self.around: dict[int, int] = {}
         """By batch, bytes that a file of sent synopses takes beside them, as known when it was planned."""
-        rows = scheme_rows(tables, self.contract.stream)
         state: Mapping[str, Any] | None = None
         for previous, batch in zip([None, *work.batches], work.batches, strict=False):
             # batches without rows leave no state; those of others' runs in between do
-            between = previous is not None and any(
-                previous.batch < row["batch"] < batch.batch for row in rows
-            )
-            if previous is None or between:
-                state = state_before(rows, batch.batch)
+            last, found = state_before(tables, self.contract.stream, batch.batch)
+            if previous is None or last > previous.batch:
+                state = found
             self.paid[batch.batch], self.around[batch.batch] = self._known(batch.batch, state)
             policy = policy_of(
                 self.contract,

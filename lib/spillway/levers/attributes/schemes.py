@@ -30,18 +30,18 @@ def load_runs(tables: Views, stream: str, batches: Iterable[int] | None = None) 
     return Runs(tuple(run_from_row(row) for row in scheme_rows(tables, stream, batches)))
 
 
-def state_before(rows: Iterable[Mapping[str, Any]], batch: int) -> dict[str, Any] | None:
-    """The planner's state at the end of the last batch before this one; None where there is none."""
-    before = [row for row in rows if row["batch"] < batch]
-    if not before:
-        return None
-    text = before[-1]["state"]
+def state_before(tables: Views, stream: str, batch: int) -> tuple[int, dict[str, Any] | None]:
+    """The last batch before this one that has runs, and the planner's state at its end; 0 and None where none has."""
+    columns = ["batch", "from_seq", "state"]
+    rows = tables.at(SCHEMES).newest("batch", columns, below=batch, stream=stream).to_pylist()
+    if not rows:
+        return 0, None
+    last = max(rows, key=lambda row: int(row["from_seq"]))
     try:
-        found: dict[str, Any] = json.loads(text)
+        return int(last["batch"]), json.loads(last["state"])
     except ValueError as problem:
-        where = f"{before[-1]['stream']}: schemes, batch {before[-1]['batch']}"
-        raise Refused("state", "be JSON", text[:40], "shed its batch again", where) from problem
-    return found
+        where = f"{stream}: schemes, batch {last['batch']}"
+        raise Refused("state", "be JSON", last["state"][:40], "shed its batch again", where) from problem
 
 
 def scheme_row(batch: Batch, number: int, run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
