@@ -40,11 +40,11 @@ def widths_of(rows: pa.Table) -> dict[str, int]:
     return chunk_bytes(pq.ParquetFile(sink).metadata)
 
 
-def chunk_bytes(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Compressed bytes of each column of one file, by its footer."""
+def chunk_bytes(metadata: pq.FileMetaData, group: int | None = None) -> dict[str, int]:
+    """Compressed bytes of each column of one file (or of one of its row groups), by its footer."""
     found: dict[str, int] = {}
-    for group in range(metadata.num_row_groups):
-        row_group = metadata.row_group(group)
+    for place in range(metadata.num_row_groups) if group is None else [group]:
+        row_group = metadata.row_group(place)
         for index in range(metadata.num_columns):
             chunk = row_group.column(index)
             name = chunk.path_in_schema.split(".")[0]

@@ -13,7 +13,7 @@ from spillway.levers.protocol import Drafted
 from spillway.pipeline.planning import WayDown
 from spillway.pipeline.room import OVERHEAD
 from spillway.store.drafts import Draft
-from spillway.store.files import column_bytes
+from spillway.store.files import batch_bytes
 from spillway.store.tables import Tables
 
 SENT = "sent"
@@ -74,7 +74,7 @@ def drafted_by(
         _counts(mine.values(), batch.batch),
         drafts.sent.rows(batch.batch),
         drafts.sent.column_bytes(batch.batch, columns),
-        column_bytes(files, columns),
+        batch_bytes(files, columns, batch.batch)[0],
         seconds,
     )
 

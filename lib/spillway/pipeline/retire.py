@@ -10,7 +10,7 @@ from spillway.contracts import StreamContract
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.files import as_date
+from spillway.store.files import as_date, batch_bytes
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Tables
 
@@ -83,8 +83,10 @@ def _days_of_raw(tables: Tables, stream: str, limit: date) -> set[date]:
 
 
 def _raw_bytes(tables: Tables, batch: Batch) -> int:
-    files = tables.at("raw", batch.stream).files(batch_date=batch.batch_date, batch=batch.batch)
-    return sum(file.size for file in files)
+    raw = tables.at("raw", batch.stream)
+    files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
+    columns, beside = batch_bytes(files, raw.schema.names, batch.batch)
+    return sum(columns.values()) + beside
 
 
 def _without_violations(tables: Tables, stream: str, batches: Sequence[int]) -> set[int]:

@@ -21,7 +21,7 @@ from spillway.levers.shares import proportional_capacities
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.store.batches import newest_batch
-from spillway.store.files import column_bytes
+from spillway.store.files import batch_bytes
 from spillway.store.tables import Between, Tables
 
 OVERHEAD = ("seq",)
@@ -44,10 +44,10 @@ def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load
     else:
         columns = [*OVERHEAD, *contract.names]
         files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
-        measured = column_bytes(files, columns)
+        measured, beside = batch_bytes(files, columns, batch.batch)
         widths = {name: measured[name] * 8.0 / rows for name in columns}
         # what lies around columns in raw will lie around those that are sent, and a log will list their files
-        around = sum(file.size for file in files) - sum(measured.values()) + LISTED_BYTES * len(files)
+        around = beside + LISTED_BYTES * len(files)
         fixed_kbps = max(0, around) * 8.0 / 1000.0 / batch.seconds_covered
     return Load(widths, rows / batch.seconds_covered, fixed_kbps)
 

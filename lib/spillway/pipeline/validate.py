@@ -33,7 +33,7 @@ from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.pipeline.train import edge_of
 from spillway.registry import lever
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.files import column_bytes
+from spillway.store.files import batch_bytes
 from spillway.store.tables import Between, Tables
 
 
@@ -250,7 +250,7 @@ def _widths(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dic
     """Compressed bytes of a batch's attributes in raw, and as transmitted."""
     where = {"batch_date": batch.batch_date, "batch": batch.batch}
     before, after = (
-        column_bytes(tables.at(table, contract.stream).files(**where), contract.names)
+        batch_bytes(tables.at(table, contract.stream).files(**where), contract.names, batch.batch)[0]
         for table in ("raw", "transmitted")
     )
     return before, after

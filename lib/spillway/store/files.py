@@ -71,6 +71,43 @@ def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str,
     return totals
 
 
+def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -> tuple[dict[str, int], int]:
+    """Of one batch, compressed bytes of each column as written, and of all that lies around them in its files.
+
+    Files that hold several batches have row groups of their own for each; where a program of others has mixed them in
+    one, the batch has its rows' share of it.
+    """
+    totals, around = dict.fromkeys(columns, 0), 0.0
+    for file in files:
+        with _opened(file.path) as parquet:
+            metadata = parquet.metadata
+            if file.low("batch") == file.high("batch") == batch:
+                shares = [1.0] * metadata.num_row_groups
+            else:
+                shares = [_share(parquet, group, batch) for group in range(metadata.num_row_groups)]
+        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        every = sum(chunk_bytes(metadata).values())
+        mine = sum(share * count for share, count in zip(shares, rows, strict=True))
+        around += max(0, file.size - every) * mine / max(1, metadata.num_rows)
+        for group, share in enumerate(shares):
+            for name, size in chunk_bytes(metadata, group).items() if share else ():
+                if name in totals:
+                    totals[name] += round(size * share)
+    return totals, round(around)
+
+
+def _share(parquet: pq.ParquetFile, group: int, batch: int) -> float:
+    """How much of a row group is of the batch."""
+    if not _row_groups(parquet.metadata, "batch", batch, batch, [group]):
+        return 0.0
+    if not _row_groups(parquet.metadata, "batch", None, batch - 1, [group]) and not _row_groups(
+        parquet.metadata, "batch", batch + 1, None, [group]
+    ):
+        return 1.0
+    numbers = parquet.read_row_group(group, columns=["batch"])["batch"]
+    return (pc.sum(pc.equal(numbers, batch)).as_py() or 0) / max(1, len(numbers))
+
+
 def row_count(file: DataFile) -> int:
     """How many rows a file has, by its footer."""
     with _opened(file.path) as parquet:
@@ -221,10 +258,12 @@ class _Stream:
         return whole.slice(low, high - low)
 
 
-def _row_groups(metadata: Any, order: str, low: int | None, high: int | None) -> list[int]:
+def _row_groups(
+    metadata: Any, order: str, low: int | None, high: int | None, among: Iterable[int] | None = None
+) -> list[int]:
     index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == order)
     found = []
-    for group in range(metadata.num_row_groups):
+    for group in range(metadata.num_row_groups) if among is None else among:
         statistics = metadata.row_group(group).column(index).statistics
         unknown = statistics is None or not statistics.has_min_max
         below = not unknown and low is not None and statistics.max < low

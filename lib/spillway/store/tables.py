@@ -277,6 +277,32 @@ class Table:
                 "run it again"
             )
 
+    def rewrite(self, gone: Sequence[DataFile], written: Sequence[Written]) -> None:
+        """Put files that hold the same rows in the place of others, or give way to whoever has changed those since."""
+        with self._lock:
+            known = self._opened.found()
+            for _ in range(ATTEMPTS):
+                live = {file.path for file in self._log.files()}
+                if any(file.path not in live for file in gone):
+                    break
+                try:
+                    self._log.commit(written, gone, same_rows=True)
+                except Stale:
+                    self._log.refresh()
+                    continue
+                for file in gone:
+                    known.pop(file.path, None)
+                known |= {
+                    file.path: file for file in (data_file(self.path, one, self.schema) for one in written)
+                }
+                return
+            if not self._stand(written):
+                discard(self.path, written)
+                raise ConcurrentRun(
+                    f"{self.path}: another run wrote what was to be put together at the same time; it stays as that "
+                    "run left it, the next spillway_keep looks at it again"
+                )
+
     def _stand(self, added: Sequence[Written]) -> bool:
         """Whether a commit went through of which the answer was lost."""
         live = {file.path for file in self._log.files()}
@@ -294,7 +320,9 @@ class Table:
                 continue
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
-                one = write_file(self.path, partition, self._file_schema(), self._others(file, where))
+                one = write_file(
+                    self.path, partition, self.file_schema, self._others(file, where), self.contract.apart
+                )
                 if one is not None and one.rows == file.records:
                     discard(self.path, [one])  # nothing of it matched after all
                     continue
@@ -303,13 +331,15 @@ class Table:
             gone.append(file)
         return gone, left
 
-    def _file_schema(self) -> pa.Schema:
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns that stand in its files, as the table has them."""
         names = [name for name in self.schema.names if name not in self.contract.partitioned_by]
         return self._fields(names)
 
     def _others(self, file: DataFile, where: Filter) -> Iterator[pa.Table]:
         """The rows of a file that do not match."""
-        schema = self._file_schema()
+        schema = self.file_schema
         inside = {name: value for name, value in where.items() if name not in self.contract.partitioned_by}
         for part in rows_of(file, schema.names, ROWS_AT_A_TIME):
             part = shaped(part, schema)

@@ -1,0 +1,146 @@
+"""Upkeep of tables: small files put together, files that no table needs any more removed, logs kept short.
+
+Putting together changes no row: one commit puts larger files of the same rows, in the same order, in the place of small
+ones, marked as no change of data, and gives way to whoever has written to them since. Only files that the caller calls
+closed are touched, so that nobody who still writes finds what it read replaced.
+
+A file is removed when no commit of the last week has it, and it is older than that: whoever reads an older version of
+the table, or has written files that are in no commit yet, has so long. That is Delta's own safe age; it is never less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+
+from spillway.errors import SpillwayError
+from spillway.store import blobs
+from spillway.store.drafts import discard
+from spillway.store.files import DataFile, rows_of
+from spillway.store.logs import open_delta
+from spillway.store.reads import ROWS_AT_A_TIME
+from spillway.store.tables import Table
+from spillway.store.writing import Written, shaped, write_file
+
+SAFE_HOURS = 7 * 24
+"""How old a file must be that no table has; the least that Delta lets anybody choose without being forced."""
+FULL_BYTES = 128 << 20
+FULL_ROWS = 1 << 14
+"""Of a small table: a file of so many rows is large enough; more would be decoded for a handful, or written anew."""
+ROWS_OF_A_SMALL_GROUP = 1 << 12
+
+
+@dataclass(frozen=True)
+class Upkept:
+    """What upkeep did: files before and after, and bytes that the disk has back."""
+
+    files_before: int = 0
+    files_after: int = 0
+    files_removed: int = 0
+    bytes_freed: int = 0
+
+    def __add__(self, other: Upkept) -> Upkept:
+        return Upkept(
+            self.files_before + other.files_before,
+            self.files_after + other.files_after,
+            self.files_removed + other.files_removed,
+            self.bytes_freed + other.bytes_freed,
+        )
+
+
+def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = False) -> Upkept:
+    """Put the small files together of which all rows are closed, partition by partition."""
+    groups: dict[tuple[tuple[str, object], ...], list[DataFile]] = {}
+    for file in table.files():
+        if not _is_full(table, file) and closed(file):
+            groups.setdefault(file.partition, []).append(file)
+    done = Upkept()
+    for files in groups.values():
+        for few in _bins(table, files):
+            if not dry_run:
+                table.rewrite(few, [_put_together(table, few)])
+            done += Upkept(len(few), 1)
+    return done
+
+
+def sweep(table: Table, dry_run: bool = False) -> Upkept:
+    """Remove the files that no table needs any more; see the module for which."""
+    held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
+    if held is None:
+        return Upkept()
+    named = held.vacuum(retention_hours=SAFE_HOURS, dry_run=True, enforce_retention_duration=True, full=True)
+    live = {file.path for file in table.files()}
+    sizes = {one.path: one.size for one in blobs.list_files(table.path)}
+    gone = [path for path in (f"{table.path}/{name}" for name in named) if path in sizes and path not in live]
+    for path in gone if not dry_run else ():
+        blobs.remove(path)
+    return Upkept(files_removed=len(gone), bytes_freed=sum(sizes[path] for path in gone))
+
+
+def shorten_log(table: Table) -> None:
+    """Write a checkpoint, and forget the commits before it that are older than a week."""
+    held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
+    if held is not None:
+        held.create_checkpoint()
+        held.cleanup_metadata()
+
+
+def _is_full(table: Table, file: DataFile) -> bool:
+    small = table.contract.apart is None
+    return file.size * 2 >= FULL_BYTES or (small and file.records * 4 >= FULL_ROWS * 3)
+
+
+def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """Files that follow one another, as many as make a full one; a file alone is left as it is."""
+    first = _order(table)[0]
+    few: list[DataFile] = []
+    small = table.contract.apart is None
+    for file in sorted(files, key=lambda one: (one.low(first) is not None, one.low(first) or 0, one.path)):
+        over = sum(one.size for one in few) + file.size > FULL_BYTES
+        many = small and sum(one.records for one in few) + file.records > FULL_ROWS
+        if few and (over or many):
+            yield from [few] * (len(few) > 1)
+            few = []
+        few.append(file)
+    yield from [few] * (len(few) > 1)
+
+
+def _order(table: Table) -> list[str]:
+    """The columns by which rows lie in a file: batches one after the other, within one as its contract says."""
+    apart, inside = table.contract.apart, table.file_schema.names
+    names = dict.fromkeys([*([apart] if apart else []), *table.contract.sorted_by])
+    return [name for name in names if name in inside]
+
+
+def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
+    partition = {name: str(value) for name, value in files[0].partition}
+    group = ROWS_OF_A_SMALL_GROUP if table.contract.apart is None else None
+    rows = _in_order(table, files)
+    one = write_file(table.path, partition, table.file_schema, rows, table.contract.apart, group)
+    expected = sum(file.records for file in files)
+    if one is None or one.rows != expected:
+        discard(table.path, [one] if one else [])
+        raise SpillwayError(
+            f"{table.path}: files put together must hold the {expected:,} rows of those they stand for, got "
+            f"{one.rows if one else 0:,}; nothing is changed, restore the table"
+        )
+    return one
+
+
+def _in_order(table: Table, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """The rows of the files in the table's order; as a stream where one file ends before the next begins."""
+    order, schema = _order(table), table.file_schema
+    if table.contract.apart and all(_ends_before(a, b, order[0]) for a, b in pairwise(files)):
+        for file in files:
+            yield from (shaped(part, schema) for part in rows_of(file, schema.names, ROWS_AT_A_TIME))
+        return
+    parts = [shaped(part, schema) for file in files for part in rows_of(file, schema.names, ROWS_AT_A_TIME)]
+    yield pa.concat_tables(parts).sort_by([(name, "ascending") for name in order])
+
+
+def _ends_before(first: DataFile, second: DataFile, column: str) -> bool:
+    high, low = first.high(column), second.low(column)
+    return high is not None and low is not None and high < low
