@@ -77,6 +77,17 @@ class ConcurrentRun(SpillwayError):
     """Another run wrote the same at the same time; nothing was doubled, try again."""
 
 
+class RunFailed(SpillwayError):
+    """What went wrong in a run with some of its streams, a sentence each; the others were brought through."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        self.sentences = tuple(sentences)
+        super().__init__("\n".join(self.sentences))
+
+    def __reduce__(self) -> tuple[type[RunFailed], tuple[Sequence[str]]]:
+        return type(self), (self.sentences,)
+
+
 class ContractError(SpillwayError):
     """All problems of the contracts at once, so that one round of editing mends them."""
 

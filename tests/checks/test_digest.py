@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway.checks import digest
-from spillway.checks.digest import Digest, StoredRows, hashes, summaries
+from spillway.checks.digest import Digest, StoredRows, Unread, hashes, summaries
 from spillway.engine.local import InProcess
 from spillway.store.files import DataFile
 
@@ -46,6 +46,7 @@ def rows(count: int, seed: int = 1) -> list[dict[str, Any]]:
 
 def stored(folder: Path, files: Sequence[Sequence[dict[str, Any]]], batches: set[int]) -> Digest:
     found = []
+    folder.mkdir(exist_ok=True)
     for number, part in enumerate(files):
         path = folder / f"{len(files)}-{number}.parquet"
         pq.write_table(pa.Table.from_pylist(list(part), SCHEMA), path)
@@ -55,6 +56,7 @@ def stored(folder: Path, files: Sequence[Sequence[dict[str, Any]]], batches: set
 
 def summed(asked: Digest) -> list[dict[str, Any]]:
     (table,) = summaries(InProcess(), [asked])
+    assert isinstance(table, pa.Table)
     found: list[dict[str, Any]] = table.to_pylist()
     return found
 
@@ -154,11 +156,25 @@ def test_sums_can_be_worked_out_elsewhere(tmp_path: Path) -> None:
     assert summaries(FarAway(), [asked]) == summaries(InProcess(), [asked])
 
 
+def test_a_table_that_cannot_be_read_keeps_no_other_from_being_summed_up(tmp_path: Path) -> None:
+    whole, torn = (stored(tmp_path / name, [rows(300)], {1}) for name in ("whole", "torn"))
+    Path(torn.rows.files[0].path).write_bytes(b"PAR1")
+
+    found, unread = summaries(InProcess(), [whole, torn])
+
+    assert isinstance(found, pa.Table)
+    assert found.num_rows == 1
+    assert isinstance(unread, Unread)
+    assert "`file` must be there and whole" in unread.problem
+
+
 def test_each_table_gets_its_own_sums(tmp_path: Path) -> None:
     some, none = stored(tmp_path, [rows(300)], {1}), stored(tmp_path, [], {1})
 
     first, second, third = summaries(InProcess(), [none, some, some])
 
+    assert isinstance(first, pa.Table)
+    assert isinstance(second, pa.Table)
     assert (first.num_rows, second.num_rows) == (0, 1)
     assert second == third
 

@@ -42,7 +42,7 @@ VOLATILE = ("created_at", "updated_at", "run_id", "seconds", "payload")
 """What a rerun may say otherwise; a filter's payload is compared by its digest."""
 
 
-class Died(Exception):
+class Died(BaseException):
     """The process is gone as far as the lake can tell."""
 
 

@@ -28,7 +28,7 @@ FIRST, SECOND = date(2020, 1, 1), date(2020, 1, 2)
 RETIRING = {**SITES, "retain_raw": {"days": 30, "retire": True}}
 
 
-class Died(Exception):
+class Died(BaseException):
     """The process is gone as far as the lake can tell."""
 
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numba import njit
 
 from spillway.engine.protocol import Engine
+from spillway.errors import SpillwayError
 from spillway.sketches.hashing import mix64
 from spillway.store.files import DataFile, as_date, rows_of
 
@@ -65,23 +66,39 @@ class Digest:
     required: tuple[str, ...]
 
 
-def summaries(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table]:
-    """A table of `SUMMARY` for each, all their files read in one go."""
+@dataclass(frozen=True)
+class Unread:
+    """Why a table cannot be summed up; the others are."""
+
+    problem: str
+
+
+def summaries(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table | Unread]:
+    """A table of `SUMMARY` for each, all their files read in one go; or why one of them cannot be read."""
     units = [(place, file) for place, one in enumerate(asked) for file in one.rows.files]
     found: dict[int, list[dict[str, Any]]] = {}
+    unread: dict[int, Unread] = {}
     for (place, _), parts in zip(units, engine.map(partial(_of_unit, asked), units), strict=True):
-        found.setdefault(place, []).extend(parts)
+        if isinstance(parts, Unread):
+            unread.setdefault(place, parts)
+        else:
+            found.setdefault(place, []).extend(parts)
     return [
-        pa.Table.from_pylist(
+        unread.get(place)
+        or pa.Table.from_pylist(
             [{"stream": one.stream, **row} for row in _added_up(found.get(place, []))], schema=SUMMARY
         )
         for place, one in enumerate(asked)
     ]
 
 
-def _of_unit(asked: Sequence[Digest], unit: tuple[int, DataFile]) -> list[dict[str, Any]]:
+def _of_unit(asked: Sequence[Digest], unit: tuple[int, DataFile]) -> list[dict[str, Any]] | Unread:
     place, file = unit
-    return file_sums(asked[place], file)
+    try:
+        return file_sums(asked[place], file)
+    except Exception as problem:
+        text = str(problem).partition("\n")[0]
+        return Unread(text if isinstance(problem, SpillwayError) else f"{type(problem).__name__}: {text}")
 
 
 def file_sums(asked: Digest, file: DataFile) -> list[dict[str, Any]]:

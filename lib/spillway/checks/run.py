@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from spillway import registry
-from spillway.checks.digest import SUMMARY, Digest, StoredRows, summaries
+from spillway.checks.digest import SUMMARY, Digest, StoredRows, Unread, summaries
 from spillway.checks.gx import Validator
 from spillway.checks.outcomes import Outcome, judge
 from spillway.checks.suites import Expectation, Suite, load_suites
@@ -73,9 +73,10 @@ def run_suites(
         name: problems for name in tables if (problems := _wrong(name, tables[name], contracts, streams))
     }
     usable = {name: table for name, table in tables.items() if name not in wrong}
-    outcomes: list[Outcome] = []
+    sums, unread = _sums(engine, usable, streams)
+    outcomes: list[Outcome] = list(unread)
     seen: set[str] = set()
-    with ViewedTables(_readable(engine, usable, streams)) as views:
+    with ViewedTables(_readable(usable, streams, sums)) as views:
         validator = Validator(Path(settings.build, "data_docs"))
         for suite in (suite for suite in suites.values() if suite.table in asked):
             broken = {name: text for name, text in wrong.items() if split_name(name)[0] == suite.table}
@@ -144,11 +145,12 @@ def _wrong(
 
 
 def _readable(
-    engine: Engine, tables: Mapping[str, pa.Table | StoredRows], streams: Mapping[str, StreamContract]
+    tables: Mapping[str, pa.Table | StoredRows],
+    streams: Mapping[str, StreamContract],
+    sums: Mapping[str, Sequence[pa.Table]],
 ) -> dict[str, pa.Table]:
     """The tables that views may read: streams' own summed up, one table for all of them; absent ones empty."""
     found = stream_facts(streams)
-    sums = _sums(engine, tables, streams)
     for name, contract in table_contracts().items():
         if contract.scope == "stream":
             found[name] = pa.concat_tables([SUMMARY.empty_table(), *sums.get(name, [])])
@@ -160,8 +162,9 @@ def _readable(
 
 def _sums(
     engine: Engine, tables: Mapping[str, pa.Table | StoredRows], streams: Mapping[str, StreamContract]
-) -> dict[str, list[pa.Table]]:
-    names, asked = [], []
+) -> tuple[dict[str, list[pa.Table]], list[Outcome]]:
+    """The sums of streams' own tables, by table; and an outcome for each of them that cannot be read."""
+    asked: list[tuple[str, Digest]] = []
     for name, rows in tables.items():
         table, stream = split_name(name)
         if isinstance(rows, StoredRows) and stream is not None:
@@ -170,9 +173,18 @@ def _sums(
             required = [
                 c.name for c in contract.columns if not c.nullable and c.name not in contract.partitioned_by
             ]
-            names.append(table)
-            asked.append(Digest(stream, rows, streams[stream].keys, tuple(required)))
+            asked.append((table, Digest(stream, rows, streams[stream].keys, tuple(required))))
     found: dict[str, list[pa.Table]] = {}
-    for table, sums in zip(names, summaries(engine, asked), strict=True):
-        found.setdefault(table, []).append(sums)
-    return found
+    unread: list[Outcome] = []
+    for (table, one), sums in zip(asked, summaries(engine, [one for _, one in asked]), strict=True):
+        if isinstance(sums, Unread):
+            unread.append(_cannot_be_read(table, one.stream, sums.problem))
+        else:
+            found.setdefault(table, []).append(sums)
+    return found, unread
+
+
+def _cannot_be_read(table: str, stream: str, problem: str) -> Outcome:
+    remedy = "restore them, or do the batch again"
+    sentence = f"{table}, {stream}: its files must be there and whole, got {problem}; {remedy}"
+    return Outcome(table, stream, None, "table_can_be_read", False, "unread", "read", "", sentence)

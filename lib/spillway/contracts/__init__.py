@@ -6,12 +6,20 @@
 from spillway.contracts.capacity import Capacity
 from spillway.contracts.channel import Channel, Prices
 from spillway.contracts.levers import LeverEntry, Subject
-from spillway.contracts.loader import check, load_contracts, read_channel, read_stream, read_workload
+from spillway.contracts.loader import (
+    check,
+    load_contracts,
+    load_usable,
+    read_channel,
+    read_stream,
+    read_workload,
+)
 from spillway.contracts.model import (
     ARROW_TYPES,
     ROLES,
     TYPES,
     Attribute,
+    BrokenContract,
     Contracts,
     StreamContract,
 )
@@ -24,6 +32,7 @@ __all__ = [
     "ROLES",
     "TYPES",
     "Attribute",
+    "BrokenContract",
     "Capacity",
     "Channel",
     "Contracts",
@@ -36,6 +45,7 @@ __all__ = [
     "check",
     "json_schema",
     "load_contracts",
+    "load_usable",
     "plain",
     "read_channel",
     "read_stream",

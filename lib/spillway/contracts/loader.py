@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from spillway.contracts.channel import Channel
 from spillway.contracts.levers import Subject
-from spillway.contracts.model import Contracts, StreamContract
+from spillway.contracts.model import BrokenContract, Contracts, StreamContract
 from spillway.contracts.shapes import BAD, Record, Report, Text, suggest
 from spillway.contracts.workload import Workload
 from spillway.contracts.yaml_lines import MOST_CHARACTERS, read_yaml
@@ -32,6 +33,19 @@ def load_contracts(schemas_dir: str | Path) -> Contracts:
     """All contracts and channels, or a ContractError with everything that is wrong."""
     contracts, problems = _load(Path(schemas_dir))
     if problems:
+        raise ContractError(problems)
+    return contracts
+
+
+def load_usable(schemas_dir: str | Path) -> Contracts:
+    """The contracts and channels that can be used, what cannot in `broken`: what nightly runs read.
+
+    One contract that cannot be read must not stop the streams of all others. Where no channel can be read, or there is
+    no folder of streams, there is nothing to use: a ContractError.
+    """
+    contracts, problems = _load(Path(schemas_dir))
+    told = {problem for one in contracts.broken for problem in one.problems}
+    if not contracts.channels or any(problem not in told for problem in problems):
         raise ContractError(problems)
     return contracts
 
@@ -79,6 +93,7 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
         if isinstance(value, Mapping) and isinstance(value.get("channels"), Mapping):
             known_channels = [str(name) for name in value["channels"]]
     problems += report.problems
+    broken, channels = _usable_channels(channels, known_channels or [], report.problems)
 
     files: dict[str, str] = {}
 
@@ -97,6 +112,9 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
                     found[contract.subject] = contract
                 files.setdefault(contract.subject, report.where)
             problems.extend(report.problems)
+            if report.problems:
+                channel = _channel_named(path)
+                broken.append(BrokenContract(folder, path.stem, tuple(report.problems), channel))
         return found
 
     landings: dict[str, str] = {}
@@ -109,7 +127,41 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
     if not (schemas / "streams").is_dir():
         remedy = "add it, one YAML file per stream, or set SPILLWAY_SCHEMAS"
         problems.append(Problem("streams", "the folder", "be there", str(schemas / "streams"), remedy))
-    return Contracts(streams, channels, files, joins, queries), problems
+    for name in [name for name, one in streams.items() if channels and one.channel not in channels]:
+        one = streams.pop(name)
+        lost = Problem(f"streams/{name}.yaml", "channel", "be usable", one.channel, "mend channels.yaml")
+        broken.append(BrokenContract("streams", name, (lost,), one.channel))
+    return Contracts(streams, channels, files, joins, queries, tuple(broken)), problems
+
+
+def _usable_channels(
+    channels: Mapping[str, Channel], named: Sequence[str], problems: Sequence[Problem]
+) -> tuple[list[BrokenContract], dict[str, Channel]]:
+    """The channels that nothing is wrong with, and the others as broken contracts."""
+    broken: list[BrokenContract] = []
+    usable = dict(channels)
+    for name in named:
+        mine = tuple(one for one in problems if _is_below(one.field, f"channels.{name}"))
+        if mine:
+            usable.pop(name, None)
+            broken.append(BrokenContract("channels", name, mine, name))
+    for name in [name for name, one in usable.items() if one.into is not None and one.into not in usable]:
+        del usable[name]
+    return broken, usable
+
+
+def _is_below(field: str, path: str) -> bool:
+    return field == path or field.startswith((f"{path}.", f"{path}["))
+
+
+def _channel_named(path: Path) -> str | None:
+    """The channel that a contract names, though nothing else of it may be readable."""
+    try:
+        text = path.read_text("utf-8-sig", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"^channel:[ \t]*['\"]?([A-Za-z][\w-]*)", text, re.MULTILINE)
+    return found.group(1) if found else None
 
 
 def _contract_files(folder: Path) -> list[Path]:

@@ -65,7 +65,7 @@ from spillway.contracts.shapes import (
 )
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
+from spillway.errors import Problem, Refused
 from spillway.sketches.kinds import SKETCH_KINDS
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
@@ -349,14 +349,39 @@ class StreamContract(Subject):
 
 
 @dataclass(frozen=True)
+class BrokenContract:
+    """A contract that cannot be used, while the others are: whose, what is wrong, and the channel it names if any."""
+
+    folder: str
+    subject: str
+    problems: tuple[Problem, ...]
+    channel: str | None = None
+
+    def may_go_through(self, channel: str, contracts: Contracts) -> bool:
+        """Whether a stream of it has room on the channel: where it names none, it may be any."""
+        if self.folder != "streams":
+            return False
+        own = contracts.channels.get(self.channel or "")
+        return own is None or channel in (own.name, own.into)
+
+
+@dataclass(frozen=True)
 class Contracts:
-    """Everything in `schemas/`, read and validated once."""
+    """Everything in `schemas/`, read and validated once.
+
+    `broken` is empty unless it was read with `load_usable`.
+    """
 
     streams: Mapping[str, StreamContract]
     channels: Mapping[str, Channel]
     files: Mapping[str, str] = field(default_factory=dict)
     joins: Mapping[str, Workload] = field(default_factory=dict)
     queries: Mapping[str, Workload] = field(default_factory=dict)
+    broken: tuple[BrokenContract, ...] = ()
+
+    def withheld(self, channel: str) -> tuple[str, ...]:
+        """The streams that have room on the channel, or may have, though their contracts cannot be used."""
+        return tuple(one.subject for one in self.broken if one.may_go_through(channel, self))
 
     def stream(self, name: str) -> StreamContract:
         """The contract of a stream, or an error that says which there are."""

@@ -8,8 +8,8 @@ from spillway.batch import Batch
 from spillway.contracts import Contracts
 from spillway.engine.protocol import Engine
 from spillway.intake.take_in import take_in
-from spillway.job import side_by_side
 from spillway.levers.protocol import Say
+from spillway.pipeline.faults import Faults
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.sketch import sketch_stream
 from spillway.store.tables import Tables
@@ -24,9 +24,17 @@ def bring_through(
     say: Say = lambda _: None,
     dates: tuple[date, date] | None = None,
 ) -> list[Batch]:
-    """Bring the channel's new and pending batches (or those of the dates `from..to`) through; the ones done."""
-    streams = contracts.streams_of(channel)
+    """Bring the channel's new and pending batches (or those of the dates `from..to`) through; the ones done.
+
+    What goes wrong with a stream, at whichever step, is raised when all others are through: what it has taken in is
+    shed though something new cannot be taken in, or a sketch cannot be made of it.
+    """
+    faults = Faults(say)
+    streams = {contract.stream: contract for contract in contracts.streams_of(channel)}
     if dates is None:
-        side_by_side(lambda contract: take_in(tables, engine, contract, run_id, say), streams)
-    side_by_side(lambda contract: sketch_stream(tables, engine, contract, say, dates), streams)
-    return shed_channel(tables, engine, contracts, channel, say, dates)
+        faults.each("take in", streams, lambda stream: take_in(tables, engine, streams[stream], run_id, say))
+    faults.each("sketch", streams, lambda stream: sketch_stream(tables, engine, streams[stream], say, dates))
+    done = shed_channel(tables, engine, contracts, channel, say, dates, faults)
+    faults.broken(contracts, channel)
+    faults.tell()
+    return done

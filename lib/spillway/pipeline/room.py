@@ -4,12 +4,14 @@ First every channel is divided among its own streams; then, where channels go in
 would send is divided again. `divide_by: proportional` is the text's: one drop rate for all. `divide_by: utility`
 chooses among all ways of all streams at once what costs least together (`levers.rate_distortion`), and each stream's
 part is what it would send then. Streams with nothing waiting count
-with their last known rate, so that a quiet quarter of an hour gives no place away for good.
+with their last known rate, so that a quiet quarter of an hour gives no place away for good. So do those that fail here,
+or whose contracts cannot be used: a fault gives no place away, and keeps no other out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import Channel, StreamContract
@@ -19,6 +21,7 @@ from spillway.levers.protocol import Load, Offer, Part, Room
 from spillway.levers.rate_distortion import least_cost
 from spillway.levers.shares import proportional_capacities
 from spillway.pipeline.facts import newest_facts
+from spillway.pipeline.faults import Faults
 from spillway.registry import lever
 from spillway.store.batches import newest_batch
 from spillway.store.files import batch_bytes
@@ -88,27 +91,58 @@ def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, 
 
 
 def parts(
-    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], by_rate: bool = False
+    tables: Tables,
+    room: Room,
+    waiting: Mapping[str, Sequence[Batch]],
+    by_rate: bool = False,
+    faults: Faults | None = None,
 ) -> dict[str, Part]:
     """The parts of every stream that is planned with the room's channel.
 
     `by_rate`: by what they offer alone, whatever was learned of them, so that what one is trained for does not hang on
-    which of the others were trained before it.
+    which of the others were trained before it. A stream whose load cannot be found out has the place of what it last
+    offered; it is noted in `faults`, or raised where these are not given.
     """
+    found = Faults() if faults is None else faults
+    shared = _parts(tables, room, waiting, by_rate, found)
+    if faults is None:
+        found.tell()
+    return shared
+
+
+def _parts(
+    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], by_rate: bool, faults: Faults
+) -> dict[str, Part]:
     contracts = {contract.stream: contract for contract in room.contracts.streams_of(room.name)}
+    loads: dict[str, Load | float] = {}
+    for stream, contract in contracts.items():
+        mine = waiting.get(stream, ())
+        load = faults.attempt(stream, "plan", partial(_load, tables, contract, mine), mine)
+        loads[stream] = _last_known(tables, contract, mine) if load is None else load
+
+    def offered(stream: str, own_kbps: float | None = None) -> Offer:
+        mine, load = waiting.get(stream, ()), loads[stream]
+        of = partial(offer, tables, room, contracts[stream], load, own_kbps, by_rate)
+        found = faults.attempt(stream, "plan", of, mine)
+        return found if found is not None else _of_rate(load, own_kbps)
+
     own: dict[str, float] = {}
-    loads = {stream: _load(tables, one, waiting.get(stream, ())) for stream, one in contracts.items()}
+    unseen: list[Offer] = []
     for name in sorted({contract.channel for contract in contracts.values()}):
-        offers = {
-            stream: offer(tables, room, contract, loads[stream], by_rate=by_rate)
-            for stream, contract in contracts.items()
-            if contract.channel == name
+        offers = {stream: offered(stream) for stream, one in contracts.items() if one.channel == name}
+        absent = {
+            stream: Offer(_rate_on_record(tables, stream))
+            for stream in room.contracts.withheld(name)
+            if stream not in offers
         }
-        own |= divided(room.contracts.channels[name], offers)
+        shared = divided(room.contracts.channels[name], {**offers, **absent})
+        unseen += [Offer(min(one.rate_kbps, shared[stream])) for stream, one in absent.items()]
+        own |= {stream: shared[stream] for stream in offers}
     if all(contract.channel == room.name for contract in contracts.values()):
         return {stream: Part(kbps) for stream, kbps in own.items()}
-    sent = {s: offer(tables, room, contract, loads[s], own[s], by_rate) for s, contract in contracts.items()}
-    trunk = divided(room.contracts.channels[room.name], sent)
+    sent = {stream: offered(stream, own[stream]) for stream in contracts}
+    beside = {f" {place}": one for place, one in enumerate(unseen)}
+    trunk = divided(room.contracts.channels[room.name], {**sent, **beside})
     return {stream: Part(own[stream], trunk[stream]) for stream in contracts}
 
 
@@ -122,8 +156,7 @@ def offer(
 ) -> Offer:
     """The stream's rate (after its own shedding, when `own_kbps` is given) and what it could give up."""
     if by_rate or not isinstance(load, Load):
-        rate = load.rate_kbps if isinstance(load, Load) else load
-        return Offer(rate if own_kbps is None else min(rate, own_kbps))
+        return _of_rate(load, own_kbps)
     found, channel = Offer(load.rate_kbps, load), room.contracts.channels[contract.channel]
     for name in contract.lever_names:
         facts = newest_facts(tables, contract.stream, name)
@@ -144,19 +177,43 @@ def _load(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) ->
     return max((load for load, rows in waiting if 2 * rows >= mean), key=lambda load: load.rate_kbps)
 
 
+def _of_rate(load: Load | float, own_kbps: float | None) -> Offer:
+    rate = load.rate_kbps if isinstance(load, Load) else load
+    return Offer(rate if own_kbps is None else min(rate, own_kbps))
+
+
 def _last_rate(tables: Tables, contract: StreamContract) -> float:
     """What the last batch that was sent had offered; of one whose raw is gone, by what the ledger says it took."""
-    last = newest_batch(tables, contract.stream, status=[DONE, RETIRED], rows=Between(1))
+    last = _last_sent(tables, contract.stream)
+    if last is not None and last.status == DONE and last.seconds_covered:
+        return measure_load(tables, contract, last).rate_kbps
+    return _rate_on_record(tables, contract.stream)
+
+
+def _last_known(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> float:
+    """What a stream offers whose load cannot be found out: what it last did, by the ledger; of one that never sent, by
+    the bits that its contract declares. Never less than that for being faulty."""
+    known = _rate_on_record(tables, contract.stream)
+    bits = sum(attribute.declared_bits for attribute in contract.attributes)
+    rates = [(b.rows or 0) / b.seconds_covered * bits / 1000.0 for b in batches if b.seconds_covered]
+    return known or max(rates, default=0.0)
+
+
+def _last_sent(tables: Tables, stream: str) -> Batch | None:
+    return newest_batch(tables, stream, status=[DONE, RETIRED], rows=Between(1))
+
+
+def _rate_on_record(tables: Tables, stream: str) -> float:
+    """What the ledger says the last batch that was sent had offered: it needs neither contract nor raw tuples."""
+    last = _last_sent(tables, stream)
     if last is None or not last.seconds_covered:
         return 0.0
-    if last.status == DONE:
-        return measure_load(tables, contract, last).rate_kbps
     rows = tables.at("ledger").rows(
         ["ordinal", "bytes_offered"],
-        subject=contract.stream,
+        subject=stream,
         batch=last.batch,
         unit="rows",
         dimension_kind=TOTAL,
     )
     final = max(rows.to_pylist(), key=lambda row: row["ordinal"], default=None)
-    return final["bytes_offered"] * 8.0 / 1000.0 / last.seconds_covered if final else 0.0
+    return (final["bytes_offered"] + LISTED_BYTES) * 8.0 / 1000.0 / last.seconds_covered if final else 0.0

@@ -10,7 +10,7 @@ records, the ledger, `transmitted` last; then the batch turns done. Whoever sees
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import partial
 
@@ -18,12 +18,12 @@ from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, UNTRAINED,
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
-from spillway.job import Made, One, side_by_side
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.drafting import Drafts, draft, publish, sent_kbps, told_by
 from spillway.pipeline.facts import newest_facts, untrained
+from spillway.pipeline.faults import Faults
 from spillway.pipeline.planning import WayDown, plan_all
-from spillway.pipeline.spending import Parts, parts_of_batches
+from spillway.pipeline.spending import parts_of_batches
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Between, Tables
 
@@ -40,57 +40,79 @@ def shed_channel(
     channel: str,
     say: Say = lambda _: None,
     dates: tuple[date, date] | None = None,
+    faults: Faults | None = None,
 ) -> list[Batch]:
-    """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done."""
+    """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
+
+    A stream that fails keeps no other back: what went wrong is raised at the end, or left in `faults` where these are
+    given.
+    """
     if channel not in contracts.channels:
         raise SpillwayError(
             f"`channel` must be one of {', '.join(sorted(contracts.channels))}, got {channel!r}; see channels.yaml"
         )
-    tables = tables.now()
-    room = Room(channel, contracts, tables)
-    waiting: dict[str, list[Batch]] = {}
-    for contract in contracts.streams_of(channel):
-        batches = _waiting(tables, contract, dates)
-        batches = _trained(tables, contract, batches, say)
-        if batches:
-            waiting[contract.stream] = batches
-    able, shares, failed = _shared(tables, room, waiting)
-    pinned = {
-        stream: _pinned(tables, contracts.streams[stream], batches, shares[stream])
-        for stream, batches in able.items()
-    }
-    empty = {stream: [batch for batch in found if not batch.rows] for stream, found in pinned.items()}
-    for found in empty.values():
-        save_batches(tables, [batch.becomes(utc_now(), status=DONE) for batch in found])
-    done = [batch for found in empty.values() for batch in found]
-    queues = {stream: [batch for batch in found if batch.rows] for stream, found in pinned.items()}
-    while queues := {stream: queue for stream, queue in queues.items() if queue}:
-        # a batch goes on from what the one before it came to: of each stream the next, all of them planned together
-        runs = {(stream, queue[0].levers): queue[:1] for stream, queue in queues.items()}
-        ways, unplanned = _planned(room, runs)
-        outcomes = side_by_side(partial(_brought_through, room, engine, say=say), ways)
-        failed += unplanned
-        for stream in queues.keys() - {way.contract.stream for way in ways}:
-            queues[stream] = []
-        for way, outcome in zip(ways, outcomes, strict=True):
-            stream = way.contract.stream
-            if isinstance(outcome, SpillwayError):
-                failed.append(outcome)
-                queues[stream] = []
-            else:
-                done += outcome
-                queues[stream] = queues[stream][1:]
-    for problem in failed:
-        raise problem
+    found = Faults(say) if faults is None else faults
+    done = _shed(tables.now(), engine, contracts, channel, say, dates, found)
+    if faults is None:
+        found.tell()
     return done
 
 
-def _brought_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch] | SpillwayError:
-    """A stream's next batch, or why it and those after it wait."""
-    try:
-        return _bring_through(room, engine, way, say)
-    except SpillwayError as problem:
-        return problem
+def _shed(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    channel: str,
+    say: Say,
+    dates: tuple[date, date] | None,
+    faults: Faults,
+) -> list[Batch]:
+    room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
+    waiting: dict[str, list[Batch]] = {}
+    for contract in streams:
+        found = faults.attempt(contract.stream, "plan", partial(_ready, tables, contract, dates, say))
+        if found:
+            waiting[contract.stream] = found
+    unplanned = Faults(say)
+    shares = parts_of_batches(tables, room, waiting, unplanned)
+    faults.add(unplanned)
+    pinned: dict[str, list[Batch]] = {}
+    for stream, batches in waiting.items():
+        if stream not in unplanned.streams:
+            pin = partial(_pinned, tables, contracts.streams[stream], batches, shares[stream])
+            pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
+    done: list[Batch] = []
+    queues: dict[str, list[Batch]] = {}
+    for stream, found in pinned.items():
+        empty = [batch.becomes(utc_now(), status=DONE) for batch in found if not batch.rows]
+        if faults.attempt(stream, "finish", partial(_saved, tables, empty), empty) is not None:
+            done += empty
+            queues[stream] = [batch for batch in found if batch.rows]
+    while queues := {stream: queue for stream, queue in queues.items() if queue}:
+        # a batch goes on from what the one before it came to: of each stream the next, all of them planned together
+        runs = {(stream, queue[0].levers): queue[:1] for stream, queue in queues.items()}
+        ways = {way.contract.stream: way for way in _planned(room, runs, faults)}
+        through = faults.each(
+            "shed",
+            ways,
+            lambda stream, ways=ways: _bring_through(room, engine, ways[stream], say),  # type: ignore[misc]
+            {stream: way.batches for stream, way in ways.items()},
+        )
+        done += [batch for found in through.values() for batch in found]
+        queues = {stream: queues[stream][1:] for stream in through}
+    return done
+
+
+def _saved(tables: Tables, batches: Sequence[Batch]) -> Sequence[Batch]:
+    save_batches(tables, batches)
+    return batches
+
+
+def _ready(
+    tables: Tables, contract: StreamContract, dates: tuple[date, date] | None, say: Say
+) -> list[Batch]:
+    """The stream's batches that can go on."""
+    return _trained(tables, contract, _waiting(tables, contract, dates), say)
 
 
 def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] | None) -> list[Batch]:
@@ -123,46 +145,18 @@ def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch],
     return ready
 
 
-def _shared(
-    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
-) -> tuple[Mapping[str, Sequence[Batch]], Parts, list[SpillwayError]]:
-    """Who can be given a part of the channel, these parts, and why the others wait.
-
-    One stream's fault keeps no other back: it counts with its last known rate, as a quiet one does.
-    """
-    try:
-        return waiting, parts_of_batches(tables, room, waiting), []
-    except SpillwayError:
-        able, failed = _each(
-            lambda stream: parts_of_batches(tables, room, {stream: waiting[stream]}), waiting
-        )
-        if not able:
-            raise
-        left = {stream: waiting[stream] for stream in able}
-        return left, parts_of_batches(tables, room, left), failed
-
-
 def _planned(
-    room: Room, runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]]
-) -> tuple[list[WayDown], list[SpillwayError]]:
-    """All planned together; where that fails, each alone, so that one's fault keeps no other back."""
+    room: Room, runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]], faults: Faults
+) -> list[WayDown]:
+    """All planned together; where that fails, each alone: parts are pinned, so that one's fault keeps no other back."""
     try:
-        return plan_all(room, runs), []
-    except SpillwayError:
-        able, failed = _each(lambda place: plan_all(room, {place: runs[place]}), runs)
-        return [way for ways in able.values() for way in ways], failed
-
-
-def _each(step: Callable[[One], Made], items: Iterable[One]) -> tuple[dict[One, Made], list[SpillwayError]]:
-    """The step for every item for which it can be done, and why not for the others."""
-    made: dict[One, Made] = {}
-    failed: list[SpillwayError] = []
-    for item in items:
-        try:
-            made[item] = step(item)
-        except SpillwayError as problem:
-            failed.append(problem)
-    return made, failed
+        return plan_all(room, runs)
+    except Exception:
+        ways = [
+            faults.attempt(place[0], "plan", partial(plan_all, room, {place: batches}), batches)
+            for place, batches in runs.items()
+        ]
+        return [way for found in ways for way in found or ()]
 
 
 def _pinned(

@@ -75,6 +75,17 @@ def sketch_stream(
     return written
 
 
+def unsketched(tables: Tables, contract: StreamContract) -> set[int]:
+    """The batches that a sketch the contract asks for is still to be made of: their raw tuples are needed."""
+    specs = [spec for spec in specs_of(contract) if spec.made_of.merges]
+    if not specs:
+        return set()
+    there = [batch for batch in load_batches(tables, contract.stream) if batch.rows]
+    held = [batch for batch in there if batch.status not in (RECORDED, RETIRED)]
+    missing = _grouped(specs, held, _have(tables, contract.stream))
+    return {batch.batch for _, batches in missing for batch in batches}
+
+
 def build(
     engine: Engine,
     files: Sequence[DataFile],

@@ -24,6 +24,7 @@ from spillway.contracts import Contracts
 from spillway.contracts.quota import DAY_SECONDS, Period, Quota
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Part, Room
+from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import parts
 from spillway.store.batches import load_batches, newest_batch
 from spillway.store.tables import Between, Tables
@@ -35,8 +36,13 @@ Parts = dict[str, dict[int, Part]]
 """By stream and batch."""
 
 
-def parts_of_batches(tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]) -> Parts:
-    """The part of every waiting batch: of what the room's channels carry, or of what is left of their quotas."""
+def parts_of_batches(
+    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], faults: Faults | None = None
+) -> Parts:
+    """The part of every waiting batch: of what the room's channels carry, or of what is left of their quotas.
+
+    Streams that cannot be planned are noted in `faults`; the others are given their parts beside them.
+    """
     channels = _channels_of(room)
     quotas = {
         name: quota
@@ -44,7 +50,7 @@ def parts_of_batches(tables: Tables, room: Room, waiting: Mapping[str, Sequence[
         if (quota := room.contracts.channels[name].capacity.quota) is not None
     }
     if not quotas:
-        shares = parts(tables, room, waiting)
+        shares = parts(tables, room, waiting, faults=faults)
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
     days = {batch.batch_date for found in waiting.values() for batch in found}
     spent = {name: spending_of(tables, room.contracts, name, days) for name in quotas}
@@ -56,7 +62,7 @@ def parts_of_batches(tables: Tables, room: Room, waiting: Mapping[str, Sequence[
             name: max(LEAST_KBPS, spent[name].allowance(quota, day, at_hand[name]))
             for name, quota in quotas.items()
         }
-        shares = parts(tables, _at_rates(room, now), group)
+        shares = parts(tables, _at_rates(room, now), group, faults=faults)
         for stream, found in group.items():
             promised[stream] |= {one.batch: shares[stream] for one in found}
             pinned = [_promised(one, shares[stream]) for one in found]
@@ -132,19 +138,17 @@ def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterab
         return Spending((), {})
     batches: list[Batch] = []
     crossed: dict[tuple[str, int], int] = {}
-    for contract in contracts.streams_of(channel):
+    # what a stream has spent is spent, whether its contract can be used today or not
+    for stream in [*(one.stream for one in contracts.streams_of(channel)), *contracts.withheld(channel)]:
         span = Between(min(one.first for one in near), max(one.last for one in near))
-        pinned = [one for one in load_batches(tables, contract.stream, batch_date=span) if spends(one)]
+        pinned = [one for one in load_batches(tables, stream, batch_date=span) if spends(one)]
         # of those before, one is enough to say that the channel was in use
         earlier = Between(high=span.low - timedelta(days=1))
-        before = newest_batch(tables, contract.stream, batch_date=earlier, frame_origin=Between())
+        before = newest_batch(tables, stream, batch_date=earlier, frame_origin=Between())
         pinned += [before] if before is not None else []
         batches += pinned
         done = {one.batch: one for one in pinned if any(one.batch_date in period for period in near)}
-        crossed |= {
-            (contract.stream, number): sent
-            for number, sent in _crossed(tables, contract.stream, done).items()
-        }
+        crossed |= {(stream, number): sent for number, sent in _crossed(tables, stream, done).items()}
     return Spending(tuple(batches), crossed)
 
 

@@ -10,11 +10,10 @@ import pyarrow as pa
 from spillway.batch import HELD, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError
 from spillway.intake.take_in import take_in
-from spillway.job import side_by_side
 from spillway.levers.protocol import Lesson, Load, Part, Room, Say
 from spillway.pipeline.facts import newest_facts, save_facts, untrained
+from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import measure_load, parts
 from spillway.registry import lever
 from spillway.store.batches import load_batches
@@ -31,29 +30,16 @@ def train_streams(
     say: Say = lambda _: None,
 ) -> None:
     """Train streams; those that were never trained take in what has landed first. One's error keeps no other back."""
-    now = tables.now()
-    new = [name for name in names if untrained(now, contracts.stream(name))]
+    now, faults = tables.now(), Faults(say)
+    for name in names:
+        contracts.stream(name)
     # every stream is taken in before any is trained: a channel's parts follow from all of its streams
-    failed = [
-        *tried(lambda name: take_in(tables, engine, contracts.stream(name), run_id, say), new, say),
-        *tried(lambda name: train_stream(tables, contracts, name, say), names, say),
-    ]
-    if failed:
-        raise SpillwayError("\n".join(failed))
-
-
-def tried(step: Callable[[str], object], names: Sequence[str], say: Say) -> list[str]:
-    """The step for each, a few at a time; what went wrong, in sentences."""
-
-    def attempt(name: str) -> str | None:
-        try:
-            step(name)
-        except SpillwayError as problem:
-            say(f"{name}: not trained: {problem}")
-            return f"{name}: {problem}"
-        return None
-
-    return [problem for problem in side_by_side(attempt, names) if problem]
+    fresh = faults.each("train", names, lambda name: untrained(now, contracts.stream(name)))
+    new = [name for name, levers in fresh.items() if levers]
+    faults.each("take in", new, lambda name: take_in(tables, engine, contracts.stream(name), run_id, say))
+    faults.each("train", fresh, lambda name: train_stream(tables, contracts, name, say))
+    faults.broken(contracts)
+    faults.tell()
 
 
 def train_stream(
@@ -138,6 +124,6 @@ def _today(
         return None, None
     room = Room(contracts.planned_with(contract.channel), contracts, tables)
     waiting = {other.stream: _held(tables, other.stream) for other in contracts.streams_of(room.name)}
-    return measure_load(tables, contract, rated[-1]), parts(tables, room, waiting, by_rate=True)[
-        contract.stream
-    ]
+    # what is wrong with another stream is told where that one is trained, planned or shed
+    shares = parts(tables, room, waiting, by_rate=True, faults=Faults())
+    return measure_load(tables, contract, rated[-1]), shares[contract.stream]

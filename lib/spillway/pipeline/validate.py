@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,14 @@ from spillway.checks.views import types_of
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun
-from spillway.job import side_by_side
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import FramePart, Measured, Say, Stored
 from spillway.pipeline.drafting import added_columns
 from spillway.pipeline.facts import newest_facts
+from spillway.pipeline.faults import Faults
 from spillway.pipeline.recover import WayBack, recover_batches
 from spillway.pipeline.retire import retire
+from spillway.pipeline.sketch import unsketched
 from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.pipeline.train import edge_of
 from spillway.registry import lever
@@ -65,36 +67,60 @@ def validate(
     streams: Sequence[str] | None = None,
     every: bool = False,
 ) -> list[Outcome]:
-    """Recover, certify and validate what changed; returns the outcomes, or raises with the sentences of what failed."""
-    as_of, tables = utc_now(), tables.now()
+    """Recover, certify and validate what changed; returns the outcomes, or raises with the sentences of what failed.
+
+    A stream that cannot be recovered, certified or judged keeps no other from it, nor from being retired.
+    """
+    as_of, tables, faults = utc_now(), tables.now(), Faults(say)
     chosen = [contracts.stream(name) for name in (streams or contracts.streams)]
-    work = {one.stream: changed_batches(tables, one.stream, every) for one in chosen}
+    names = [one.stream for one in chosen]
+    work = faults.each("validate", names, lambda stream: changed_batches(tables, stream, every))
     work = {stream: batches for stream, batches in work.items() if batches}
     outcomes: list[Outcome] = []
-    for batches in work.values():
+
+    def recover_and_certify(stream: str) -> list[Batch]:
         # or what fails now would count as validated by what held before
-        _mark(tables, [batch for batch in batches if batch.validated_at], None)
+        _mark(tables, [batch for batch in work[stream] if batch.validated_at], None)
+        started = time.monotonic()
+        ways = recover_batches(tables, engine, contracts.streams[stream], work[stream])
+        say(f"{stream}: recovered {len(work[stream])} batches in {time.monotonic() - started:.1f} s")
+        certify_ways(tables, engine, contracts.streams[stream], ways, say, as_of)
+        return work[stream]
+
     if not work:
         say("nothing was shed since the last validation")
-    else:
-
-        def recover_and_certify(stream: str) -> None:
-            started = time.monotonic()
-            ways = recover_batches(tables, engine, contracts.streams[stream], work[stream])
-            say(f"{stream}: recovered {len(work[stream])} batches in {time.monotonic() - started:.1f} s")
-            certify_ways(tables, engine, contracts.streams[stream], ways, say, as_of)
-
-        side_by_side(recover_and_certify, list(work))
-        outcomes = _judge(tables, engine, contracts, work, run_id, say)
-    for stream, batches in work.items():
-        try:
-            _mark(tables, batches, as_of)
-        except ConcurrentRun:
-            say(f"{stream}: batches were shed again meanwhile; the next run validates them")
-    for contract in chosen:
-        waiting = {batch.batch for batch in changed_batches(tables, contract.stream)}
-        retire(tables, contract, waiting, say)
+    certified = faults.each("certify", work, recover_and_certify, work)
+    if certified:
+        judge = partial(_judge, tables, engine, contracts, certified, run_id, say, faults)
+        judged = faults.attempt("", "judge", judge)
+        outcomes = judged or []
+        for stream in certified if judged is not None else ():
+            faults.attempt(
+                stream, "finish", partial(_finish, tables, certified[stream], outcomes, as_of, say)
+            )
+    faults.each("retire", names, lambda stream: _retire(tables, contracts.streams[stream], say))
+    if streams is None:
+        faults.broken(contracts)
+    faults.tell()
     return outcomes
+
+
+def _finish(
+    tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], as_of: datetime, say: Say
+) -> None:
+    """Note which of a stream's batches every expectation held for, and for what all streams share."""
+    stream = batches[0].stream
+    failed = {one.batch_date for one in failures(outcomes) if one.stream in (stream, "")}
+    try:
+        _mark(tables, [one for one in batches if not failed & {None, one.batch_date}], as_of)
+    except ConcurrentRun:
+        say(f"{stream}: batches were shed again meanwhile; the next run validates them")
+
+
+def _retire(tables: Tables, contract: StreamContract, say: Say) -> list[Batch]:
+    """Retire what was validated, but for what a sketch that the contract asks for is still to be made of."""
+    waiting = {batch.batch for batch in changed_batches(tables, contract.stream)}
+    return retire(tables, contract, waiting | unsketched(tables, contract), say)
 
 
 @dataclass(frozen=True)
@@ -263,8 +289,9 @@ def _judge(
     work: Mapping[str, Sequence[Batch]],
     run_id: str,
     say: Say,
+    faults: Faults,
 ) -> list[Outcome]:
-    """Run every suite over what changed, write the outcomes, raise when one failed."""
+    """Run every suite over what changed, write the outcomes, note those that failed."""
     started = time.monotonic()
     streams = {stream: contracts.streams[stream] for stream in work}
     added = {stream: added_columns(contract) for stream, contract in streams.items()}
@@ -283,7 +310,7 @@ def _judge(
     took = time.monotonic() - started
     say(f"{len(rules)} expectations on {len(judged)} tables, {len(failed)} failed, in {took:.1f} s")
     if failed:
-        raise ExpectationsFailed(failed)
+        faults.note("", "judge", ExpectationsFailed(failed))
     return outcomes
 
 

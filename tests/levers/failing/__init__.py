@@ -1,0 +1,1 @@
+"""A toy lever with a crash in it, at the step that its settings say."""

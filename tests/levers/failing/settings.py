@@ -1,0 +1,19 @@
+"""Where the toy crashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spillway.contracts.shapes import Choice, rule
+
+STEPS = ("nowhere", "train", "offer", "plan", "draft", "account", "publish", "give back", "certify")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingSettings:
+    """At which step."""
+
+    at: str = rule(Choice(STEPS), "the step that crashes", "nowhere")
+
+
+SETTINGS = FailingSettings
