@@ -9,6 +9,9 @@ without starting Spark.
 dates are shed again, from `raw`, with the facts they were first shed with. Dates whose raw tuples were
 retired are refused by name.
 
+One stream's fault keeps no other back: the others of its channel are brought through, then the task ends red with
+one sentence a fault. A contract that cannot be read turns `read_contracts` red, and its stream alone waits.
+
 **When it fails** read the task's log: the last `spillway:` line says what, where and the remedy. Retrying is
 always safe; a batch replaces its own rows.
 """
@@ -69,6 +72,18 @@ with DAG(
         except SpillwayError as problem:
             raise AirflowFailException(str(problem)) from None
 
+    @task(execution_timeout=timedelta(minutes=5))
+    def read_contracts() -> None:
+        """Red when a contract cannot be used; nothing waits for it, for the streams of all others can be shed."""
+        from spillway.errors import SpillwayError
+        from spillway.scheduling import check_contracts
+        from spillway.settings import Settings
+
+        try:
+            check_contracts(Settings.from_environment())
+        except SpillwayError as problem:
+            raise AirflowFailException(str(problem)) from None
+
     shed = SparkSubmitOperator.partial(
         task_id="shed",
         map_index_template="{{ task.application_args[1] }}",
@@ -83,3 +98,4 @@ with DAG(
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
     )
     shed >> announce
+    read_contracts()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from datetime import date
 
-from spillway.contracts import load_contracts
+from spillway.contracts import load_usable
 from spillway.engine.session import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.channel import bring_through
@@ -29,7 +29,7 @@ def main() -> None:
     dates = (asked.from_date, asked.to_date or asked.from_date) if asked.from_date else None
 
     settings = Settings.from_environment()
-    contracts = load_contracts(settings.schemas)
+    contracts = load_usable(settings.schemas)
     with spark_engine(f"spillway shed {asked.channel}") as engine:
         done = bring_through(Tables(settings), engine, contracts, asked.channel, asked.run_id, say, dates)
         say(f"{asked.channel}: {len(done)} batches done")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from spillway.contracts import load_contracts
+from spillway.contracts import load_usable
 from spillway.engine.session import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.train import train_streams
@@ -25,7 +25,7 @@ def main() -> None:
     asked = parser.parse_args()
 
     settings = Settings.from_environment()
-    contracts = load_contracts(settings.schemas)
+    contracts = load_usable(settings.schemas)
     with spark_engine("spillway train") as engine:
         names = asked.stream or list(contracts.streams)
         train_streams(Tables(settings), engine, contracts, names, asked.run_id, say)

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from spillway.checks import load_in_background
-from spillway.contracts import load_contracts
+from spillway.contracts import load_usable
 from spillway.engine.session import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.validate import validate
@@ -30,7 +30,7 @@ def main() -> None:
 
     load_in_background()
     settings = Settings.from_environment()
-    contracts, tables = load_contracts(settings.schemas), Tables(settings)
+    contracts, tables = load_usable(settings.schemas), Tables(settings)
     try:
         with spark_engine("spillway validate") as engine:
             validate(tables, engine, contracts, asked.run_id, say, asked.stream, asked.all)

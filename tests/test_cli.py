@@ -431,16 +431,19 @@ def test_contracts_check_lists_every_problem(
     assert "2 problems in" in text
 
 
-def test_a_broken_contract_stops_other_commands_with_all_its_problems(
+def test_a_broken_contract_stops_questions_and_is_wrong_in_status_with_all_its_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     stand_in(empty_home(tmp_path), monkeypatch)
     (tmp_path / "schemas" / "streams" / "fields.yaml").write_text("stream: fields\n", encoding="utf-8")
 
-    code, found = document(capsys, "status")
+    code, found = document(capsys, "explain", "fields", "temp")
+    status_code, now = document(capsys, "status")
 
-    assert code == 1
+    assert code == status_code == 1
     assert len(found["problems"]) >= 2
+    (told,) = [one["sentence"] for one in now["shortages"] if one["kind"] == "contract" and one["wrong"]]
+    assert all(problem["field"] in told for problem in found["problems"])
 
 
 def test_contracts_schema_is_a_json_schema(capsys: pytest.CaptureFixture[str]) -> None:

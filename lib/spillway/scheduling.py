@@ -131,6 +131,13 @@ def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | N
     return [["--channel", channel, *between, "--run-id", run_id] for channel in channels]
 
 
+def check_contracts(settings: Settings) -> None:
+    """Refuse by name what is wrong with any contract, so that a run is red though all streams but theirs went on."""
+    from spillway.contracts import load_contracts
+
+    load_contracts(settings.schemas)
+
+
 def stream_arguments(streams: Sequence[str] | None) -> list[str]:
     """`--stream S` for each stream of a form; none means all.
 

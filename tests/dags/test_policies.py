@@ -87,6 +87,14 @@ def test_channels_are_mapped_and_what_was_shed_is_announced(dags: dict[str, Any]
     assert tasks["announce"]["upstream"] == ["shed"]
 
 
+def test_a_contract_that_cannot_be_read_turns_a_run_red_and_keeps_no_task_from_running(
+    dags: dict[str, Any],
+) -> None:
+    tasks = dags["dags"]["spillway_shed"]["tasks"]
+    assert tasks["read_contracts"]["upstream"] == []
+    assert all("read_contracts" not in task["upstream"] for task in tasks.values())
+
+
 @pytest.mark.parametrize(
     ("dag_id", "fields"),
     [

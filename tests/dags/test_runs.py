@@ -46,7 +46,7 @@ def test_a_run_with_nothing_new_skips_and_starts_no_spark(
     write_table(settings, "batches", [batch_row("river", 1, DONE, [deliver(settings, "river/part-1.json")])])
     done = run_dag("spillway_shed", settings, {})
     assert done["state"] == "success"
-    assert {state for _, _, state, _ in done["tasks"]} == {"skipped"}
+    assert {state for task, _, state, _ in done["tasks"] if task != "read_contracts"} == {"skipped"}
     assert "nothing new in the landing zone" in done["log"]
     assert fake_spark() == []
 
@@ -73,17 +73,19 @@ def test_dates_in_the_form_reach_the_job(tmp_path: Path, run_dag: Run, fake_spar
     )  # fmt: skip
 
 
-def test_a_broken_contract_fails_the_run_with_its_sentence_before_any_spark(
+def test_a_broken_contract_turns_the_run_red_with_its_sentence_and_the_others_are_shed(
     tmp_path: Path, run_dag: Run, fake_spark: Calls
 ) -> None:
     settings = small_settings(tmp_path, TWO)
+    for stream in TWO:
+        deliver(settings, f"{stream}/part-1.json")
     contract = Path(settings.schemas) / "streams" / "river.yaml"
-    contract.write_text(contract.read_text().replace("channel: uplink", "channel: nowhere"))
+    contract.write_text(contract.read_text() + "mode: [")
     done = run_dag("spillway_shed", settings, {})
     assert done["state"] == "failed"
     assert "river.yaml" in done["log"]
-    assert "`channel` must" in done["log"]
-    assert fake_spark() == []
+    assert "`the file` must be YAML" in done["log"]
+    assert [after(call, "--channel") for call in fake_spark()] == ["market"]
 
 
 def test_a_recover_form_that_means_nothing_fails_by_name_before_any_spark(

@@ -25,6 +25,8 @@ from spillway.pipeline import sketch as sketching
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import parts
 from spillway.pipeline.train import train_streams
+from spillway.show.report import build_report
+from spillway.show.status import status
 
 ATTRIBUTES = SITES["levers"][0]
 STEPS = ("train", "shed", "validate")
@@ -218,6 +220,9 @@ def test_a_contract_that_does_not_parse_keeps_no_other_stream_back(ready: World,
     said = run(world)
 
     assert set(said) == {"train", "shed", "validate"}
+    (shortage,) = [one for one in status(world.tables.now()).shortages if one.kind == "contract"]
+    assert (shortage.stream, shortage.wrong) == ("sites", True)
+    assert build_report(world.tables.now(), tmp_path / "report.html").exists()
     assert all("streams/sites.yaml" in text and "`the file` must be YAML" in text for text in said.values())
     assert statuses(world, "meters") == [DONE, DONE]
     assert certified(world, "meters") == {1, 2}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date
 
 from spillway.batch import PENDING, UNTRAINED
-from spillway.contracts import StreamContract, load_contracts
+from spillway.contracts import StreamContract, load_usable
 from spillway.intake.landing import new_files
 from spillway.pipeline.facts import untrained
 from spillway.settings import Settings
@@ -26,16 +26,24 @@ def is_pending(contract: StreamContract, tables: Tables) -> bool:
     return not untrained(tables, contract) if statuses == {UNTRAINED} else bool(statuses)
 
 
+def _may_be_pending(contract: StreamContract, tables: Tables) -> bool:
+    """What cannot be found out of one stream is for its channel's run to tell, beside the others."""
+    try:
+        return is_pending(contract, tables)
+    except Exception:
+        return True
+
+
 def pending_channels(settings: Settings) -> list[str]:
     """The channels with a stream that has something to do, by name; empty when a run would find nothing."""
-    contracts, tables = load_contracts(settings.schemas), Tables(settings)
-    waiting = {c.channel for c in contracts.streams.values() if is_pending(c, tables)}
+    contracts, tables = load_usable(settings.schemas), Tables(settings)
+    waiting = {c.channel for c in contracts.streams.values() if _may_be_pending(c, tables)}
     return sorted({contracts.planned_with(channel) for channel in waiting})
 
 
 def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> list[str]:
     """The channels with a batch of one of the dates, both ends included: what a backfill recomputes."""
-    contracts = load_contracts(settings.schemas)
+    contracts = load_usable(settings.schemas)
     batches = load_batches(Tables(settings))
     streams = {b.stream for b in batches if from_date <= b.batch_date <= to_date}
     return sorted(

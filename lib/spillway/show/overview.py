@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spillway.contracts import Contracts, StreamContract, load_contracts
+from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
 from spillway.levers.curve_of_loss import dropping_rows_pct
 from spillway.show.fared import AttributeFigures, absent_values, attribute_figures, whole_bound_pct
@@ -99,7 +99,7 @@ class Overview:
 
 def overview(tables: Tables) -> Overview:
     """The overview of a lake, streams that went through at least once."""
-    contracts = load_contracts(tables.settings.schemas)
+    contracts = load_usable(tables.settings.schemas)
     streams = stream_overviews(tables, contracts.streams)
     channels = [
         channel_overview(tables, contracts, name, [one for one in streams if one.figures.stream in mine])

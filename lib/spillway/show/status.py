@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch
-from spillway.contracts import Contracts, Subject, load_contracts
+from spillway.contracts import Contracts, Subject, load_usable
 from spillway.intake.landing import new_files
 from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
@@ -102,7 +102,7 @@ class Status:
 
 def status(tables: Tables) -> Status:
     """How things stand now. A lake without tables is a lake where nothing has happened yet."""
-    contracts, batches = load_contracts(tables.settings.schemas), load_batches(tables)
+    contracts, batches = load_usable(tables.settings.schemas), load_batches(tables)
     lines = tables.at("ledger").rows().to_pylist()
     ledger = grouped((row for row in lines if row["scope"] == "stream"), "subject")
     certificates = grouped(tables.at("certificates").rows().to_pylist())
@@ -135,6 +135,7 @@ def status(tables: Tables) -> Status:
         shortages += _unvalidated(stream, own, certified)
     workloads = _workloads(tables, contracts, versions, lines)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
+    shortages += _unusable(contracts)
     shortages += _failed(validations)
     shortages += _unclaimed(contracts, batches)
     last = max((row["validated_at"] for row in validations), default=None)
@@ -262,6 +263,12 @@ def _unvalidated(stream: str, ledger: Sequence[Row], certificates: Sequence[Row]
         )  # fmt: skip
 
 
+def _unusable(contracts: Contracts) -> Iterator[Shortage]:
+    remedy = "mend it and run `spillway contracts check`; the other streams go on, and its room is kept"
+    for one in contracts.broken:
+        yield Shortage(one.subject, "contract", True, "; ".join(map(str, one.problems)), remedy)
+
+
 def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
     """What the last validation found."""
     for row in last_validation(validations):
@@ -273,9 +280,8 @@ def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
 
 
 def _unclaimed(contracts: Contracts, batches: Sequence[Batch]) -> Iterator[Shortage]:
-    for stream in sorted(
-        {batch.stream for batch in batches if batch.status != RETIRED} - set(contracts.streams)
-    ):
+    known = {*contracts.streams, *(one.subject for one in contracts.broken)}
+    for stream in sorted({batch.stream for batch in batches if batch.status != RETIRED} - known):
         yield Shortage(
             stream, "contract", False, "has batches in the lake but no contract",
             f"restore schemas/streams/{stream}.yaml, or delete its tables",

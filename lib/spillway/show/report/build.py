@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from spillway.batch import utc_now
-from spillway.contracts import load_contracts
+from spillway.contracts import load_usable
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import Picture
 from spillway.show.report.drawing import picture_card
@@ -26,7 +26,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
 
     Starts no Spark, fetches nothing; a stream without tables is said to have none.
     """
-    contracts = load_contracts(tables.settings.schemas)
+    contracts = load_usable(tables.settings.schemas)
     facts = gather_facts(tables, list(contracts.streams.values()))
     validations = tables.at("validations").rows().to_pylist()
     path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
