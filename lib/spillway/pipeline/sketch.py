@@ -80,9 +80,7 @@ def unsketched(tables: Tables, contract: StreamContract) -> set[int]:
     specs = [spec for spec in specs_of(contract) if spec.made_of.merges]
     if not specs:
         return set()
-    held = [batch for batch in load_batches(tables, contract.stream) if batch.is_in_raw and batch.rows]
-    missing = _grouped(specs, held, _have(tables, contract.stream))
-    return {batch.batch for _, batches in missing for batch in batches}
+    return set(_unsketched(tables, contract.stream, specs)[0])
 
 
 def build(
