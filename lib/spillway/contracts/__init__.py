@@ -3,6 +3,7 @@
 `load_contracts` reads and validates `schemas/` once; `check` lists what is wrong; `json_schema` is for editors.
 """
 
+from spillway.contracts.broken import BrokenContract
 from spillway.contracts.capacity import Capacity
 from spillway.contracts.channel import Channel, Prices
 from spillway.contracts.levers import LeverEntry, Subject
@@ -19,7 +20,6 @@ from spillway.contracts.model import (
     ROLES,
     TYPES,
     Attribute,
-    BrokenContract,
     Contracts,
     StreamContract,
 )

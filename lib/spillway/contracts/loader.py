@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from spillway.contracts.broken import BrokenContract
 from spillway.contracts.channel import Channel
 from spillway.contracts.levers import Subject
-from spillway.contracts.model import BrokenContract, Contracts, StreamContract
+from spillway.contracts.model import Contracts, StreamContract
 from spillway.contracts.shapes import BAD, Record, Report, Text, suggest
 from spillway.contracts.workload import Workload
 from spillway.contracts.yaml_lines import MOST_CHARACTERS, read_yaml

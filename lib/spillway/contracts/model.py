@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spillway.contracts.broken import BrokenContract
 from spillway.contracts.channel import Channel
 from spillway.contracts.column_names import ColumnName
 from spillway.contracts.levers import (
@@ -65,7 +66,7 @@ from spillway.contracts.shapes import (
 )
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
-from spillway.errors import Problem, Refused
+from spillway.errors import Refused
 from spillway.sketches.kinds import SKETCH_KINDS
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
@@ -349,23 +350,6 @@ class StreamContract(Subject):
 
 
 @dataclass(frozen=True)
-class BrokenContract:
-    """A contract that cannot be used, while the others are: whose, what is wrong, and the channel it names if any."""
-
-    folder: str
-    subject: str
-    problems: tuple[Problem, ...]
-    channel: str | None = None
-
-    def may_go_through(self, channel: str, contracts: Contracts) -> bool:
-        """Whether a stream of it has room on the channel: where it names none, it may be any."""
-        if self.folder != "streams":
-            return False
-        own = contracts.channels.get(self.channel or "")
-        return own is None or channel in (own.name, own.into)
-
-
-@dataclass(frozen=True)
 class Contracts:
     """Everything in `schemas/`, read and validated once.
 
@@ -381,7 +365,7 @@ class Contracts:
 
     def withheld(self, channel: str) -> tuple[str, ...]:
         """The streams that have room on the channel, or may have, though their contracts cannot be used."""
-        return tuple(one.subject for one in self.broken if one.may_go_through(channel, self))
+        return tuple(one.subject for one in self.broken if one.may_go_through(channel, self.channels))
 
     def stream(self, name: str) -> StreamContract:
         """The contract of a stream, or an error that says which there are."""

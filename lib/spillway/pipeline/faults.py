@@ -141,7 +141,7 @@ class Faults:
     def broken(self, contracts: Contracts, channel: str | None = None) -> None:
         """Note what contracts of a channel (or all) cannot be used: their streams wait."""
         for one in contracts.broken:
-            if channel is None or one.may_go_through(channel, contracts):
+            if channel is None or one.may_go_through(channel, contracts.channels):
                 problem = SpillwayError("\n".join(map(str, one.problems)))
                 self.note("", "contract", problem)
 
