@@ -76,11 +76,11 @@ with DAG(
     def read_contracts() -> None:
         """Red when a contract cannot be used; nothing waits for it, for the streams of all others can be shed."""
         from spillway.errors import SpillwayError
-        from spillway.scheduling import check_contracts
+        from spillway.scheduling import refuse_broken_contracts
         from spillway.settings import Settings
 
         try:
-            check_contracts(Settings.from_environment())
+            refuse_broken_contracts(Settings.from_environment())
         except SpillwayError as problem:
             raise AirflowFailException(str(problem)) from None
 

@@ -131,7 +131,7 @@ def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | N
     return [["--channel", channel, *between, "--run-id", run_id] for channel in channels]
 
 
-def check_contracts(settings: Settings) -> None:
+def refuse_broken_contracts(settings: Settings) -> None:
     """Refuse by name what is wrong with any contract, so that a run is red though all streams but theirs went on."""
     from spillway.contracts import load_contracts
 

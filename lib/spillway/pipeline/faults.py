@@ -16,15 +16,12 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from spillway.batch import Batch
 from spillway.contracts import Contracts
 from spillway.errors import ConcurrentRun, Problem, RunFailed, SpillwayError
-from spillway.job import side_by_side
+from spillway.job import Made, side_by_side
 from spillway.levers.protocol import Say
-
-Made = TypeVar("Made")
 
 _REMEDY = (
     "its stack is in the log: mend what that names, or take it out of the contract, and run again; until then the "
