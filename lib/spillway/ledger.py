@@ -12,8 +12,8 @@ and for the total rows of a batch or window, unit by unit, along the ordinals:
     the next stage's offered = the previous one's kept                                   (the hand-over)
 
 Rows by reason, attribute or region add up to their total; rows by predicate or query need not, for what one query
-wants another may want too. What is kept is counted from what was written. A ledger that does not balance fails the
-run before it is written.
+wants another may want too, nor notes, which count what is odd about rows that are kept. What is kept is counted from
+what was written. A ledger that does not balance fails the run before it is written.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spillway.errors import Refused, SpillwayError
 TOTAL = "total"
 ADDS_UP = ("reason", "attribute", "region")
 """Kinds of dimension whose rows are a partition of what the stage was offered."""
-DIMENSIONS = (TOTAL, *ADDS_UP, "predicate", "query")
+DIMENSIONS = (TOTAL, *ADDS_UP, "predicate", "query", "note")
 SCOPES = ("stream", "join", "query", "channel")
 UNITS = ("rows", "values", "comparisons", "batches")
 COUNTS = (

@@ -22,7 +22,7 @@ from spillway.intake.take_in import take_in
 from spillway.ledger import difference
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.blobs import list_files, read_bytes, remove, write_bytes
+from spillway.store.blobs import list_files, reading, remove, write_bytes
 from spillway.store.tables import Table, Tables
 
 HERE = InProcess()
@@ -141,7 +141,7 @@ def test_defects_are_kept_by_name_and_the_rest_goes_on(tables: Tables, contract:
     assert {row["reason"]: row["offered"] for row in ledger if row["dimension_kind"] == "reason"} == {
         "taken in": 4,
         "file delivered before": 8,
-        "delay_ms must be a finite number": 1,
+        "delay_ms must be a number": 1,
         "router must be there": 1,
         "the line must be UTF-8 text": 1,
         "the line must be one JSON object": 1,
@@ -306,7 +306,7 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
         deliver(tables, f"2026-01-0{1 + number // 4}/{number}.json", lines(10 * number, 10))
     monkeypatch.setattr(parsing, "TASK_BYTES", int(2.5 * len(lines(10, 10))))
     read: list[str] = []
-    monkeypatch.setattr(parsing, "read_bytes", lambda path: read.append(path) or read_bytes(path))
+    monkeypatch.setattr(parsing, "reading", lambda path: read.append(path) or reading(path))
     take_in(tables, HERE, contract, "run")
     held = tables.now().at("raw", "delays").files()
     assert sorted((str(file.value("batch_date")), file.records) for file in held) == [

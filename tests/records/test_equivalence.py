@@ -9,11 +9,12 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.records.test_parse import HEADER, NAMES, contract, csv_with, json_with, lines_of
 
 from spillway.records import count_records, parse_records
+from spillway.records.wrapper import WRAPPERS
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=6)
 NUMBERS = st.one_of(st.floats(), st.integers(-(2**70), 2**70), st.none())
@@ -37,6 +38,7 @@ LINES = st.lists(
 @given(LINES)
 def test_json_lines_are_judged_one_by_one(lines: list[bytes]) -> None:
     # the oracle: every line in a file of its own
+    assume(not b"\n".join(lines).startswith(tuple(WRAPPERS)))
     net = contract("json")
     whole = parse_records(net, "a", b"\n".join(lines))
     kept: list[dict[str, Any]] = []

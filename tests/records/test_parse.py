@@ -28,9 +28,14 @@ GOOD = ["r1", "2026-03-02T08:00:00Z", "1.5", "7", "true", "2004-08-19", "fine"]
 HEADER = ",".join(NAMES)
 
 
+STRICT = {"unknown_fields": "refuse", "non_finite": "reject"}
+
+
 def contract(form: str, **source: Any) -> StreamContract:
+    """The contract that refuses what it may."""
     return read_stream(
         {"stream": "net", "channel": "c", "source": {"format": form, **source}, "attributes": ATTRIBUTES}
+        | STRICT
     )
 
 

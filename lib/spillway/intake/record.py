@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from datetime import date, datetime
 from functools import partial
@@ -11,15 +10,14 @@ from spillway.batch import RECORDED, Batch, LandingFile, utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.intake.landing import EMPTY, Delivered, batch_date_of
-from spillway.intake.parse import delivered_bytes
-from spillway.records import count_records
+from spillway.intake.parse import measured
+from spillway.records import MeasuredFile
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 
 
-def _measure(contract: StreamContract, one: Delivered) -> tuple[str, int]:
-    content = delivered_bytes(one.name, one.path)
-    return hashlib.sha256(content).hexdigest(), count_records(contract, content)
+def _measure(contract: StreamContract, one: Delivered) -> MeasuredFile:
+    return measured(contract, one.name, one.path)
 
 
 def record_batches(
@@ -34,7 +32,7 @@ def record_batches(
     if not fresh:
         return []
     digests = {file.digest for batch in known for file in batch.files if file.status == "taken"}
-    measured = dict(zip(fresh, engine.map(partial(_measure, contract), fresh), strict=True))
+    found = dict(zip(fresh, engine.map(partial(_measure, contract), fresh), strict=True))
     now = utc_now()
     by_date: dict[date, list[Delivered]] = {}
     for one in fresh:
@@ -48,7 +46,7 @@ def record_batches(
         first_seq = seq
         files = []
         for one in by_date[batch_date]:
-            digest, records = measured[one]
+            digest, records = found[one].digest, found[one].records
             again = digest in digests and contract.duplicates.files == "skip"
             status = EMPTY if not records else "duplicate" if again else "taken"
             # record n has seq base + n, and n starts at 1

@@ -25,14 +25,14 @@ from spillway.intake.landing import (
     landing_root,
     new_files,
 )
-from spillway.intake.parse import Target, in_tasks, parse_files
+from spillway.intake.parse import ParsedFiles, drop_drafts, parse_all
 from spillway.intake.record import record_batches
 from spillway.intake.repeats import Repeated
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
+from spillway.records import absent_column, bounded_notes, bounded_reasons, counted_together
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import folder_exists
-from spillway.store.drafts import discard
 from spillway.store.files import read_rows
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Tables
@@ -72,16 +72,13 @@ def _write(
     days = sorted({batch.batch_date for batch in batches})
     raw = tables.at("raw", stream).with_attributes([(a.name, a.type) for a in contract.attributes])
     rejected = tables.at("rejected")
-    parse = partial(parse_files, contract, tables.settings.landing, Target.of(raw), Target.of(rejected))
-    parsed = engine.map(parse, in_tasks(batches))
+    parsed = parse_all(engine, contract, tables.settings.landing, raw, rejected, batches)
     problem = next((one.problem for one in parsed if one.problem), None)
     if problem is not None:
-        # or every try of a batch that cannot be taken in would leave files behind
-        discard(raw.path, [one.raw for one in parsed if one.raw])
-        discard(rejected.path, [one.rejected for one in parsed if one.rejected])
+        drop_drafts(raw, rejected, parsed)
         raise problem
     files = {n: [one.raw for one in parsed if one.batch == n and one.raw] for n in numbers}
-    aside = [one.rejected for one in parsed if one.rejected]
+    aside = [written for one in parsed for written in one.rejected]
     repeated = without_repeats(tables, engine, contract, batches, raw, files, aside)
     raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
     rejected.publish(aside, stream=stream, batch=numbers)
@@ -92,11 +89,13 @@ def _write(
     ledger: list[LedgerRow] = []
     done = []
     for batch in batches:
-        reasons = _added_up(one.reasons for one in parsed if one.batch == batch.batch)
+        own = [one for one in parsed if one.batch == batch.batch]
+        reasons = bounded_reasons(counted_together(one.reasons for one in own))
         again = repeated.get(batch.batch)
         rows, refused = sum(one.rows for one in files[batch.batch]), sum(reasons.values())
         _refuse_too_many(contract, batch, rows, refused)
-        ledger += _lines(contract, batch, rows, reasons, again, files[batch.batch])
+        notes = _noted(contract, own, rows + (len(again.rows) if again else 0))
+        ledger += _lines(contract, batch, rows, reasons, notes, again, files[batch.batch])
         deduplicated = _delivered_before(batch) + (len(again.rows) if again else 0)
         done.append(
             batch.becomes(
@@ -111,18 +110,22 @@ def _write(
         parts = [f"{rows:,} tuples"]
         parts += [f"{refused:,} refused (see rejected)"] * bool(refused)
         parts += [f"{deduplicated:,} delivered before"] * bool(deduplicated)
+        parts += [f"{count:,} with {note}" for note, count in notes.items()]
         say(f"{stream}: took in batch {batch.batch} of {batch.batch_date}: {', '.join(parts)}")
     write_ledger(tables, stream, numbers, [INTAKE], ledger)
     save_batches(tables, done)
     return done
 
 
-def _added_up(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for part in parts:
-        for name, count in part.items():
-            found[name] = found.get(name, 0) + count
-    return found
+def _noted(contract: StreamContract, parsed: Sequence[ParsedFiles], rows: int) -> dict[str, int]:
+    """What is odd about rows that were taken, a few words each."""
+    notes = counted_together(one.notes for one in parsed)
+    nulls = counted_together(one.nulls for one in parsed)
+    # a record of JSON has no columns: what none of them has is what is absent
+    if rows and contract.source.format == "json":
+        fields = {a.name: a.source_name for a in contract.attributes}
+        notes |= {absent_column(fields[name]): rows for name, count in nulls.items() if count == rows}
+    return bounded_notes(notes)
 
 
 def _delivered_before(batch: Batch) -> int:
@@ -134,6 +137,7 @@ def _lines(
     batch: Batch,
     rows: int,
     reasons: Mapping[str, int],
+    notes: Mapping[str, int],
     again: Repeated | None,
     files: Sequence[Written],
 ) -> Iterator[LedgerRow]:
@@ -156,6 +160,8 @@ def _lines(
     yield line("reason", "taken in", "taken in", offered=rows, kept=rows)
     for reason, count in sorted(reasons.items()):
         yield line("reason", reason, reason, offered=count, rejected=count)
+    for note, count in notes.items():
+        yield line("note", note, "taken all the same", offered=count, kept=count)
     if before:
         told = "file delivered before"
         yield line("reason", told, told, offered=before, deduplicated=before)

@@ -2,17 +2,21 @@
 
 A record is **rejected**, with line, field, rule, value, remedy and its original bytes, when
 - its line is not UTF-8, not one JSON object, not CSV, or has more or fewer fields than the header;
-- it holds a field the contract does not know, or one field twice;
-- a value is not of its attribute's type (`convert`: numbers are finite, integers fit 64 bits, no reading of
-  numbers out of JSON text or text out of numbers);
+- it holds a field twice, or one the contract does not know and `unknown_fields: refuse` (else it is noted);
+- a value is not of its attribute's type (`convert`: integers fit 64 bits, no reading of numbers out of JSON text
+  or text out of numbers), or is NaN or infinite and `non_finite: reject`;
+- it is longer than `lines.RECORD_BYTES`;
 - a key, the order attribute, or an attribute declared `nullable: false` is null or absent.
 A nullable measure that is absent is null: real nulls are no defects. Blank lines and a byte order mark are
 nothing. A repeated record is a record: only whole files are recognised as repeats. What a cut-off last line
 of CSV has lost inside its last field cannot be seen.
 
-A **file** is rejected as one record (line 0, Parquet; line 1, a CSV header) when it is not readable Parquet, or
-a column is unknown, missing though required, repeated, or (Parquet) of another type. An empty file holds no
-records and no rejects.
+A **file** is rejected as one record (line 0; a CSV header: its line) when it is not readable Parquet, what it is
+wrapped in is damaged (`wrapper`), or a column is missing though required, repeated, of another type (Parquet), or
+unknown and refused. An empty file holds no records and no rejects.
+
+Any file is read in bounded memory, some records at a time; a large one by several tasks (`pieces`). What comes out is
+the same however it is read.
 
 Lines are physical lines from 1 (the CSV header is line 1; a quoted record is named by its first line), rows from
 1 for Parquet.
@@ -31,38 +35,92 @@ Lines are physical lines from 1 (the CSV header is line 1; a quoted record is na
 >>> parsed.table.select(["line", "router", "delay_ms"]).to_pylist()
 [{'line': 2, 'router': 'r1', 'delay_ms': 1.5}]
 >>> parsed.rejected["reason"][0].as_py()
-"a.csv:3: `delay_ms` must be a finite number, got 'fast'; send a number, or null for none"
+"a.csv:3: `delay_ms` must be a number, got 'fast'; send a number, or null for none"
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
-import pyarrow.parquet
 
 from spillway.contracts.model import StreamContract
-from spillway.records.assemble import Parsed, table_schema
-from spillway.records.csv_lines import parse_csv
-from spillway.records.json_lines import parse_json
-from spillway.records.parquet import parse_parquet
-from spillway.records.rejects import REJECTED_SCHEMA
+from spillway.records.assemble import Parsed, nothing, table_schema
+from spillway.records.csv_lines import csv_parts
+from spillway.records.json_lines import json_parts
+from spillway.records.notes import absent_column, bounded_notes, counted_together
+from spillway.records.parquet import parquet_parts
+from spillway.records.pieces import WHOLE, FilePiece, MeasuredFile, PieceBytes, cut, measure_file
+from spillway.records.reasons import bounded_reasons, reason_of
+from spillway.records.rejects import ORIGINAL_BYTES_AT_MOST, REJECTED_SCHEMA, WHOLE_FILE, Rejects, WholeFile
+from spillway.records.wrapper import SeekableBytes, plain_bytes, wrapper_of
 
-__all__ = ["REJECTED_SCHEMA", "Parsed", "count_records", "parse_records", "table_schema"]
+__all__ = [
+    "REJECTED_SCHEMA",
+    "WHOLE",
+    "FilePiece",
+    "MeasuredFile",
+    "Parsed",
+    "SeekableBytes",
+    "WholeFile",
+    "absent_column",
+    "bounded_notes",
+    "bounded_reasons",
+    "count_records",
+    "counted_together",
+    "cut",
+    "measure_file",
+    "parse_parts",
+    "parse_records",
+    "reason_of",
+    "refused_file",
+    "table_schema",
+]
 
-_PARSERS = {"json": parse_json, "csv": parse_csv, "parquet": parse_parquet}
+
+def parse_parts(
+    contract: StreamContract, file_name: str, source: SeekableBytes, piece: FilePiece = WHOLE
+) -> Iterator[Parsed]:
+    """The records of a file, or of a piece of it, some at a time; every record is in exactly one of two tables.
+
+    `WholeFile` is raised where nothing of the file may be taken, also of what came before: see `refused_file`.
+    """
+    if not source.size():
+        return
+    if contract.source.format == "parquet":
+        yield from parquet_parts(contract, file_name, source, piece.groups, piece.before)
+        return
+    plain = plain_bytes(source) if piece == WHOLE and wrapper_of(source) else PieceBytes(source, piece)
+    if contract.source.format == "csv":
+        yield from csv_parts(contract, file_name, plain, piece.before, piece.header)
+    else:
+        yield from json_parts(contract, file_name, plain, piece.before)
+
+
+def refused_file(contract: StreamContract, file_name: str, why: WholeFile, source: SeekableBytes) -> Parsed:
+    """The one rejection that stands for a file; its first bytes stand beside it."""
+    rejects = Rejects(file_name)
+    source.seek(0)
+    rejects.add(WHOLE_FILE, *why.why, source.read(ORIGINAL_BYTES_AT_MOST))
+    return nothing(contract, rejects)
 
 
 def parse_records(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
-    """The usable records of a landing file and the rejected ones; every record is in exactly one of the two."""
-    return _PARSERS[contract.source.format](contract, file_name, content)
+    """The usable records of a landing file and the rejected ones, all in memory."""
+    source = pa.BufferReader(content)
+    try:
+        parts = list(parse_parts(contract, file_name, source))
+    except WholeFile as why:
+        return refused_file(contract, file_name, why, source)
+    if not parts:
+        return nothing(contract, Rejects(file_name))
+    return Parsed(
+        pa.concat_tables([part.table for part in parts]),
+        pa.concat_tables([part.rejected for part in parts]),
+        counted_together(part.notes for part in parts),
+    )
 
 
 def count_records(contract: StreamContract, content: bytes) -> int:
-    """No line number of `parse_records` is above it: cheap, so that `seq` can be given before parsing."""
-    if not content:
-        return 0
-    if contract.source.format != "parquet":
-        return content.count(b"\n") + (not content.endswith(b"\n"))
-    try:
-        return int(pyarrow.parquet.ParquetFile(pa.BufferReader(content)).metadata.num_rows)
-    except (pa.ArrowException, OSError, ValueError):
-        return 1  # the one rejection that stands for the file
+    """No line number of `parse_records` is above it."""
+    return measure_file(contract, pa.BufferReader(content)).records

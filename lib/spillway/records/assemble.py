@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,14 @@ LINE = "line"
 
 @dataclass(frozen=True)
 class Parsed:
-    """The usable records of a file (`line`, then the attributes), and the others."""
+    """The usable records of a file, or of a part of it (`line`, then the attributes), the others, and what is odd.
+
+    `notes` counts, by what is noted, records that were taken all the same.
+    """
 
     table: pa.Table
     rejected: pa.Table
+    notes: Mapping[str, int] = field(default_factory=dict)
 
 
 def table_schema(contract: StreamContract) -> pa.Schema:
@@ -40,7 +44,7 @@ def assemble(
     columns: Mapping[str, pa.Array],
     original: Callable[[int], bytes],
     rejects: Rejects,
-) -> Parsed:
+) -> pa.Table:
     """Types every column (by attribute name; absent: null), rejects what does not fit, keeps the rest.
 
     `original(i)` gives the bytes of record i. The first problem of a record, in contract order, is reported.
@@ -51,8 +55,8 @@ def assemble(
         raw = columns.get(attribute.name)
         if raw is None:
             raw = pa.nulls(len(lines), pa.string())
-        values, bad = convert(raw, attribute.type, contract.timezone)
-        rule, remedy = rule_of(attribute.type, contract.timezone)
+        values, bad = convert(raw, attribute.type, contract.timezone, contract.non_finite)
+        rule, remedy = rule_of(attribute.type, contract.timezone, contract.non_finite)
         for i in np.flatnonzero(bad & ~refused):
             rejects.add(
                 int(lines[i]), attribute.source_name, rule, _text(raw[int(i)]), remedy, original(int(i))
@@ -67,9 +71,12 @@ def assemble(
             refused |= missing
         typed.append(values)
     table = pa.Table.from_arrays([pa.array(lines, pa.int64()), *typed], schema=table_schema(contract))
-    return Parsed(table.filter(pa.array(~refused)) if refused.any() else table, rejects.table())
+    return table.filter(pa.array(~refused)) if refused.any() else table
 
 
 def _text(value: pa.Scalar) -> str:
-    plain = value.as_py()
+    try:
+        plain = value.as_py()
+    except (ValueError, OverflowError):  # a time that Python has none for
+        plain = value.cast(pa.int64()).as_py()
     return plain.decode("utf-8", "backslashreplace") if isinstance(plain, bytes) else str(plain)

@@ -1,13 +1,17 @@
 """From text (or a Parquet column) to the contract's types, all values at once, marking those that do not fit.
 
-The definition of what fits is Arrow's own cast, plus: numbers are finite, integers are decimal, years are 1 to
-9999, surrounding blanks and a leading plus are forgiven in everything but strings, fractions of a second are
-cut to microseconds, and a timestamp without an offset is read by `contracts.timezone`. Nothing is parsed value by
-value: a cast that fails is retried on halves, so one bad value in a million costs about twenty casts more.
+The definition of what fits is Arrow's own cast, plus: NaN and infinities are kept, made null or refused as the
+contract's `non_finite` says, and a number too large for a double is refused whatever it says; integers are decimal,
+years are 1 to 9999, surrounding blanks and a leading plus are forgiven in everything but strings, fractions of a
+second are cut to microseconds, and a timestamp without an offset is read by `contracts.timezone`. Nothing is parsed
+value by value: a cast that fails is retried on halves, so one bad value in a million costs about twenty casts more.
 
 >>> values, bad = convert(pa.array(["1", " 2", "x", None]), "integer")
 >>> values.to_pylist(), bad.tolist()
 ([1, 2, None, None], [False, False, True, False])
+>>> values, bad = convert(pa.array(["nan", "-inf", "1e999"]), "double")
+>>> values.to_pylist(), bad.tolist()
+([nan, -inf, None], [False, False, True])
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ RULES = {
     "string": ("be text", "send it as text"),
     "boolean": ("be true or false", "send true or false"),
     "integer": ("be a whole number of 64 bits", "send a whole number, or declare the attribute double"),
-    "double": ("be a finite number", "send a number, or null for none"),
+    "double": ("be a number", "send a number, or null for none"),
     "timestamp": ("be an ISO 8601 date and time", "send e.g. 2013-01-01T06:00:00Z"),
     "date": ("be an ISO 8601 date", "send e.g. 2004-08-19"),
 }
+_NO_NUMBER = r"^\s*[-+]?(?i:nan|inf|infinity)\s*$"
 _OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _DATE_ONLY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _EARLIEST_US = -62135596800_000_000
@@ -39,25 +44,31 @@ _LATEST_US = 253402300799_999_999
 _UTC = pa.timestamp("us", tz="UTC")
 
 
-def rule_of(kind: str, zone: str = UTC_NAME) -> tuple[str, str]:
+def rule_of(kind: str, zone: str = UTC_NAME, non_finite: str = "keep") -> tuple[str, str]:
     """The rule that what does not fit breaks, and the remedy."""
     rule, remedy = RULES[kind]
+    if kind == "double" and non_finite == "reject":
+        return "be a finite number", remedy
     if kind == "timestamp" and zone != UTC_NAME:
         return f"{rule}, with an offset or as clocks in {zone} show it", remedy
     return rule, remedy
 
 
-def convert(values: pa.Array, kind: str, zone: str = UTC_NAME) -> tuple[pa.Array, Mask]:
+def convert(
+    values: pa.Array, kind: str, zone: str = UTC_NAME, non_finite: str = "keep"
+) -> tuple[pa.Array, Mask]:
     """The values as the contract's type, and which of them do not fit (those are null in the result)."""
     target = ARROW_TYPES[kind]
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), target), np.zeros(len(values), dtype=np.bool_)
     if kind == "timestamp":
         return _timestamp(values, zone) if pa.types.is_string(values.type) else _timestamps(values, zone)
+    if kind == "double":
+        text = pa.types.is_string(values.type)
+        found, bad = _double(values) if text else _cast(values, lambda v: v.cast(pa.float64()))
+        return _without_end(found, bad, values if text else None, non_finite)
     if pa.types.is_string(values.type):
         return _FROM_TEXT[kind](values)
-    if kind == "double":
-        return _finite(*_cast(values, lambda v: v.cast(pa.float64())))
     if kind == "string":
         return _cast(values, lambda v: v.cast(pa.binary()).cast(pa.string()))
     return _cast(values, lambda v: v.cast(target))
@@ -131,13 +142,25 @@ def _string(values: pa.Array) -> tuple[pa.Array, Mask]:
     return values, np.zeros(len(values), dtype=np.bool_)
 
 
-def _double(values: pa.Array) -> tuple[pa.Array, Mask]:
-    return _finite(*_text_to(pa.float64(), r"^[-+]?[0-9.][0-9.eE+-]*$")(values))
+_double = _text_to(pa.float64(), r"^(?:[-+]?[0-9.][0-9.eE+-]*|[-+]?(?i:nan|inf|infinity))$")
 
 
-def _finite(values: pa.Array, bad: Mask) -> tuple[pa.Array, Mask]:
-    infinite = ~_mask(pc.is_finite(values)) & ~_mask(values.is_null())
-    return _drop(values, infinite), bad | infinite
+def _without_end(
+    values: pa.Array, bad: Mask, words: pa.Array | None, non_finite: str
+) -> tuple[pa.Array, Mask]:
+    """NaN and infinities as the contract wants them; of `words`, only what says so is one."""
+    odd = ~_mask(pc.is_finite(values)) & ~_mask(values.is_null())
+    if not odd.any():
+        return values, bad
+    too_large = (
+        odd & ~_mask(pc.match_substring_regex(words, _NO_NUMBER)) if words is not None else odd & False
+    )
+    if non_finite == "keep":
+        numbers = np.asarray(values.fill_null(0.0))
+        # one NaN, whatever bits it came with: equal values are equal bytes
+        alike = pa.array(np.where(np.isnan(numbers), np.nan, numbers), mask=np.asarray(values.is_null()))
+        return _drop(alike, too_large), bad | too_large
+    return _drop(values, odd), bad | (odd if non_finite == "reject" else too_large)
 
 
 def _timestamp(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
@@ -198,6 +221,5 @@ _FROM_TEXT: dict[str, Callable[[pa.Array], tuple[pa.Array, Mask]]] = {
     "string": _string,
     "boolean": _text_to(pa.bool_(), r"^[tTfF01]"),
     "integer": _text_to(pa.int64(), r"^-?[0-9]+$"),
-    "double": _double,
     "date": _date,
 }

@@ -1,16 +1,21 @@
 """CSV (RFC 4180): a header by default, quotes doubled inside quotes, line feeds allowed inside quotes.
 
-A file without quotes is split by Arrow, after the lines with a wrong number of fields are taken out by counting
-delimiters; a file with quotes is split by the exact reader. The values of both go the same way from there.
-A record is named by its first line. A quote that never closes costs its own line, not the rest of the file.
-A quoted field may span at most 1000 lines, and a field may hold 131,072 characters.
+A block of lines at a time. Records whose quotes stand right (`csv_quotes`) are split by Arrow, after those with a wrong
+number of fields are taken out by counting delimiters; the exact reader takes the odd ones. Both give the same, so what
+comes out does not depend on where blocks end. A record is named by its first line. A quote that never closes costs its
+own line, not the rest of the file. A quoted field may span at most 1000 lines, and a field may hold 131,072 characters.
+
+A column that the contract does not know is noted and left out, or refuses the file (`unknown_fields`); one that is not
+there is noted, or refuses the file where it is required.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,54 +26,102 @@ import pyarrow.csv
 from spillway.contracts.model import StreamContract
 from spillway.contracts.shapes import suggest
 from spillway.records.assemble import Parsed, assemble, nothing
-from spillway.records.lines import Lines
+from spillway.records.csv_quotes import RECORD_LINES, Quotes, Stretch
+from spillway.records.lines import BOM, RECORD_BYTES, LineReader, Lines, refuse_long
+from spillway.records.notes import absent_column, unknown_column
 from spillway.records.rejects import Rejects
+from spillway.records.wrapper import PlainBytes
 
-_FIELD_CHARACTERS = 131_072
-_RECORD_LINES = 1000
+_ONE_BY_ONE = 64
+"""So many records are read exactly before the fast way is tried again; twice as many each time it did not help."""
 
 
-@dataclass(frozen=True)
-class _Row:
-    first: int  # lines, counted from 0
+class CsvRecord(NamedTuple):
+    """A record as the exact reader gives it; its lines count from 0."""
+
+    first: int
     last: int
     fields: list[str]
     problem: str = ""
 
 
-def parse_csv(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
-    """The records of a CSV file."""
-    rejects = Rejects(file_name)
-    lines = Lines.of(content)
-    names = [a.source_name for a in contract.attributes]
-    start = 0
-    if contract.source.options.header:
-        header = next(_rows(contract, lines, 0), None)
-        if header is None:
-            return nothing(contract, rejects)
-        if not _header_fits(contract, lines, header, rejects):
-            return nothing(contract, rejects)
-        names, start = [name.strip() for name in header.fields], header.last + 1
-    if _plain(contract, lines):
-        return _fast(contract, lines, names, start, rejects)
-    return _exact(contract, lines, names, start, rejects)
+def csv_parts(
+    contract: StreamContract,
+    file_name: str,
+    plain: PlainBytes,
+    lines_before: int = 0,
+    header: tuple[str, ...] | None = None,
+) -> Iterator[Parsed]:
+    """The records of CSV, some at a time; `header`: of the file, when these bytes are not its beginning."""
+    reader, held, before = LineReader(plain), b"", lines_before
+    names = header
+    if names is None and not contract.source.options.header:
+        names = tuple(attribute.source_name for attribute in contract.attributes)
+    while not reader.done or held:
+        held += reader.next()
+        rejects = Rejects(file_name)
+        block = _Block(contract, Lines.of(held, before), reader.done, rejects)
+        start = 0
+        if names is None:
+            found = block.header()
+            if found is None:
+                if not reader.done:
+                    continue
+                yield nothing(contract, rejects)
+                return
+            names, start = tuple(name.strip() for name in found.fields), found.last + 1
+            if not _header_fits(contract, block.lines, found, names, rejects):
+                yield nothing(contract, rejects)
+                return
+        tables, start = block.read(names, start)
+        yield _with_notes(contract, names, tables, rejects)
+        lines = block.lines
+        if start:
+            held = held[lines.starts[start] :] if start < lines.count else b""
+        before += start
 
 
-def _header_fits(contract: StreamContract, lines: Lines, header: _Row, rejects: Rejects) -> bool:
-    line, original = header.first + 1, lines.bytes_of(header.first, header.last)
-    found = [name.strip() for name in header.fields]
+def header_of(contract: StreamContract, lines: Lines) -> tuple[tuple[str, ...], int] | None:
+    """The names in a header that fits, and the line (from 0) after it; None where the file has no such header."""
+    rejects = Rejects("")
+    found = _Block(contract, lines, True, rejects).header()
+    if found is None:
+        return None
+    names = tuple(name.strip() for name in found.fields)
+    return (names, found.last + 1) if _header_fits(contract, lines, found, names, rejects) else None
+
+
+def _with_notes(
+    contract: StreamContract, names: tuple[str, ...], tables: list[pa.Table], rejects: Rejects
+) -> Parsed:
+    if not tables:
+        return nothing(contract, rejects)
+    table = pa.concat_tables(tables)
+    known = {attribute.source_name for attribute in contract.attributes}
+    notes = {unknown_column(name): table.num_rows for name in names if name not in known}
+    notes |= {absent_column(name): table.num_rows for name in known if name not in names}
+    return Parsed(table, rejects.table(), notes if table.num_rows else {})
+
+
+def _header_fits(
+    contract: StreamContract, lines: Lines, header: CsvRecord, found: tuple[str, ...], rejects: Rejects
+) -> bool:
+    line, original = lines.number(header.first), lines.bytes_of(header.first, header.last)
     known = [a.source_name for a in contract.attributes]
     if header.problem:
         rejects.add(line, "the header", "be readable", header.problem, "mend the first line", original)
         return False
-    for i, name in enumerate(found):
-        if name not in known:
+    strict = contract.unknown_fields == "refuse"
+    seen = set()
+    for name in found:
+        if name not in known and strict:
             remedy = suggest(name, known) + ", or add it to the contract; the whole file waits for it"
             rejects.add(line, name, "be an attribute of the contract", name, remedy, original)
             return False
-        if name in found[:i]:
+        if name in seen and (strict or name in known):
             rejects.add(line, name, "stand once in the header", name, "rename one", original)
             return False
+        seen.add(name)
     for attribute in contract.attributes:
         if attribute.required and attribute.source_name not in found:
             remedy = "add the column, or header: false to the source's options if there is no header"
@@ -77,140 +130,233 @@ def _header_fits(contract: StreamContract, lines: Lines, header: _Row, rejects: 
     return True
 
 
-def _plain(contract: StreamContract, lines: Lines) -> bool:
-    """Whether every line is a record and every delimiter a boundary."""
-    content = lines.content
-    return (
-        b'"' not in content
-        and content.count(b"\r") == content.count(b"\r\n")
-        and len(contract.source.options.delimiter.encode()) == 1
-        and (lines.count == 0 or int((lines.ends - lines.starts).max()) <= _FIELD_CHARACTERS)
-    )
+class _Block:
+    """Some lines that begin with a record; the last record may go on behind them unless these are the `last` lines."""
 
+    def __init__(self, contract: StreamContract, lines: Lines, last: bool, rejects: Rejects) -> None:
+        self.contract, self.lines, self.last, self.rejects = contract, lines, last, rejects
+        self.bad_text = lines.lacking_utf8()
+        self.long = lines.too_long()
+        self.clean = not (self.bad_text.any() or self.long.any())
+        delimiter = contract.source.options.delimiter
+        self.quotes = Quotes(lines, delimiter) if len(delimiter.encode()) == 1 else None
 
-def _wrong_count(rejects: Rejects, line: int, wanted: int, got: int, original: bytes) -> None:
-    remedy = (
-        "send every field once; quote fields that hold the delimiter; a last line cut short is sent again"
-    )
-    rejects.add(line, "the record", f"have {wanted} fields", f"{got} fields", remedy, original)
+    def header(self) -> CsvRecord | None:
+        """The first record; None where it does not end here."""
+        return next(iter(self._exactly(0)), None)
 
+    def read(self, names: tuple[str, ...], start: int) -> tuple[list[pa.Table], int]:
+        """Tables of the records from line `start` on, and the line of the first record that does not end here."""
+        tables: list[pa.Table] = []
+        step = _ONE_BY_ONE
+        while start < self.lines.count:
+            stretch = self.quotes.stretch(start) if self.quotes is not None else None
+            if stretch is not None and len(stretch.last):
+                tables += self._fast(names, stretch)
+                start = stretch.end
+            if start >= self.lines.count:
+                break
+            found = self._some(start, step)
+            if not found:
+                break
+            tables += self._slow(names, found)
+            start = found[-1].last + 1
+            step *= 2
+        # whatever is left of the last lines is blank
+        return tables, self.lines.count if self.last else start
 
-def _not_utf8(rejects: Rejects, line: int, original: bytes) -> None:
-    rejects.add(
-        line,
-        "the record",
-        "be UTF-8 text",
-        original[:60].decode("utf-8", "backslashreplace"),
-        "send it as UTF-8",
-        original,
-    )
+    def _fast(self, names: tuple[str, ...], stretch: Stretch) -> list[pa.Table]:
+        lines, first, last = self.lines, stretch.first, stretch.last
+        usable = ~(lines.blank[first] & (first == last))
+        if self.bad_text.any():
+            counted = np.concatenate([[0], np.cumsum(self.bad_text)])
+            bad = usable & (counted[last + 1] > counted[first])
+            for i in np.flatnonzero(bad):
+                self._not_utf8(int(first[i]), lines.bytes_of(int(first[i]), int(last[i])))
+            usable &= ~bad
+        wrong = usable & (stretch.fields != len(names))
+        for i in np.flatnonzero(wrong):
+            original = lines.bytes_of(int(first[i]), int(last[i]))
+            self._wrong_count(int(first[i]), len(names), int(stretch.fields[i]), original)
+        usable &= ~wrong
+        first, last = first[usable], last[usable]
+        if not len(first):
+            return []
+        columns = self._split(names, first, last)
+        if columns is None:
+            end = int(last[-1])
+            return self._slow(names, list(takewhile(lambda r: r.first <= end, self._exactly(int(first[0])))))
+        return self._assembled(columns, first, last)
 
-
-def _fast(contract: StreamContract, lines: Lines, names: list[str], start: int, rejects: Rejects) -> Parsed:
-    data = np.frombuffer(lines.content, dtype=np.uint8)
-    delimiters = np.flatnonzero(data == ord(contract.source.options.delimiter))
-    fields = np.searchsorted(delimiters, lines.ends) - np.searchsorted(delimiters, lines.starts) + 1
-    usable = ~lines.blank
-    usable[:start] = False
-    bad_text = lines.lacking_utf8() & usable
-    for i in np.flatnonzero(bad_text):
-        _not_utf8(rejects, int(i) + 1, lines.bytes_of(int(i)))
-    usable &= ~bad_text
-    wrong = usable & (fields != len(names))
-    for i in np.flatnonzero(wrong):
-        _wrong_count(rejects, int(i) + 1, len(names), int(fields[i]), lines.bytes_of(int(i)))
-    usable &= ~wrong
-    kept = np.flatnonzero(usable).astype(np.int64)
-    if not len(kept):
-        return nothing(contract, rejects)
-    options = contract.source.options
-    table = pyarrow.csv.read_csv(
-        pa.BufferReader(_without(lines, usable)),
-        read_options=pyarrow.csv.ReadOptions(use_threads=False, column_names=names, block_size=1 << 24),
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter=options.delimiter, quote_char=False, newlines_in_values=False, ignore_empty_lines=False
-        ),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types={name: pa.string() for name in names},
-            null_values=list(options.null_values),
-            strings_can_be_null=True,
-        ),
-    ).combine_chunks()
-    if table.num_rows != len(kept):
-        return _exact(contract, lines, names, start, rejects)
-    columns = {}
-    for attribute in contract.attributes:
-        if attribute.source_name in names:
-            column = table.column(names.index(attribute.source_name)).combine_chunks()
-            columns[attribute.name] = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
-    return assemble(contract, kept + 1, columns, lambda i: lines.bytes_of(int(kept[i])), rejects)
-
-
-def _without(lines: Lines, usable: npt.NDArray[np.bool_]) -> memoryview | bytes:
-    """The content of the usable lines alone."""
-    kept = np.flatnonzero(usable)
-    first, last = int(kept[0]), int(kept[-1])
-    if usable[first : last + 1].all():
-        return memoryview(lines.content)[lines.starts[first] : lines.ends[last]]
-    edges = np.append(lines.starts, len(lines.content))
-    data = np.frombuffer(lines.content, dtype=np.uint8)[edges[0] :]
-    return data[np.repeat(usable, np.diff(edges))].tobytes()
-
-
-def _exact(contract: StreamContract, lines: Lines, names: list[str], start: int, rejects: Rejects) -> Parsed:
-    nulls = pa.array(contract.source.options.null_values, pa.string())
-    values: list[list[str]] = []
-    kept: list[_Row] = []
-    for row in _rows(contract, lines, start):
-        original = lines.bytes_of(row.first, row.last)
-        if row.problem == "not UTF-8":
-            _not_utf8(rejects, row.first + 1, original)
-        elif row.problem:
-            remedy = "quote the field and double the quotes inside it"
-            rejects.add(row.first + 1, "the record", "be readable CSV", row.problem, remedy, original)
-        elif len(row.fields) != len(names):
-            _wrong_count(rejects, row.first + 1, len(names), len(row.fields), original)
-        else:
-            values.append(row.fields)
-            kept.append(row)
-    if not kept:
-        return nothing(contract, rejects)
-    by_name = dict(zip(names, zip(*values, strict=True), strict=True))
-    columns = {}
-    for attribute in contract.attributes:
-        if attribute.source_name in by_name:
-            column = pa.array(by_name[attribute.source_name], pa.string())
-            columns[attribute.name] = pc.if_else(pc.is_in(column, nulls), None, column)
-    firsts = np.array([row.first for row in kept], dtype=np.int64)
-    return assemble(
-        contract, firsts + 1, columns, lambda i: lines.bytes_of(kept[i].first, kept[i].last), rejects
-    )
-
-
-def _rows(contract: StreamContract, lines: Lines, start: int) -> Iterator[_Row]:
-    """Record by record, blank lines left out; a record that cannot be read costs its first line alone."""
-    content, delimiter = lines.content, contract.source.options.delimiter
-    starts, ends, blank = lines.starts.tolist(), lines.ends.tolist(), lines.blank.tolist()
-    not_text = lines.lacking_utf8().tolist()
-    position = first = start
-
-    def feed() -> Iterator[str]:
-        nonlocal position
-        while position < min(lines.count, first + _RECORD_LINES):
-            raw = content[starts[position] : ends[position] + 1]
-            position += 1
-            yield raw.decode("utf-8", "surrogateescape")
-
-    reader = csv.reader(feed(), delimiter=delimiter, strict=True)
-    while position < lines.count:
-        first = position
+    def _split(
+        self, names: tuple[str, ...], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
+    ) -> dict[str, pa.Array] | None:
+        """The records' fields, by Arrow, by attribute; None if it saw other records than these."""
+        options = self.contract.source.options
+        content = _only(self.lines, first, last)
+        if bytes(content[:3]) == BOM:
+            content = BOM + content  # it is text here, but Arrow drops one at its beginning
+        numbers = [str(i) for i in range(len(names))]
+        wanted = [
+            (a.name, names.index(a.source_name)) for a in self.contract.attributes if a.source_name in names
+        ]
+        quoted: Any = False if self.quotes is None or self.quotes.none else '"'
         try:
-            fields = next(reader)
-        except csv.Error as error:
-            position = first + 1
-            reader = csv.reader(feed(), delimiter=delimiter, strict=True)
-            yield _Row(first, first, [], "not UTF-8" if not_text[first] else str(error))
-            continue
-        if not blank[first]:
-            problem = "not UTF-8" if any(not_text[first:position]) else ""
-            yield _Row(first, position - 1, fields, problem)
+            table = pyarrow.csv.read_csv(
+                pa.BufferReader(content),
+                read_options=pyarrow.csv.ReadOptions(
+                    use_threads=False, column_names=numbers, block_size=len(content) + 1
+                ),
+                parse_options=pyarrow.csv.ParseOptions(
+                    delimiter=options.delimiter,
+                    quote_char=quoted,
+                    newlines_in_values=bool(quoted),
+                    ignore_empty_lines=False,
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types={number: pa.string() for number in numbers},
+                    include_columns=[str(place) for _, place in wanted],
+                    null_values=list(options.null_values),
+                    strings_can_be_null=True,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(first):
+            return None
+        return {name: _whole(table.column(str(place))) for name, place in wanted}
+
+    def _slow(self, names: tuple[str, ...], found: list[CsvRecord]) -> list[pa.Table]:
+        lines, rejects = self.lines, self.rejects
+        nulls = pa.array(self.contract.source.options.null_values, pa.string())
+        kept: list[CsvRecord] = []
+        for row in found:
+            if not row.problem and len(row.fields) == len(names):
+                kept.append(row)
+                continue
+            original = lines.bytes_of(row.first, row.last)
+            if self.long[row.first]:
+                refuse_long(lines, row.first, rejects)
+            elif row.problem == "not UTF-8":
+                self._not_utf8(row.first, original)
+            elif row.problem:
+                remedy = "quote the field and double the quotes inside it"
+                rejects.add(
+                    lines.number(row.first), "the record", "be readable CSV", row.problem, remedy, original
+                )
+            else:
+                self._wrong_count(row.first, len(names), len(row.fields), original)
+        if not kept:
+            return []
+        columns = {}
+        for attribute in self.contract.attributes:
+            if attribute.source_name in names:
+                place = names.index(attribute.source_name)
+                column = pa.array([row.fields[place] for row in kept], pa.string())
+                columns[attribute.name] = pc.if_else(pc.is_in(column, nulls), None, column)
+        first = np.array([row.first for row in kept], dtype=np.int64)
+        last = np.array([row.last for row in kept], dtype=np.int64)
+        return self._assembled(columns, first, last)
+
+    def _assembled(
+        self, columns: dict[str, pa.Array], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
+    ) -> list[pa.Table]:
+        original: Callable[[int], bytes] = lambda i: self.lines.bytes_of(int(first[i]), int(last[i]))  # noqa: E731
+        numbers = first + self.lines.before + 1
+        return [assemble(self.contract, numbers, columns, original, self.rejects)]
+
+    def _some(self, start: int, most: int) -> list[CsvRecord]:
+        """At most so many records, exactly."""
+        found: list[CsvRecord] = []
+        for row in self._exactly(start):
+            found.append(row)
+            if len(found) == most:
+                break
+        return found
+
+    def _exactly(self, start: int) -> Iterator[CsvRecord]:
+        """Record by record, blank lines left out; a record that cannot be read costs its first line alone.
+
+        It ends before a record that may go on behind these lines.
+        """
+        lines, delimiter = self.lines, self.contract.source.options.delimiter
+        content, starts, ends, blank = self.plainly
+        position = first = start
+
+        def feed() -> Iterator[str]:
+            nonlocal position
+            begin = starts[first]
+            while position < min(lines.count, first + RECORD_LINES):
+                if position > first and ends[position] - begin > RECORD_BYTES:
+                    return
+                raw = content[starts[position] : ends[position] + 1]
+                position += 1
+                yield raw.decode("utf-8", "surrogateescape")
+
+        reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+        while position < lines.count:
+            first = position
+            if not self.clean and self.long[first]:
+                position = first + 1
+                reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+                yield CsvRecord(first, first, [], "too long")
+                continue
+            try:
+                fields = next(reader)
+            except csv.Error as error:
+                if position == lines.count and not self.last and not self._full(first):
+                    return
+                position = first + 1
+                reader = csv.reader(feed(), delimiter=delimiter, strict=True)
+                problem = "not UTF-8" if self.bad_text[first] else str(error)
+                yield CsvRecord(first, first, [], problem)
+                continue
+            if not blank[first]:
+                odd = not self.clean and self.bad_text[first:position].any()
+                problem = "not UTF-8" if odd else ""
+                yield CsvRecord(first, position - 1, fields, problem)
+
+    @cached_property
+    def plainly(self) -> tuple[bytes, list[int], list[int], list[bool]]:
+        """Content, starts, ends and blank lines as Python has them: they are asked for one by one."""
+        lines = self.lines
+        return lines.content, lines.starts.tolist(), lines.ends.tolist(), lines.blank.tolist()
+
+    def _full(self, first: int) -> bool:
+        """Whether a record that begins with this line would not be fed any more lines."""
+        lines = self.lines
+        return (
+            lines.count - first >= RECORD_LINES
+            or len(lines.content) - int(lines.starts[first]) > RECORD_BYTES
+        )
+
+    def _wrong_count(self, line: int, wanted: int, got: int, original: bytes) -> None:
+        remedy = (
+            "send every field once; quote fields that hold the delimiter; a last line cut short is sent again"
+        )
+        number = self.lines.number(line)
+        self.rejects.add(number, "the record", f"have {wanted} fields", f"{got} fields", remedy, original)
+
+    def _not_utf8(self, line: int, original: bytes) -> None:
+        shown = original[:60].decode("utf-8", "backslashreplace")
+        number = self.lines.number(line)
+        self.rejects.add(number, "the record", "be UTF-8 text", shown, "send it as UTF-8", original)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _only(lines: Lines, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> memoryview | bytes:
+    """The content of these records alone."""
+    begin, end = int(first[0]), int(last[-1])
+    if end - begin + 1 == int((last - first + 1).sum()):
+        return memoryview(lines.content)[lines.starts[begin] : lines.ends[end]]
+    edges = np.append(lines.starts, len(lines.content))[begin : end + 2]
+    usable = np.zeros(end - begin + 2, dtype=np.int64)
+    np.add.at(usable, first - begin, 1)
+    np.add.at(usable, last - begin + 1, -1)
+    wanted = np.cumsum(usable)[:-1] > 0
+    data = np.frombuffer(lines.content, dtype=np.uint8)[edges[0] : edges[-1]]
+    return data[np.repeat(wanted, np.diff(edges))].tobytes()

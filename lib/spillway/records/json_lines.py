@@ -1,15 +1,18 @@
-"""JSON, one object a line.
+"""JSON, one object a line; NaN, Infinity and -Infinity are taken for numbers, as most senders spell them.
 
 Arrow's reader takes a block of lines at a time; a block it refuses is cut into smaller ones, and the last few
 lines are read one by one by the exact rules. Arrow's reader sees a stream of values, not lines, and brings
 the process down on a bare `null`; so it is only given blocks in which every line has one brace that opens
 it and one that closes it: then lines and objects are the same thing.
+
+A field that the contract does not know is counted and left out, or refuses its record (`unknown_fields`).
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,12 +24,14 @@ import pyarrow.json
 from spillway.contracts.model import Attribute, StreamContract
 from spillway.contracts.shapes import suggest
 from spillway.records.assemble import Parsed, assemble, nothing
-from spillway.records.convert import RULES
-from spillway.records.lines import Lines
+from spillway.records.convert import rule_of
+from spillway.records.lines import LineReader, Lines, refuse_long
+from spillway.records.notes import OTHERS, unknown_column
 from spillway.records.rejects import Rejects
+from spillway.records.wrapper import PlainBytes
 
-_BLOCK_LINES = 1 << 16
 _SMALLEST_BLOCK = 64
+_MOST_UNKNOWN = 16
 _AS_READ = {"boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64()}
 
 
@@ -38,35 +43,40 @@ class _Refused(Exception):
         self.why = (name, rule, value, remedy)
 
 
-def parse_json(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
-    """The records of a file of JSON lines."""
-    rejects = Rejects(file_name)
-    lines = Lines.of(content)
-    bad_text = lines.lacking_utf8()
-    for i in np.flatnonzero(bad_text):
-        original = lines.bytes_of(int(i))
-        rejects.add(
-            int(i) + 1,
-            "the line",
-            "be UTF-8 text",
-            original[:60].decode("utf-8", "backslashreplace"),
-            "send it as UTF-8",
-            original,
-        )
-    # A line that is not UTF-8 can only split blocks, never go into one.
-    wanted = np.flatnonzero(~lines.blank & ~bad_text)
+def json_parts(
+    contract: StreamContract, file_name: str, plain: PlainBytes, lines_before: int = 0
+) -> Iterator[Parsed]:
+    """The records of JSON lines, some at a time."""
+    reader, before = LineReader(plain), lines_before
+    fields = JsonFields(contract)
+    while not reader.done:
+        lines = Lines.of(reader.next(), before)
+        before += lines.count
+        yield _parsed(fields, lines, Rejects(file_name))
+
+
+def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
+    contract = fields.contract
+    bad_text, long = lines.lacking_utf8(), lines.too_long()
+    for i in np.flatnonzero(long).tolist():
+        refuse_long(lines, i, rejects)
+    for i in np.flatnonzero(bad_text & ~long).tolist():
+        original = lines.bytes_of(i)
+        shown = original[:60].decode("utf-8", "backslashreplace")
+        rejects.add(lines.number(i), "the line", "be UTF-8 text", shown, "send it as UTF-8", original)
+    # A line that is not read can only split blocks, never go into one.
+    bad = bad_text | long
+    wanted = np.flatnonzero(~lines.blank & ~bad)
     if not len(wanted):
         return nothing(contract, rejects)
-    reader = _Reader(contract, lines, bad_text, rejects)
-    tables = [
-        table
-        for start in range(0, len(wanted), _BLOCK_LINES)
-        for table in reader.read(wanted[start : start + _BLOCK_LINES])
-    ]
-    kept = np.concatenate(reader.kept) if reader.kept else np.empty(0, dtype=np.int64)
-    table = pa.concat_tables(tables).combine_chunks() if tables else reader.schema.empty_table()
+    reader = _Reader(fields, lines, bad, rejects)
+    tables = reader.read(wanted)
+    kept = np.concatenate(reader.kept)
+    table = pa.concat_tables(tables).combine_chunks()
     columns = {a.name: _array(table.column(i)) for i, a in enumerate(contract.attributes)}
-    return assemble(contract, kept + 1, columns, lambda i: lines.bytes_of(int(kept[i])), rejects)
+    numbers = kept + lines.before + 1
+    taken = assemble(contract, numbers, columns, lambda i: lines.bytes_of(int(kept[i])), rejects)
+    return Parsed(taken, rejects.table(), reader.notes)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
@@ -74,17 +84,41 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-class _Reader:
-    def __init__(
-        self, contract: StreamContract, lines: Lines, bad_text: npt.NDArray[np.bool_], rejects: Rejects
-    ) -> None:
-        self.lines = lines
-        self.rejects = rejects
+class JsonFields:
+    """What a record's fields are read as; of those that the contract does not know, what was learned so far."""
+
+    def __init__(self, contract: StreamContract) -> None:
+        self.contract = contract
         self.attributes = {a.source_name: a for a in contract.attributes}
         self.schema = pa.schema(
-            [(name, _AS_READ.get(a.type, pa.string())) for name, a in self.attributes.items()]
+            [(a.source_name, _AS_READ.get(a.type, pa.string())) for a in contract.attributes]
         )
         self.doubles = [name for name, a in self.attributes.items() if a.type == "double"]
+        self.strict = contract.unknown_fields == "refuse"
+        self.finite = contract.non_finite == "reject"
+        self.unknown: dict[str, pa.DataType] = {}
+
+    @property
+    def all_fields(self) -> pa.Schema:
+        """Those of the contract, and then those that are only noted."""
+        return pa.schema([*self.schema, *(pa.field(name, kind) for name, kind in self.unknown.items())])
+
+    def notice(self, name: str, value: object) -> None:
+        """Learn how to read a field that the contract does not know, so that records with it are read in blocks."""
+        kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+        kind = kinds.get(type(value))
+        if kind is not None and name not in self.unknown and len(self.unknown) < _MOST_UNKNOWN:
+            self.unknown[name] = kind
+
+
+class _Reader:
+    def __init__(
+        self, fields: JsonFields, lines: Lines, bad_text: npt.NDArray[np.bool_], rejects: Rejects
+    ) -> None:
+        self.fields = fields
+        self.lines = lines
+        self.rejects = rejects
+        self.notes: dict[str, int] = {}
         self.kept: list[npt.NDArray[np.int64]] = []
         data = np.frombuffer(lines.content, dtype=np.uint8)
         self._opens = np.flatnonzero(data == ord("{"))
@@ -122,14 +156,33 @@ class _Reader:
                 pa.BufferReader(memoryview(self.lines.content)[start:end]),
                 read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=end - start + 1),
                 parse_options=pyarrow.json.ParseOptions(
-                    explicit_schema=self.schema, unexpected_field_behavior="error"
+                    explicit_schema=self.fields.all_fields, unexpected_field_behavior="error"
                 ),
             )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
             return None
-        # to Arrow NaN and Inf are numbers; whoever refuses them must be the exact rules, always
-        finite = all(pc.all(pc.is_finite(table.column(name))).as_py() is not False for name in self.doubles)
-        return table if finite and table.num_rows == len(wanted) else None
+        if table.num_rows != len(wanted) or any(
+            self._odd(table.column(name)) for name in self.fields.doubles
+        ):
+            return None
+        many = len(self.fields.schema)
+        for name in table.column_names[many:]:
+            self._note(name, table.num_rows - table.column(name).null_count)
+        return table.select(range(many))
+
+    def _odd(self, numbers: pa.ChunkedArray) -> bool:
+        """Whether the exact rules must tell what a number is: to Arrow Inf is one, 1e999 is, and so is -NaN."""
+        if pc.all(pc.is_finite(numbers)).as_py() is not False:
+            return False
+        found = np.asarray(numbers.drop_null())
+        found = found[~np.isfinite(found)]
+        return self.fields.finite or bool((np.isinf(found) | np.signbit(found)).any())
+
+    def _note(self, name: str, count: int) -> None:
+        if count:
+            many = len(self.notes) < _MOST_UNKNOWN or unknown_column(name) in self.notes
+            note = unknown_column(name) if many else OTHERS
+            self.notes[note] = self.notes.get(note, 0) + count
 
     def _exact(self, wanted: npt.NDArray[np.int64]) -> list[pa.Table]:
         rows: list[dict[str, Any]] = []
@@ -140,9 +193,9 @@ class _Reader:
                 rows.append(self._one(original))
                 kept.append(i)
             except _Refused as refused:
-                self.rejects.add(i + 1, *refused.why, original)
+                self.rejects.add(self.lines.number(i), *refused.why, original)
         self.kept.append(np.array(kept, dtype=np.int64))
-        return [pa.Table.from_pylist(rows, schema=self.schema)]
+        return [pa.Table.from_pylist(rows, schema=self.fields.schema)]
 
     def _one(self, original: bytes) -> dict[str, Any]:
         try:
@@ -153,17 +206,22 @@ class _Reader:
             raise _Refused("the line", "be one JSON object", problem, remedy) from None
         if not isinstance(record, dict):
             raise _Refused("the line", "be one JSON object", _shown(record), "send {name: value, ...}")
-        for name in record:
-            if name not in self.attributes:
-                remedy = suggest(name, self.attributes) + ", or add it to the contract"
-                raise _Refused(name, "be an attribute of the contract", _shown(record[name]), remedy)
+        fields = self.fields
+        unknown = [name for name in record if name not in fields.attributes]
+        if unknown and fields.strict:
+            remedy = suggest(unknown[0], fields.attributes) + ", or add it to the contract"
+            got = _shown(record[unknown[0]])
+            raise _Refused(unknown[0], "be an attribute of the contract", got, remedy)
         row: dict[str, Any] = {}
-        for name, attribute in self.attributes.items():
+        for name, attribute in fields.attributes.items():
             value = record.get(name)
-            if value is not None and not _is(attribute, value):
-                rule, remedy = RULES[attribute.type]
+            if value is not None and not _is(attribute, value, fields.finite):
+                rule, remedy = rule_of(attribute.type, non_finite=fields.contract.non_finite)
                 raise _Refused(name, rule, _shown(value), remedy)
             row[name] = float(value) if value is not None and attribute.type == "double" else value
+        for name in unknown:
+            fields.notice(name, record[name])
+            self._note(name, record[name] is not None)
         return row
 
 
@@ -171,7 +229,11 @@ def _between(positions: npt.NDArray[np.int64], start: int, end: int) -> npt.NDAr
     return positions[np.searchsorted(positions, start) : np.searchsorted(positions, end)]
 
 
-def _is(attribute: Attribute, value: object) -> bool:
+class _NoNumber(float):
+    """NaN or an infinity that was written as such, and no number too large to be held."""
+
+
+def _is(attribute: Attribute, value: object, finite: bool) -> bool:
     if attribute.type == "boolean":
         return isinstance(value, bool)
     if isinstance(value, bool):
@@ -180,7 +242,9 @@ def _is(attribute: Attribute, value: object) -> bool:
         return isinstance(value, int) and -(1 << 63) <= value < 1 << 63
     if attribute.type == "double":
         try:
-            return isinstance(value, int | float) and math.isfinite(float(value))
+            if not isinstance(value, int | float):
+                return False
+            return math.isfinite(float(value)) or (not finite and isinstance(value, _NoNumber))
         except OverflowError:
             return False
     # half of a surrogate pair is no text: it cannot be written as UTF-8
@@ -208,4 +272,4 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=float)
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_NoNumber)

@@ -1,50 +1,102 @@
-"""Parquet: a column of another type, or one too many, refuses the file; a value that does not fit, its row.
+"""Parquet: a column of another type refuses the file; a value that does not fit, its row.
 
-Rows count from 1. Integers of any width are integers, floats of any width and integers are doubles, timestamps of
-any unit and zone are timestamps; nothing is read out of text.
+Read some thousand rows at a time, and only the columns that the contract knows; one that it does not know is noted, or
+refuses the file (`unknown_fields`), and so is one that is not there. Rows count from 1. Integers of any width are
+integers, floats of any width and integers are doubles, timestamps of any unit and zone are timestamps; nothing is read
+out of text. A file that cannot be read to its end is refused as a whole. So is one in a wrapper: Parquet is compressed
+as it is, and is read from its end.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 
 from spillway.contracts.model import StreamContract
 from spillway.contracts.shapes import suggest
-from spillway.records.assemble import Parsed, assemble, nothing
+from spillway.records.assemble import Parsed, assemble
 from spillway.records.convert import RULES, fits
-from spillway.records.rejects import WHOLE_FILE, Rejects
+from spillway.records.notes import absent_column, unknown_column
+from spillway.records.rejects import Rejects, WholeFile
+from spillway.records.wrapper import SeekableBytes, wrapper_of
+
+_ROWS_AT_A_TIME = 1 << 16
+ROWS_AT_LEAST = 1 << 20
+"""A file may always say that it has so many rows, and a larger one so many times its bytes: `ROWS_A_BYTE`."""
+ROWS_A_BYTE = 200
+_BUFFER = 1 << 20
 
 
-def parse_parquet(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
-    """The records of a Parquet file."""
-    rejects = Rejects(file_name)
-    if not content:
-        return nothing(contract, rejects)
+@contextmanager
+def _readable() -> Iterator[None]:
     try:
-        table = pyarrow.parquet.read_table(pa.BufferReader(content), use_threads=False)
-    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, NotImplementedError) as error:
         problem = " ".join(str(error).split())
-        rejects.add(WHOLE_FILE, "the file", "be readable Parquet", problem, "send the file again", content)
-        return nothing(contract, rejects)
-    if not _schema_fits(contract, table.schema, content, rejects):
-        return nothing(contract, rejects)
-    columns = {}
-    for attribute in contract.attributes:
-        if attribute.source_name in table.column_names:
-            column = table.column(attribute.source_name).combine_chunks()
-            columns[attribute.name] = _flat(column)
-    row_numbers = np.arange(1, table.num_rows + 1, dtype=np.int64)
-    return assemble(contract, row_numbers, columns, lambda i: _as_json(table, i), rejects)
+        raise WholeFile("the file", "be readable Parquet", problem, "send the file again") from None
 
 
-def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    array = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks else column
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.array([], array.type)
+def opened(source: SeekableBytes) -> pyarrow.parquet.ParquetFile:
+    """The file, its footer read."""
+    wrapper = wrapper_of(source)
+    if wrapper is not None:
+        raise WholeFile(
+            "the file", "be Parquet as it is", wrapper, "Parquet is compressed inside: send it unwrapped"
+        )
+    native = source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
+    with _readable():
+        file = pyarrow.parquet.ParquetFile(native, buffer_size=_BUFFER, pre_buffer=False)
+    rows, most = int(file.metadata.num_rows), max(ROWS_AT_LEAST, ROWS_A_BYTE * source.size())
+    if rows > most:
+        raise WholeFile("the file", f"have at most {most:,} rows", f"{rows:,}", "send it in parts")
+    return file
+
+
+def parquet_parts(
+    contract: StreamContract,
+    file_name: str,
+    source: SeekableBytes,
+    groups: Sequence[int] | None = None,
+    rows_before: int = 0,
+) -> Iterator[Parsed]:
+    """The records of a Parquet file, or of some of its row groups, a few at a time."""
+    file = opened(source)
+    with _readable():
+        schema = file.schema_arrow
+    _refuse_schema(contract, schema)
+    known = [a for a in contract.attributes if a.source_name in schema.names]
+    odd = [unknown_column(name) for name in schema.names if name not in {a.source_name for a in known}]
+    odd += [absent_column(a.source_name) for a in contract.attributes if a not in known]
+    wanted = list(range(file.num_row_groups)) if groups is None else list(groups)
+    with _readable():
+        batches = file.iter_batches(
+            _ROWS_AT_A_TIME, row_groups=wanted, columns=[a.source_name for a in known], use_threads=False
+        )
+    before = rows_before
+    while True:
+        with _readable():
+            batch = next(batches, None)
+            if batch is None:
+                return
+            columns = {a.name: _flat(batch.column(a.source_name)) for a in known}
+        rejects = Rejects(file_name)
+        numbers = np.arange(before + 1, before + batch.num_rows + 1, dtype=np.int64)
+        before += batch.num_rows
+        with _readable():
+            table = assemble(contract, numbers, columns, _RowAsJson(batch), rejects)
+        notes = dict.fromkeys(odd, table.num_rows) if table.num_rows else {}
+        yield Parsed(table, rejects.table(), notes)
+
+
+def _flat(array: pa.Array) -> pa.Array:
+    array.validate()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     # Arrow trusts a file's strings; read as bytes they are checked when converted
@@ -52,40 +104,42 @@ def _flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array.cast(pa.large_binary()) if text else array
 
 
-def _schema_fits(contract: StreamContract, schema: pa.Schema, content: bytes, rejects: Rejects) -> bool:
+def _refuse_schema(contract: StreamContract, schema: pa.Schema) -> None:
     known = {a.source_name: a for a in contract.attributes}
-    for i, column in enumerate(schema):
-        if column.name not in known:
+    strict = contract.unknown_fields == "refuse"
+    seen = set()
+    for column in schema:
+        if column.name not in known and strict:
             remedy = suggest(column.name, known) + ", or add it to the contract"
-            rejects.add(
-                WHOLE_FILE, column.name, "be an attribute of the contract", str(column.type), remedy, content
-            )
-            return False
-        if column.name in schema.names[:i]:
-            rejects.add(WHOLE_FILE, column.name, "stand once in the file", column.name, "rename one", content)
-            return False
+            raise WholeFile(column.name, "be an attribute of the contract", str(column.type), remedy)
+        if column.name in seen and (strict or column.name in known):
+            raise WholeFile(column.name, "stand once in the file", column.name, "rename one")
+        seen.add(column.name)
     for attribute in contract.attributes:
         name = attribute.source_name
-        if name not in schema.names:
+        if name not in seen:
             if attribute.required:
-                rejects.add(
-                    WHOLE_FILE, name, "be a column", ", ".join(schema.names), "add the column", content
-                )
-                return False
+                raise WholeFile(name, "be a column", ", ".join(schema.names), "add the column")
         elif not fits(schema.field(name).type, attribute.type):
-            value, remedy = str(schema.field(name).type), RULES[attribute.type][1]
-            rejects.add(WHOLE_FILE, name, f"be a column of {attribute.type}", value, remedy, content)
-            return False
-    return True
+            rule, remedy = f"be a column of {attribute.type}", RULES[attribute.type][1]
+            raise WholeFile(name, rule, str(schema.field(name).type), remedy)
 
 
-def _as_json(table: pa.Table, index: int) -> bytes:
+class _RowAsJson:
     """A row has no bytes of its own in a columnar file: its values as JSON stand for them."""
-    row = {}
-    for name in table.column_names:
-        try:
-            row[name] = table.column(name)[index].as_py()
-        except UnicodeDecodeError:
-            value = table.column(name)[index].cast(pa.binary())
-            row[name] = value.as_py().decode("utf-8", "backslashreplace")
-    return json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __call__(self, index: int) -> bytes:
+        row = {name: _plain(self._batch.column(name)[index]) for name in self._batch.schema.names}
+        return json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace")
+
+
+def _plain(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return value.cast(pa.binary()).as_py().decode("utf-8", "backslashreplace")
+    except (ValueError, OverflowError):  # a time that Python has none for
+        return pc.cast(value, pa.int64()).as_py()

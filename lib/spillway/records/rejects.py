@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from spillway.errors import Problem
+from spillway.errors import Problem, safely
 
 REJECTED_SCHEMA = pa.schema(
     [
@@ -25,6 +25,18 @@ ORIGINAL_BYTES_AT_MOST = 1 << 20
 """A whole file's bytes are kept up to here; the file itself is still where it landed."""
 
 
+class WholeFile(Exception):
+    """A file that is refused as a whole, as nothing of it can be trusted: field, rule, value, remedy."""
+
+    def __init__(self, name: str, rule: str, value: str, remedy: str) -> None:
+        super().__init__(f"{name} must {rule}")
+        self.why = (name, rule, value, remedy)
+
+
+MOST_VALUE = 200
+"""Characters of a value at fault that are told; its original bytes are kept beside it."""
+
+
 @dataclass
 class Rejects:
     """Collects the rejections of one file, one per record."""
@@ -33,12 +45,14 @@ class Rejects:
     _rows: dict[int, tuple[str | bytes, ...]] = field(default_factory=dict)
 
     def add(self, line: int, name: str, rule: str, value: object, remedy: str, original: bytes) -> None:
-        text = value if isinstance(value, str) else repr(value)
-        text = text if len(text) <= 200 else text[:200] + "..."
+        if line in self._rows:
+            return
+        text = safely(value if isinstance(value, str) else repr(value), MOST_VALUE)
+        name, rule, remedy = safely(name), safely(rule), safely(remedy)
         where = f"{self.file_name}:{line}" if line != WHOLE_FILE else self.file_name
         reason = str(Problem(where, name, rule, text, remedy))
         words = (_writable(word) for word in (name, rule, text, remedy, reason))
-        self._rows.setdefault(line, (*words, original[:ORIGINAL_BYTES_AT_MOST]))
+        self._rows[line] = (*words, original[:ORIGINAL_BYTES_AT_MOST])
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -1,0 +1,181 @@
+"""Pieces of a large file, for tasks side by side: each begins with a record and knows how many lines are before it.
+
+Where a file is cut depends on its bytes alone. Text is cut at the end of a record, and only as far as every quote
+stands where one may (`csv_quotes`): from the first that does not, the rest is one piece, and its task reads record by
+record. Parquet is cut between row groups. What is wrapped is one piece, for it can only be read from its beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.contracts.model import StreamContract
+from spillway.records.csv_lines import header_of
+from spillway.records.csv_quotes import FIELD_CHARACTERS, Quotes
+from spillway.records.lines import BLOCK_BYTES, Lines
+from spillway.records.parquet import opened
+from spillway.records.rejects import WholeFile
+from spillway.records.wrapper import SeekableBytes, plain_bytes, wrapper_of
+
+PIECE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class FilePiece:
+    """A stretch of a file's bytes, or some of its row groups; `size` None: to the end. `before`: lines, or rows."""
+
+    start: int = 0
+    size: int | None = None
+    before: int = 0
+    header: tuple[str, ...] | None = None
+    groups: tuple[int, ...] | None = None
+
+
+WHOLE = FilePiece()
+
+
+@dataclass(frozen=True)
+class MeasuredFile:
+    """What a file is known by, and a number that no line of it is above."""
+
+    digest: str
+    records: int
+
+
+class _Hashed:
+    """Hashes what is read, in the order of the file."""
+
+    def __init__(self, source: SeekableBytes) -> None:
+        self._source, self._hash = source, hashlib.sha256()
+        source.seek(0)
+
+    def read(self, count: int) -> bytes:
+        found = self._source.read(count)
+        self._hash.update(found)
+        return found
+
+    def digest(self) -> str:
+        """Of the whole file: what nobody has read yet is read now."""
+        while self.read(BLOCK_BYTES):
+            pass
+        return self._hash.hexdigest()
+
+
+def measure_file(contract: StreamContract, source: SeekableBytes) -> MeasuredFile:
+    """Digest and count of a file, in bounded memory; cheap, so that `seq` can be given before anything is parsed."""
+    if contract.source.format == "parquet" or wrapper_of(source) is not None:
+        digest = _Hashed(source).digest()
+        return MeasuredFile(digest, _counted(contract, source))
+    hashed = _Hashed(source)
+    count, last = 0, b"\n"
+    while part := hashed.read(BLOCK_BYTES):
+        count, last = count + part.count(b"\n"), part[-1:]
+    return MeasuredFile(hashed.digest(), count + (last != b"\n"))
+
+
+def _counted(contract: StreamContract, source: SeekableBytes) -> int:
+    if not source.size():
+        return 0
+    try:
+        if contract.source.format == "parquet":
+            return int(opened(source).metadata.num_rows)
+        plain, count, last = plain_bytes(source), 0, b"\n"
+        while part := plain.read(BLOCK_BYTES):
+            count, last = count + part.count(b"\n"), part[-1:]
+        return count + (last != b"\n")
+    except WholeFile:
+        return 1  # the one rejection that stands for the file
+
+
+def cut(
+    contract: StreamContract, source: SeekableBytes, piece_bytes: int = PIECE_BYTES
+) -> tuple[FilePiece, ...]:
+    """The file in pieces of about `piece_bytes`; one whole where it is smaller, or cannot be cut."""
+    if source.size() <= piece_bytes:
+        return (WHOLE,)
+    try:
+        if contract.source.format == "parquet":
+            return tuple(_row_groups(opened(source).metadata, piece_bytes))
+        if wrapper_of(source) is not None:
+            return (WHOLE,)
+        return _text(contract, source, piece_bytes)
+    except WholeFile:
+        return (WHOLE,)
+
+
+def _row_groups(metadata: Any, piece_bytes: int) -> Iterator[FilePiece]:
+    groups: list[int] = []
+    size = before = rows = 0
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        weight = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+        if groups and size + weight > piece_bytes:
+            yield FilePiece(before=before, groups=tuple(groups))
+            groups, size, before = [], 0, rows
+        groups.append(index)
+        size, rows = size + weight, rows + group.num_rows
+    yield FilePiece(before=before, groups=tuple(groups))
+
+
+def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> tuple[FilePiece, ...]:
+    header, quoted = None, contract.source.format == "csv"
+    source.seek(0)
+    held = source.read(BLOCK_BYTES)
+    if quoted:
+        if len(contract.source.options.delimiter.encode()) != 1:
+            return (WHOLE,)
+        if contract.source.options.header:
+            found = header_of(contract, Lines.of(held))
+            if found is None:
+                return (WHOLE,)
+            header = found[0]
+    pieces, offset, lines, begun, before = [], 0, 0, 0, 0
+    while held:
+        lines_here = Lines.of(held[: held.rfind(b"\n") + 1], lines)
+        if not lines_here.count:
+            break  # one line longer than a block: whoever reads it finds where it ends
+        end, count = _records_end(contract, lines_here) if quoted else (lines_here.count, lines_here.count)
+        if not end:
+            break
+        size = int(lines_here.ends[end - 1]) + 1
+        offset, lines, held = offset + size, lines + end, held[size:]
+        if offset - begun >= piece_bytes:
+            pieces.append(FilePiece(begun, offset - begun, before, header if begun else None))
+            begun, before = offset, lines
+        if end < count:
+            break  # a record is odd: from here on it takes reading to know where one ends
+        part = source.read(BLOCK_BYTES)
+        if not part:
+            break
+        held += part
+    if not pieces:
+        return (WHOLE,)
+    last = FilePiece(begun, None, before, header)
+    return (*pieces, last) if begun < source.size() else tuple(pieces)
+
+
+def _records_end(contract: StreamContract, lines: Lines) -> tuple[int, int]:
+    """The line after the last record whose end is known, and where it should be were all known."""
+    stretch = Quotes(lines, contract.source.options.delimiter).stretch(0)
+    # a record that is only longer than these lines is no odd one
+    pending = len(lines.content) - (int(lines.ends[stretch.end - 1]) + 1 if stretch.end else 0)
+    count = lines.count if pending > FIELD_CHARACTERS else stretch.end
+    return stretch.end, count
+
+
+class PieceBytes:
+    """A stretch of a file, read as if it were one."""
+
+    def __init__(self, source: SeekableBytes, piece: FilePiece) -> None:
+        self._source, self._left = source, piece.size
+        source.seek(piece.start)
+
+    def read(self, count: int) -> bytes:
+        wanted = count if self._left is None else min(count, self._left)
+        found = self._source.read(wanted)
+        if self._left is not None:
+            self._left -= len(found)
+        return found

@@ -1,0 +1,104 @@
+"""What a delivered file is wrapped in: gzip and zstd are known by their first bytes, whatever the name says.
+
+A wrapped file is read as a stream, in bounded memory. One that is cut short, damaged, followed by other bytes, wrapped
+twice, or larger inside than `most_inside` allows is refused as a whole, and nothing of it is taken: what could be read
+of it would come again, as other bytes, when it is delivered again whole. Damage shows where the wrapper has a checksum:
+gzip always has one, zstd where the sender asked for it.
+
+>>> import gzip
+>>> plain_bytes(pa.BufferReader(gzip.compress(b"a,b"))).read(10)
+b'a,b'
+>>> plain_bytes(pa.BufferReader(gzip.compress(b"a,b")[:-2])).read(10)
+Traceback (most recent call last):
+    ...
+spillway.records.rejects.WholeFile: the file must be whole and readable gzip
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from spillway.records.rejects import WholeFile
+
+WRAPPERS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+INSIDE_AT_LEAST = 64 << 20
+"""A wrapped file may always hold so much: 64 MiB."""
+INSIDE_TIMES = 200
+"""A larger one may hold so many times its own bytes: readings seldom shrink to a fiftieth."""
+
+
+class SeekableBytes(Protocol):
+    """Bytes that are read from any place, as an open file is."""
+
+    def read(self, count: int) -> bytes: ...
+
+    def seek(self, position: int) -> Any: ...
+
+    def size(self) -> int: ...
+
+
+class PlainBytes(Protocol):
+    """Bytes that come one after the other; none at the end."""
+
+    def read(self, count: int) -> bytes: ...
+
+
+def wrapper_of(source: SeekableBytes) -> str | None:
+    """What wraps the file, by its first bytes; the source stands at its beginning again."""
+    first = _begins(source)
+    source.seek(0)
+    return first
+
+
+def most_inside(size: int) -> int:
+    """How many bytes a wrapped file of this size may hold.
+
+    >>> most_inside(1000), most_inside(1 << 30)
+    (67108864, 214748364800)
+    """
+    return max(INSIDE_AT_LEAST, INSIDE_TIMES * size)
+
+
+def plain_bytes(source: SeekableBytes) -> PlainBytes:
+    """The file without its wrapper, from its beginning."""
+    wrapper = wrapper_of(source)
+    return source if wrapper is None else _Inside(source, wrapper)
+
+
+def _begins(source: SeekableBytes) -> str | None:
+    source.seek(0)
+    return _named(source.read(4))
+
+
+def _named(first: bytes) -> str | None:
+    return next((name for magic, name in WRAPPERS.items() if first.startswith(magic)), None)
+
+
+class _Inside:
+    """Counts what comes out, and names what is wrong with what goes in."""
+
+    def __init__(self, source: SeekableBytes, wrapper: str) -> None:
+        self.wrapper, self.most, self.given = wrapper, most_inside(source.size()), 0
+        self.stream = pa.CompressedInputStream(_native(source), wrapper)
+
+    def read(self, count: int) -> bytes:
+        try:
+            found = bytes(self.stream.read(count))
+        except (OSError, pa.ArrowException, MemoryError) as error:
+            remedy = "send the file again, whole; nothing of it was taken"
+            problem = " ".join(str(error).split())
+            raise WholeFile("the file", f"be whole and readable {self.wrapper}", problem, remedy) from None
+        if not self.given and _named(found[:4]) is not None:
+            raise WholeFile("the file", "be wrapped once", f"{_named(found[:4])} in it", "unwrap it once")
+        self.given += len(found)
+        if self.given > self.most:
+            rule = f"hold at most {self.most:,} bytes"
+            remedy = f"send it in parts, or not wrapped ({INSIDE_TIMES} times its size is the most)"
+            raise WholeFile("the file", rule, f"more in {self.wrapper}", remedy)
+        return found
+
+
+def _native(source: SeekableBytes) -> Any:
+    return source if isinstance(source, pa.NativeFile) else pa.PythonFile(source, mode="r")
