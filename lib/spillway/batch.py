@@ -81,6 +81,8 @@ class Batch:
     rate_note: str | None = None
     validated_at: datetime | None = None
     """When the tables were read of which every expectation held; before `updated_at`: it has changed since."""
+    sent_whole: str | None = None
+    """Why nothing of it is shed though its contract lists levers: its stream was exempt, or it was asked for again."""
 
     @property
     def allowed_kbps(self) -> float:

@@ -90,6 +90,8 @@ class Offer:
     load: Load | None = None
     items: tuple[tuple[Alternative, ...], ...] = ()
     """What it has a choice in, each with its ways: kbps that cross, and what that costs; as it is first."""
+    sheds: bool = True
+    """Whether any lever works on it; or it crosses as it is, whatever its part."""
 
     @property
     def fixed_kbps(self) -> float:

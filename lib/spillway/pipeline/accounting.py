@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
-from spillway.ledger import TOTAL, LedgerRow
+from spillway.ledger import BESIDE, TOTAL, LedgerRow
 from spillway.levers.protocol import Drafted
 from spillway.pipeline.planning import WayDown
 from spillway.pipeline.room import OVERHEAD
@@ -18,6 +19,8 @@ from spillway.store.tables import Tables
 
 SENT = "sent"
 """The last stage on the way, which is the pipeline's own."""
+SENT_BEFORE = "sent_before"
+"""Beside the way: what of a batch had crossed before it was sent again."""
 
 
 class Measurable(Protocol):
@@ -106,8 +109,61 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
             rows += lines
         if not way.plans:
             raw_bytes = drafted_by(tables, way, drafts, batch, 0, offered).raw_bytes
-        rows += _sent(batch, drafts, offered, raw_bytes)
-    return rows
+        rows += _sent(batch, drafts, offered, raw_bytes, _too_many(way, drafts, batch))
+    return [*rows, *_sent_before(tables, way)]
+
+
+def sent_kbps(way: WayDown, drafts: Measurable, batch: Batch) -> float:
+    """The measured rate of all that crosses; of a stream that counts declared bits, the planned one."""
+    if way.contract.width == "declared":
+        offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
+        return offered.rate_kbps
+    return all_crossing(drafts, batch.batch) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+
+
+def _too_many(way: WayDown, drafts: Measurable, batch: Batch) -> int:
+    """About how many rows there is no room for, of a batch that no lever works on; each lever counts its own."""
+    sent = sent_kbps(way, drafts, batch)
+    if way.plans or way.contract.mode == "observe" or sent <= batch.allowed_kbps:
+        return 0
+    rows = drafts.sent.rows(batch.batch)
+    return min(rows, math.ceil(rows * (1.0 - batch.allowed_kbps / sent)))
+
+
+def _sent_before(tables: Tables, way: WayDown) -> list[LedgerRow]:
+    """Of batches that were shed and are sent again whole: what had crossed then, and counts still.
+
+    Known from the ledger that is about to be replaced; once it has been, this line is known from itself.
+    """
+    mine = {batch.batch: batch for batch in way.batches if batch.sent_whole and not batch.levers}
+    if not mine:
+        return []
+    stream = way.contract.stream
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in tables.at("ledger").rows(subject=stream, batch=list(mine)).to_pylist():
+        if row["ordinal"] > 0 and row["unit"] == "rows" and row["dimension_kind"] == TOTAL:
+            found.setdefault(row["batch"], []).append(row)
+    lines = []
+    for number, rows in found.items():
+        last = max(rows, key=lambda row: int(row["ordinal"]))
+        if last["ordinal"] > 1:
+            batch = mine[number]
+            lines.append(
+                LedgerRow(
+                    "stream",
+                    stream,
+                    number,
+                    batch.batch_date,
+                    SENT_BEFORE,
+                    BESIDE,
+                    "rows",
+                    reason="had crossed shed; sent again whole",
+                    offered=last["kept"],
+                    kept=last["kept"],
+                    bytes_asked_back=last["bytes_kept"],
+                )
+            )
+    return lines
 
 
 def _counts(drafts: Iterable[Draft], batch: int) -> dict[str, int]:
@@ -132,6 +188,7 @@ def _sent(
     drafts: Measurable,
     offered: Mapping[str, int],
     raw_bytes: Mapping[str, int],
+    too_many: int,
 ) -> list[LedgerRow]:
     """The last stage: what it was offered against what was written to be sent, counted from what was written.
 
@@ -144,8 +201,10 @@ def _sent(
         LedgerRow(
             *place,
             "rows",
+            reason=batch.sent_whole or ("no lever works on it" if too_many else ""),
             offered=offered["rows"],
             kept=rows,
+            shortfall=too_many,
             bytes_offered=sum(raw_bytes.values()),
             bytes_kept=all_crossing(drafts, batch.batch),
         ),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
-from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.pieces import pieces
 from spillway.pipeline.accounting import (
     SENT,
+    SENT_BEFORE,
     account,
-    all_crossing,
     crossing_bytes,
     drafted_by,
     stages_of_old,
@@ -23,7 +23,7 @@ from spillway.pipeline.across import ToldBatch, tell, told_of
 from spillway.pipeline.planning import Again, WayDown
 from spillway.pipeline.room import OVERHEAD
 from spillway.pipeline.stages import LayAside, SendDown
-from spillway.registry import columns_of, lever
+from spillway.registry import LEVERS, columns_of, lever
 from spillway.store.drafts import Draft, Piece
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Table, Tables
@@ -106,15 +106,6 @@ def added_columns(contract: StreamContract, levers: Iterable[str] = ()) -> tuple
     return tuple(column for name in names for column in columns_of(name))
 
 
-def sent_kbps(way: WayDown, drafts: Drafts, batch: Batch) -> float:
-    """The measured rate of all that crosses; of a stream that counts declared bits, the planned one."""
-    if way.contract.width == "declared":
-        offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
-        return offered.rate_kbps
-    bytes_ = all_crossing(drafts, batch.batch)
-    return bytes_ * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
-
-
 def told_by(tables: Tables, way: WayDown, drafts: Drafts, aims: Mapping[int, float]) -> Again:
     """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
     tried = {
@@ -159,10 +150,24 @@ def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left:
     for plan in way.plans:
         for table, rows in plan.records().items():
             tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
-    stages = [*dict.fromkeys([*way.batches[0].levers, *stages_of_old(tables, stream, numbers), SENT])]
+    old = stages_of_old(tables, stream, numbers)
+    written = [line.stage for line in ledger if line.stage == SENT_BEFORE]
+    stages = [*dict.fromkeys([*way.batches[0].levers, *old, SENT, *written])]
     write_ledger(tables, stream, numbers, stages, ledger)
     tell(tables, told_of_way(tables, way))
     _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
+    if any(batch.sent_whole for batch in way.batches):
+        _forget(tables, way, days)
+
+
+def _forget(tables: Tables, way: WayDown, days: Sequence[date]) -> None:
+    """Take away what levers had laid aside and recorded of batches that are sent whole now."""
+    stream = way.contract.stream
+    for name in sorted(set(LEVERS) - set(way.batches[0].levers)):
+        for table in (*lever(name).aside_tables, *lever(name).record_tables):
+            shared = tables.contract(table).scope == "shared"
+            own = tables.at(table) if shared else tables.at(table, stream)
+            own.delete(**({"stream": stream} if shared else {}), batch_date=list(days), batch=way.numbers)
 
 
 def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:

@@ -72,7 +72,26 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
         return {stream: capacity * part for stream, part in each.items()}
     if channel.divide_by == "utility":
         return _by_utility(offers, capacity)
-    return dict(zip(rates, proportional_capacities(list(rates.values()), capacity), strict=True))
+    return _proportionally(offers, capacity)
+
+
+def _proportionally(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
+    """One drop rate for all whose levers can give something up; the others cross as they are, as long as there is room.
+
+    >>> _proportionally({"a": Offer(60.0), "b": Offer(20.0), "c": Offer(40.0, sheds=False)}, 80.0)
+    {'a': 30.0, 'b': 10.0, 'c': 40.0}
+    >>> _proportionally({"a": Offer(60.0), "b": Offer(40.0, sheds=False)}, 20.0)
+    {'a': 12.0, 'b': 8.0}
+    """
+    rates = {stream: offer.rate_kbps for stream, offer in offers.items()}
+    whole = {stream: rate for stream, rate in rates.items() if not offers[stream].sheds}
+    left = capacity_kbps - sum(whole.values())
+    if left <= 0:
+        # it will not fit, whoever gives what: each is told its share, and puts on record what is too much
+        whole, left = {}, capacity_kbps
+    others = {stream: rate for stream, rate in rates.items() if stream not in whole}
+    parts = dict(zip(others, proportional_capacities(list(others.values()), left), strict=True))
+    return {stream: whole.get(stream, parts.get(stream, 0.0)) for stream in rates}
 
 
 def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
@@ -124,7 +143,7 @@ def _parts(
         mine, load = waiting.get(stream, ()), loads[stream]
         of = partial(offer, tables, room, contracts[stream], load, own_kbps, by_rate)
         found = faults.attempt(stream, "plan", of, mine)
-        return found if found is not None else _of_rate(load, own_kbps)
+        return found if found is not None else _of_rate(load, own_kbps, contracts[stream])
 
     own: dict[str, float] = {}
     unseen: list[Offer] = []
@@ -156,8 +175,9 @@ def offer(
 ) -> Offer:
     """The stream's rate (after its own shedding, when `own_kbps` is given) and what it could give up."""
     if by_rate or not isinstance(load, Load):
-        return _of_rate(load, own_kbps)
-    found, channel = Offer(load.rate_kbps, load), room.contracts.channels[contract.channel]
+        return _of_rate(load, own_kbps, contract)
+    found = Offer(load.rate_kbps, load, sheds=bool(contract.lever_names))
+    channel = room.contracts.channels[contract.channel]
     for name in contract.lever_names:
         facts = newest_facts(tables, contract.stream, name)
         found = lever(name).offered(found, contract, channel, facts, own_kbps)
@@ -177,9 +197,9 @@ def _load(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) ->
     return max((load for load, rows in waiting if 2 * rows >= mean), key=lambda load: load.rate_kbps)
 
 
-def _of_rate(load: Load | float, own_kbps: float | None) -> Offer:
-    rate = load.rate_kbps if isinstance(load, Load) else load
-    return Offer(rate if own_kbps is None else min(rate, own_kbps))
+def _of_rate(load: Load | float, own_kbps: float | None, contract: StreamContract) -> Offer:
+    rate, sheds = load.rate_kbps if isinstance(load, Load) else load, bool(contract.lever_names)
+    return Offer(rate if own_kbps is None or not sheds else min(rate, own_kbps), sheds=sheds)
 
 
 def _last_rate(tables: Tables, contract: StreamContract) -> float:

@@ -19,7 +19,8 @@ from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Part, Room, Say
-from spillway.pipeline.drafting import Drafts, draft, publish, sent_kbps, told_by
+from spillway.pipeline.accounting import sent_kbps
+from spillway.pipeline.drafting import Drafts, draft, publish, told_by
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.planning import WayDown, plan_all

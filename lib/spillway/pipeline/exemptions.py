@@ -1,0 +1,59 @@
+"""Exempting a stream: nothing of it is shed from the next batch on, until a moment that somebody named.
+
+Recorded in `exemptions`, of which the newest row of a stream holds; an earlier end replaces a later one. A batch that
+is first planned while one holds is pinned to no lever (`batches.sent_whole` says why), so that a rerun does the same,
+and it needs no training. What it sends is counted as everything is, and taken off the channel before the others share
+it; what there is no room for is a shortfall on record.
+
+>>> from spillway.settings import Settings
+>>> tables, now = Tables(Settings.in_memory("exempt-example")), datetime(2026, 1, 1, 12, tzinfo=UTC)
+>>> exempt(tables, "weather", datetime(2026, 1, 2, tzinfo=UTC), "audit", now).sentence
+'exempt until 2026-01-02 00:00 UTC: audit'
+>>> [exemption_of(tables.now(), "weather", at) is not None for at in (now, datetime(2026, 1, 2, tzinfo=UTC))]
+[True, False]
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from spillway.errors import Refused
+from spillway.store.tables import Tables
+
+MOST_LETTERS = 500
+
+
+@dataclass(frozen=True)
+class Exemption:
+    """What was asked for."""
+
+    stream: str
+    until: datetime
+    reason: str
+    created_at: datetime
+
+    @property
+    def sentence(self) -> str:
+        return f"exempt until {self.until:%Y-%m-%d %H:%M} UTC: {self.reason}"
+
+
+def exempt(tables: Tables, stream: str, until: datetime, reason: str, now: datetime) -> Exemption:
+    """Record that nothing of the stream is shed from the next batch on; `until` now or earlier ends what holds."""
+    words = " ".join(reason.split())
+    if not words or len(words) > MOST_LETTERS or not words.isprintable():
+        raise Refused(
+            "reason", f"be a sentence of at most {MOST_LETTERS} letters", reason, "say why, for the ledger"
+        )
+    found = Exemption(stream, until.astimezone(UTC), words, now)
+    tables.at("exemptions").append([asdict(found)])
+    return found
+
+
+def exemption_of(tables: Tables, stream: str, now: datetime) -> Exemption | None:
+    """What holds now."""
+    rows = tables.at("exemptions").rows(stream=stream).to_pylist()
+    if not rows:
+        return None
+    last = Exemption(**max(rows, key=lambda row: row["created_at"]))
+    return last if last.until > now else None
