@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+from spillway.operators import SubmitJob
 from spillway.scheduling import DEFAULT_ARGS, spark_step
 
 with DAG(
@@ -94,4 +94,4 @@ with DAG(
         except SpillwayError as problem:
             raise AirflowFailException(str(problem)) from None
 
-    recover = SparkSubmitOperator(task_id="recover", application_args=read_form(), **spark_step("recover"))
+    recover = SubmitJob(task_id="recover", application_args=read_form(), **spark_step("recover"))

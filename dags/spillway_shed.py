@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from spillway.operators import SubmitJob
 from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, spark_step
 
 with DAG(
@@ -84,7 +84,7 @@ with DAG(
         except SpillwayError as problem:
             raise AirflowFailException(str(problem)) from None
 
-    shed = SparkSubmitOperator.partial(
+    shed = SubmitJob.partial(
         task_id="shed",
         map_index_template="{{ task.application_args[1] }}",
         **spark_step("shed"),

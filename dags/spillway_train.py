@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 
+from spillway.operators import SubmitJob
 from spillway.scheduling import DEFAULT_ARGS, spark_step
 
 with DAG(
@@ -45,4 +45,4 @@ with DAG(
 
         return stream_arguments(get_current_context()["params"]["streams"])
 
-    train = SparkSubmitOperator(task_id="train", application_args=read_form(), **spark_step("train"))
+    train = SubmitJob(task_id="train", application_args=read_form(), **spark_step("train"))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import (
     DAG,
     Asset,
@@ -25,6 +24,7 @@ from airflow.sdk import (
     task,
 )
 
+from spillway.operators import SubmitJob
 from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, spark_step
 
 with DAG(
@@ -64,4 +64,4 @@ with DAG(
         form = get_current_context()["params"]
         return stream_arguments(form["streams"]) + (["--all"] if form["everything"] else [])
 
-    validate = SparkSubmitOperator(task_id="validate", application_args=read_form(), **spark_step("validate"))
+    validate = SubmitJob(task_id="validate", application_args=read_form(), **spark_step("validate"))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from pathlib import Path
+from typing import NoReturn, TypeVar
 
 from spillway.batch import utc_now
-from spillway.errors import SpillwayError
+from spillway.errors import Problem, SpillwayError
+
+FAILURE_FILE = "SPILLWAY_FAILURE_FILE"
+"""Environment variable: where a job that fails leaves its sentences, for whoever started it."""
 
 One = TypeVar("One")
 Made = TypeVar("Made")
@@ -38,9 +44,27 @@ def side_by_side(work: Callable[[One], Made], items: Sequence[One]) -> list[Made
 
 
 def run_job(main: Callable[[], None]) -> None:
-    """Run a job's `main`; an error Spillway raises on purpose is a sentence and exit code 1, not a stack."""
+    """Run a job's `main`; an error Spillway raises on purpose is its sentences and exit code 1, not a stack.
+
+    Any other leaves its stack, and then a sentence as well. Who started the job (`spillway.operators`) may have named a
+    file to leave the sentences in.
+    """
     try:
         main()
     except SpillwayError as problem:
-        say(f"failed: {problem}")
-        sys.exit(1)
+        _fail(str(problem))
+    except Exception as problem:
+        traceback.print_exc()
+        first = str(problem).strip().partition("\n")[0]
+        rule, got = "end without an error that nobody foresaw", f"{type(problem).__name__}: {first}"
+        remedy = "its stack stands above: report it; trying again is safe"
+        _fail(str(Problem("", Path(sys.argv[0]).name, rule, got, remedy)))
+
+
+def _fail(sentences: str) -> NoReturn:
+    for line in sentences.splitlines():
+        say(f"failed: {line}")
+    note = os.environ.get(FAILURE_FILE)
+    if note:
+        Path(note).write_text(sentences + "\n", encoding="utf-8")
+    sys.exit(1)

@@ -7,6 +7,7 @@ reads a file or a table when a DAG is parsed, and nothing imports Spark.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -171,3 +172,18 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
     for name in (*ranges, *(["output"] if "output" in given else [])):
         arguments += [f"--{name.replace('_', '-')}", str(given[name])]
     return arguments
+
+
+_ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b.*|Error: .*)")
+
+
+def submit_failed(told: str) -> str:
+    """One sentence of what spark-submit left behind when no job had begun.
+
+    >>> submit_failed("Cannot execute: spark-submit x.py. Error code is: 1.\\n  at org.a.B(C.java)\\nError: no master")
+    '`spark-submit` must reach its job, got Error: no master; see the log above, and run: spillway doctor'
+    """
+    lines = [found.group(1).strip() for line in told.splitlines()[1:] if (found := _ERROR_LINE.search(line))]
+    code = re.search(r"Error code is: (\d+)", told)
+    got = lines[-1] if lines else f"exit code {code.group(1)}" if code else told.partition("\n")[0]
+    return f"`spark-submit` must reach its job, got {got}; see the log above, and run: spillway doctor"

@@ -71,7 +71,7 @@ def test_spark_is_reached_through_the_operator_and_the_connection_alone(
     dags: dict[str, Any], dag_id: str, task_id: str
 ) -> None:
     task = dags["dags"][dag_id]["tasks"][task_id]
-    assert task["operator"] == "SparkSubmitOperator"
+    assert task["operator"] == "SubmitJob"
     assert task["connection"] == "spark_default"
     assert task["application"].endswith(f"/jobs/{task_id}.py")
     assert not [key for key in task["conf"] if "master" in key or "deployMode" in key]

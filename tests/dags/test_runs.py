@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,3 +125,47 @@ def test_the_recover_form_leaves_what_its_page_says_in_the_table_and_in_a_file(
     assert {name: given[name] for name in ("seq", "temp", "temp__bound_pct")} == {
         name: truth[name] for name in ("seq", "temp", "temp__bound_pct")
     }
+
+
+RUNS_THE_JOB = """#!{python}
+import subprocess, sys
+print("Exception in thread main java.lang.IllegalStateException: not of interest")
+print("    at org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)")
+(at,) = [i for i, one in enumerate(sys.argv) if one.endswith(".py") and "/jobs/" in one]
+sys.exit(subprocess.run([{python!r}, *sys.argv[at:]]).returncode)
+"""
+
+
+def spark_submit(folder: Path, script: str) -> None:
+    program = folder / "fake-bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(script)
+    program.chmod(0o755)
+
+
+def failure_of(done: dict[str, Any]) -> str:
+    """What Airflow says of the exception that a task failed with."""
+    assert done["state"] == "failed"
+    found = [line for line in done["log"].splitlines() if "AirflowException: " in line]
+    assert found, done["log"][-3000:]
+    return found[-1].split("AirflowException: ", 1)[1]
+
+
+def test_a_failed_task_says_the_sentence_and_the_remedy_of_its_job(tmp_path: Path, run_dag: Run) -> None:
+    settings = small_settings(tmp_path, TWO)
+    spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))
+    done = run_dag("spillway_train", settings, {"streams": ["rivver"]})
+    said = failure_of(done)
+    assert said.startswith("`stream` must have a contract, got 'rivver'; did you mean river?"), said
+    assert "Cannot execute" not in done["log"].replace("Spark-Submit cmd", "")
+
+
+def test_a_task_whose_job_never_began_says_what_stood_in_its_way_and_where_to_look(
+    tmp_path: Path, run_dag: Run
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    lines = ("#!/bin/sh", "echo 'at org.apache.spark.X(Y.scala)'", "echo 'Error: no master'", "exit 1")
+    spark_submit(tmp_path, "\n".join(lines))
+    said = failure_of(run_dag("spillway_train", settings, {}))
+    assert said.startswith("`spark-submit` must reach its job, got "), said
+    assert "spillway doctor" in said

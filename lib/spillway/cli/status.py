@@ -15,7 +15,18 @@ def add_status(commands: Any) -> None:
         commands,
         "status",
         "Last runs, batches by status, the ledger's balance, and what is falling short.",
-        ["spillway status", "spillway status --json | jq '.shortages[] | select(.wrong)'"],
+        [
+            "spillway status",
+            "spillway status --metrics /var/lib/node_exporter/spillway.prom",
+            "spillway status --json | jq '.shortages[] | select(.wrong)'",
+        ],
+    )
+    made.add_argument(
+        "--metrics",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="only write a file for Prometheus' node exporter (default: build/metrics/spillway.prom)",
     )
     made.set_defaults(run=_run)
 
@@ -24,7 +35,18 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.show.status import status
     from spillway.store.tables import Tables
 
-    found = status(Tables(Settings.from_environment()))
+    tables = Tables(Settings.from_environment())
+    if asked.metrics is not None:
+        from spillway.batch import utc_now
+        from spillway.show.metrics import write_metrics
+
+        path = write_metrics(tables, utc_now(), asked.metrics or None)
+        if asked.json:
+            say_json({"metrics": path})
+        else:
+            say_line(f"Wrote {path}")
+        return 0
+    found = status(tables)
     if asked.json:
         say_json({"ok": not found.wrong, **jsonable(found)})
         return 1 if found.wrong else 0

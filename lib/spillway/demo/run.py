@@ -72,7 +72,8 @@ def sentence(lines: Iterable[str]) -> str:
     lines = list(lines)
     told = [text for line in lines if (text := said(line)) and text.startswith("failed: ")]
     if told:
-        return told[-1].removeprefix("failed: ")
+        # a job that is told in several sentences says each on a line of its own
+        return "\n".join(dict.fromkeys(text.removeprefix("failed: ") for text in told))
     errors = []
     for line in lines:
         found = TROUBLE.search(LOGGER.sub("", line))

@@ -1,0 +1,208 @@
+"""How the lake stands, as Prometheus reads it: a file in its text format, for a node exporter's textfile collector.
+
+One truth: everything is what `spillway status` says. All are gauges, for what they count may shrink again when its time
+is over; what is by stream has the label `stream`. The file is replaced as a whole (a new one is moved into its place),
+so that nobody ever reads half of it.
+
+>>> one = Metric("spillway_tuples", "Tuples taken in.", ((("stream", 'a"b'),), 3.0), ((("stream", "c"),), 0.5))
+>>> print(exposition([one]), end="")
+# HELP spillway_tuples Tuples taken in.
+# TYPE spillway_tuples gauge
+spillway_tuples{stream="a\\"b"} 3
+spillway_tuples{stream="c"} 0.5
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from spillway.batch import DONE, PENDING, Batch
+from spillway.errors import Refused
+from spillway.ledger import Row
+from spillway.pipeline.exemptions import exemption_of
+from spillway.show.status import Status, StreamStatus, status
+from spillway.show.summary import last_validation, totals
+from spillway.store.batches import load_batches
+from spillway.store.tables import Tables
+
+FILE = "metrics/spillway.prom"
+"""Below `build`."""
+
+Sample = tuple[tuple[tuple[str, str], ...], float]
+
+
+class Metric:
+    """A name, what it means, and its samples: labels and a number."""
+
+    def __init__(self, name: str, meaning: str, *samples: Sample) -> None:
+        self.name, self.meaning, self.samples = name, meaning, samples
+
+
+def exposition(metrics: Iterable[Metric]) -> str:
+    """The text format."""
+    return "".join(line + "\n" for metric in metrics for line in _lines(metric))
+
+
+def write_metrics(tables: Tables, now: datetime, path: str | Path | None = None) -> Path:
+    """Replace the file (default: `build/metrics/spillway.prom`) with how things stand now."""
+    target = Path(path) if path is not None else Path(tables.settings.build, FILE)
+    if target.suffix != ".prom":
+        raise Refused("--metrics", "be a file that ends in .prom", str(target), "collectors read no other")
+    text = exposition(metrics_of(tables, now))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # collectors skip what does not end in .prom
+    half = target.with_name(f".{target.name}.{os.getpid()}.part")
+    half.write_text(text, encoding="utf-8")
+    half.replace(target)
+    return target
+
+
+def metrics_of(tables: Tables, now: datetime) -> list[Metric]:
+    """Every metric, by name."""
+    tables = tables.now()
+    found = status(tables)
+    batches = load_batches(tables)
+    of_stream = {one.stream: [b for b in batches if b.stream == one.stream] for one in found.streams}
+    ledger = tables.at("ledger").rows(scope="stream").to_pylist()
+    ways = {stream: totals(row for row in ledger if row["subject"] == stream) for stream in of_stream}
+    by_stream = {
+        name: (meaning, {one.stream: float(value(one)) for one in found.streams})
+        for name, (meaning, value) in _OF_STATUS.items()
+    }
+    by_stream |= {
+        "values_kept": ("Values that the last stage handed on.", _last(ways, "kept")),
+        "values_shed": (
+            "Values that stages shed, of all they were offered.",
+            _summed(ways, "values", "shed"),
+        ),
+        "values_lost": ("Of the values shed, those shed for good.", _summed(ways, "values", "lost")),
+        "batches_over_capacity": ("Batches for which there was not enough room.", _short(ways)),
+        "lag_seconds": (
+            "How long the oldest batch that is not done has waited; 0 where none does.",
+            {stream: _lag(mine, now) for stream, mine in of_stream.items()},
+        ),
+        "last_done_timestamp_seconds": (
+            "When a batch was last done; absent where none was.",
+            {s: max(d) for s, mine in of_stream.items() if (d := [_at(b) for b in mine if b.status == DONE])},
+        ),
+        "exempt": (
+            "1 while nothing of the stream is shed because somebody exempted it.",
+            {stream: float(exemption_of(tables, stream, now) is not None) for stream in of_stream},
+        ),
+    }
+    metrics = [
+        Metric(f"spillway_{name}", meaning, *(((("stream", s),), v) for s, v in sorted(values.items())))
+        for name, (meaning, values) in by_stream.items()
+    ]
+    metrics += list(_of_lake(found, tables))
+    return sorted(metrics, key=lambda one: one.name)
+
+
+_OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
+    "tuples_taken_in": ("Tuples taken in.", lambda one: one.figures.tuples),
+    "tuples_rejected": ("Tuples that broke the contract.", lambda one: one.figures.rejected),
+    "tuples_shed": ("Tuples that were shed whole.", lambda one: one.figures.rows_shed),
+    "offered_kbps": ("What the stream offered, mean of its batches.", lambda one: one.figures.rate_in_kbps),
+    "sent_kbps": ("What crossed, mean of its batches.", lambda one: one.figures.rate_out_kbps),
+    "capacity_kbps": ("The stream's part of its channel, mean.", lambda one: one.figures.capacity_kbps),
+    "headroom_ratio": (
+        "Share of its part of the channel that the stream leaves free; below 0 where it exceeds it.",
+        lambda one: _headroom(one),
+    ),
+    "violations": ("Recovered values outside their bound.", lambda one: one.figures.violations),
+    "ledger_difference": ("By how much the ledger is off.", lambda one: one.figures.ledger_difference),
+    "waiting_files": ("Delivered files that no run has taken in.", lambda one: one.waiting_files),
+    "waiting_batches": (
+        "Batches that are begun and not done.",
+        lambda one: sum(one.batches.get(name, 0) for name in PENDING),
+    ),
+}
+
+
+def _headroom(one: StreamStatus) -> float:
+    part = one.figures.capacity_kbps
+    return 1.0 - one.figures.rate_out_kbps / part if part else math.nan
+
+
+def _of_lake(found: Status, tables: Tables) -> Iterator[Metric]:
+    last = last_validation(tables.at("validations").rows(["run_id", "success", "validated_at"]).to_pylist())
+    if found.validated_at is not None:
+        yield Metric(
+            "spillway_last_validation_timestamp_seconds",
+            "When the lake was last validated.",
+            ((), found.validated_at.timestamp()),
+        )
+    failed = float(sum(not row["success"] for row in last))
+    yield Metric(
+        "spillway_expectations_failed", "Expectations that the last validation failed.", ((), failed)
+    )
+    wrong = float(sum(one.wrong for one in found.shortages))
+    yield Metric("spillway_promises_broken", "What spillway status calls wrong.", ((), wrong))
+    if found.quotas:
+        yield Metric(
+            "spillway_quota_left_bytes",
+            "What a channel's quota may still send in the period of its newest batch.",
+            *(((("channel", q.channel),), q.quota_bytes - q.spent_bytes) for q in found.quotas),
+        )
+
+
+def _last(ways: Mapping[str, Sequence[Row]], name: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for stream, way in ways.items():
+        last = {row["batch"]: row for row in way if row["unit"] == "values"}
+        found[stream] = float(sum(int(row[name]) for row in last.values()))
+    return found
+
+
+def _summed(ways: Mapping[str, Sequence[Row]], unit: str, name: str) -> dict[str, float]:
+    return {
+        stream: float(sum(int(row[name]) for row in way if row["unit"] == unit))
+        for stream, way in ways.items()
+    }
+
+
+def _short(ways: Mapping[str, Sequence[Row]]) -> dict[str, float]:
+    return {
+        stream: float(len({row["batch"] for row in way if int(row["shortfall"]) > 0}))
+        for stream, way in ways.items()
+    }
+
+
+def _lag(batches: Iterable[Batch], now: datetime) -> float:
+    waiting = [batch.created_at for batch in batches if batch.status in PENDING]
+    return max(0.0, (now - min(waiting)).total_seconds()) if waiting else 0.0
+
+
+def _at(batch: Batch) -> float:
+    return batch.updated_at.timestamp()
+
+
+def _lines(metric: Metric) -> Iterator[str]:
+    if not metric.samples:
+        return
+    yield f"# HELP {metric.name} {_escaped(metric.meaning, quotes=False)}"
+    yield f"# TYPE {metric.name} gauge"
+    for labels, value in metric.samples:
+        within = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels)
+        yield f"{metric.name}{'{' + within + '}' if within else ''} {_number(value)}"
+
+
+def _escaped(text: str, quotes: bool = True) -> str:
+    found = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return found.replace('"', '\\"') if quotes else found
+
+
+def _number(value: float) -> str:
+    """
+    >>> _number(3.0), _number(0.1), _number(math.nan), _number(-math.inf), _number(1.7e9 + 0.5)
+    ('3', '0.1', 'NaN', '-Inf', '1700000000.5')
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
