@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from spillway.contracts.alerts import AlertHook
 from spillway.contracts.capacity import Capacity, CapacityShape
-from spillway.contracts.shapes import Broken, Choice, Maybe, Number, Record, Text, plain, rule
+from spillway.contracts.shapes import Broken, Choice, Listing, Maybe, Number, Record, Text, plain, rule
 
 DIVIDE_BY = ("utility", "proportional")
 MINIMIZE = ("error", "bytes")
@@ -80,6 +81,9 @@ class Channel:
     prices: Prices = rule(Record(Prices), "minimize: bytes: what sending and keeping cost", Prices())
     into: str | None = rule(
         Maybe(Text()), "the channel that this one is multiplexed into: shed a second time to fit there", None
+    )
+    alerts: tuple[AlertHook, ...] = rule(
+        Listing(Record(AlertHook)), "who is told of what goes wrong with any of its streams", ()
     )
     description: str = rule(Text(blank=True), "what it is, in a sentence", "")
     name: str = ""

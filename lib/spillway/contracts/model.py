@@ -26,6 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spillway.contracts.alerts import AlertHook
 from spillway.contracts.broken import BrokenContract
 from spillway.contracts.channel import Channel
 from spillway.contracts.column_names import ColumnName
@@ -210,6 +211,9 @@ class StreamContract(Subject):
         Number(above=0),
         "what its error weighs against that of other streams of its channel; 1.0 is neutral",
         1.0,
+    )
+    alerts: tuple[AlertHook, ...] = rule(
+        Listing(Record(AlertHook)), "who is told of what goes wrong with it, beside those of its channel", ()
     )
     sketches: tuple[Sketch, ...] = rule(Listing(Record(Sketch)), "summaries to keep", ())
     levers: tuple[LeverEntry, ...] = rule(

@@ -1,0 +1,227 @@
+"""Telling people: what went wrong since they last heard, to the addresses that contracts name.
+
+What is told follows from the tables alone (failed expectations, shortfalls, what was refused) and from the sentences of
+a run that ended red. The table `alerts` says what each address was told, so that a rerun tells nothing twice. Each
+address gets one request a run, JSON with a `text` for people (as chat services read it) and the `alerts` one by one.
+
+Guarantee: nothing here fails a run. An address that does not answer is tried `TRIES` times within a run and in at most
+`MOST_RUNS` runs, then given up; what could not be told is in the log and in `alerts`. An address is never written
+anywhere: it may hold a secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from spillway.contracts import Contracts
+from spillway.errors import Refused, SpillwayError
+from spillway.levers.protocol import Say
+from spillway.show.summary import totals
+from spillway.store.batches import load_batches
+from spillway.store.tables import Between, Tables
+
+TRIES, MOST_RUNS, TIMEOUT_SECONDS = 3, 5, 10.0
+LOOK_BACK = timedelta(days=7)
+"""What is older is no news."""
+MOST_AT_ONCE = 50
+
+FindAddress = Callable[[str], str | None]
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One thing that went wrong; `about` tells it from others of its event and stream."""
+
+    event: str
+    stream: str
+    about: str
+    sentence: str
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256("\0".join((self.event, self.stream, self.about)).encode()).hexdigest()[:32]
+
+
+class NotTold(SpillwayError):
+    """An address did not take what it was sent; `again` where it may the next time."""
+
+    def __init__(self, why: str, again: bool = True) -> None:
+        self.again = again
+        super().__init__(why)
+
+
+def address_in_environment(hook: str) -> str | None:
+    """The address of a hook; None where there is none."""
+    return os.environ.get(f"SPILLWAY_HOOK_{hook.upper()}")
+
+
+def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
+    """What the tables say went wrong since then."""
+    fresh = {(b.stream, b.batch): b for b in load_batches(tables) if b.updated_at >= since}
+    for batch in fresh.values():
+        refused = batch.rejected or 0
+        if refused or batch.status == "refused":
+            what = f"{refused:,} of {refused + (batch.rows or 0):,} records" if refused else "its files"
+            said = f"batch {batch.batch} of {batch.batch_date}: {what} were refused; see the table rejected"
+            yield Alert("refusal", batch.stream, str(batch.batch), said)
+    lines = tables.at("ledger").rows(scope="stream").to_pylist() if fresh else []
+    for row in totals(lines):
+        if row["shortfall"] > 0 and (row["subject"], row["batch"]) in fresh:
+            why = f": {row['reason']}" if row["reason"] else ""
+            said = (
+                f"batch {row['batch']} of {row['batch_date']}: about {row['shortfall']:,} of {row['kept']:,} "
+                f"{row['unit']} are more than there is room for{why}; widen the channel, or let more be shed"
+            )
+            yield Alert("shortfall", row["subject"], f"{row['batch']} {row['stage']} {row['unit']}", said)
+    for row in tables.at("validations").rows(validated_at=Between(since)).to_pylist():
+        if not row["success"]:
+            about = f"{row['table']} {row['expectation']} {row['batch_date']} {row['sentence']}"
+            yield Alert("violation", row["stream"] or "", about, row["sentence"])
+
+
+def run_failures(sentences: Iterable[str], run_id: str, contracts: Contracts) -> Iterator[Alert]:
+    """The sentences of a run that ended red; of the stream that each begins with, or of all."""
+    for sentence in filter(None, (line.strip() for line in sentences)):
+        named = next((s for s in contracts.streams if sentence.startswith((f"{s}:", f"{s},"))), "")
+        said = sentence[len(named) :].lstrip(",: ") if named else sentence
+        yield Alert("failure", named, f"{run_id} {sentence}", said)
+
+
+def tell_hooks(
+    tables: Tables,
+    contracts: Contracts,
+    now: datetime,
+    say: Say,
+    failed: Sequence[Alert] = (),
+    address: FindAddress = address_in_environment,
+    pause: Callable[[float], None] = time.sleep,
+) -> int:
+    """Tell every hook what it does not know yet; how many alerts were told."""
+    told = 0
+    try:
+        tables = tables.now()
+        hooks = _hooks(contracts)
+        found = [*failed, *(noticed_alerts(tables, now - LOOK_BACK) if hooks else ())]
+        for hook, wanted in hooks.items():
+            mine = {one.key: one for one in found if _wants(wanted, one)}
+            told += _tell(tables, hook, list(mine.values()), now, say, address, pause)
+    except SpillwayError as problem:
+        say(f"not all could be told what went wrong: {problem}")
+    return told
+
+
+def _hooks(contracts: Contracts) -> dict[str, set[tuple[str, str]]]:
+    """By hook, the streams and events that it is told of; of what concerns all streams, under no name."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for stream, contract in contracts.streams.items():
+        channel = contracts.channels[contract.channel]
+        trunk = contracts.channels[channel.into].alerts if channel.into else ()
+        for one in (*contract.alerts, *channel.alerts, *trunk):
+            found.setdefault(one.hook, set()).update(
+                (name, event) for event in one.on for name in (stream, "")
+            )
+    return found
+
+
+def _wants(wanted: set[tuple[str, str]], one: Alert) -> bool:
+    return (one.stream, one.event) in wanted
+
+
+def _tell(
+    tables: Tables,
+    hook: str,
+    alerts: Sequence[Alert],
+    now: datetime,
+    say: Say,
+    address: FindAddress,
+    pause: Callable[[float], None],
+) -> int:
+    before = {row["key"]: row for row in tables.at("alerts").rows(hook=hook).to_pylist()}
+    known = {key for key, row in before.items() if row["status"] == "told" or row["tries"] >= MOST_RUNS}
+    news = [one for one in alerts if one.key not in known][:MOST_AT_ONCE]
+    if not news:
+        return 0
+    status = "told"
+    try:
+        _post(_checked(hook, address(hook)), news, pause)
+    except SpillwayError as problem:
+        status = "failed"
+        say(f"hook {hook} could not be told of {len(news)} alerts: {problem}")
+    rows = [
+        {
+            "hook": hook,
+            "key": one.key,
+            "event": one.event,
+            "stream": one.stream or None,
+            "sentence": one.sentence,
+            "status": status,
+            "tries": 1 + (before[one.key]["tries"] if one.key in before else 0),
+            "told_at": now,
+        }
+        for one in news
+    ]
+    tables.at("alerts").replace(rows, hook=hook, key=[one.key for one in news])
+    return len(news) if status == "told" else 0
+
+
+def _checked(hook: str, found: str | None) -> str:
+    variable = f"SPILLWAY_HOOK_{hook.upper()}"
+    remedy = f"set {variable}, or make an Airflow connection {hook}"
+    if not found:
+        raise Refused("hook", "have an address", hook, remedy)
+    try:
+        parts = urlsplit(found)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise Refused("hook", "have an address that begins with http:// or https://", hook, remedy)
+    return found
+
+
+def _post(address: str, alerts: Sequence[Alert], pause: Callable[[float], None]) -> None:
+    lines = [f"{one.event}: {one.stream + ': ' if one.stream else ''}{one.sentence}" for one in alerts]
+    body = {
+        "text": "\n".join([f"Spillway: {len(alerts)} alerts", *lines]),
+        "alerts": [vars(one) for one in alerts],
+    }
+    for attempt in range(1, TRIES + 1):
+        try:
+            return _send(address, body)
+        except NotTold as problem:
+            if attempt == TRIES or not problem.again:
+                raise
+        pause(2.0 ** (attempt - 1))
+
+
+def _send(address: str, body: dict[str, Any]) -> None:
+    """One request; what went wrong in words that hold nothing of the address."""
+    request = urllib.request.Request(
+        address,
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", "User-Agent": "spillway"},
+        method="POST",
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+            answer.read(1024)
+    except urllib.error.HTTPError as problem:
+        again = problem.code in (408, 429) or problem.code >= 500
+        raise NotTold(f"it answered {problem.code}", again) from None
+    except TimeoutError:
+        raise NotTold(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
+    except (OSError, HTTPException, ValueError) as problem:
+        reason = getattr(problem, "reason", None)
+        why = reason.strerror if isinstance(reason, OSError) and reason.strerror else type(problem).__name__
+        raise NotTold(f"it cannot be reached ({why})") from None
