@@ -25,9 +25,10 @@ from spillway.store.tables import Piece, Tables
 SKETCHES: list[dict[str, Any]] = [
     {"kind": "count_min", "attributes": ["site"]},
     {"kind": "quantiles", "attributes": ["pulses"]},
+    {"kind": "distinct", "attributes": ["site", "level"]},
     {"kind": "pair_count", "attributes": ["site", "temp", "level"], "at_least": 2},
 ]
-NAMES = {"site", "pulses", "site+temp+level"}
+NAMES = {"site", "pulses", "site+level", "site+temp+level"}
 TYPES = {"site": "string", "at": "timestamp", "temp": "double", "level": "double", "pulses": "integer"}
 ARROW = {
     "string": pa.string(), "timestamp": pa.timestamp("us", "UTC"), "double": pa.float64(), "integer": pa.int64(),
@@ -130,7 +131,7 @@ def world(tmp_path: Path) -> World:
     )
     made.take_in(1, 0, sites(0, 300))
     made.take_in(2, 300, sites(300, 240))
-    assert made.sketch() == 6
+    assert made.sketch() == 2 * len(SKETCHES)
     return made
 
 
@@ -154,14 +155,14 @@ def test_a_second_run_builds_nothing_and_a_backfill_only_its_own_dates(world: Wo
     before, version = world.stored(), world.tables.at("sketches").version
     assert world.sketch() == 0
     assert world.tables.at("sketches").version == version
-    assert world.sketch(None, day(1), day(1)) == 3
+    assert world.sketch(None, day(1), day(1)) == len(SKETCHES)
     assert world.stored() == before
 
 
 def test_a_batch_taken_in_anew_replaces_its_own_sketches_and_no_other(world: World) -> None:
     before = world.stored()
     world.take_in(2, 300, sites(350, 241))
-    assert world.sketch(None, day(2), day(2)) == 3
+    assert world.sketch(None, day(2), day(2)) == len(SKETCHES)
     after = world.stored()
     assert {key for key in after if after[key] != before[key]} == {(2, name) for name in NAMES}
 
@@ -189,9 +190,15 @@ def test_answers_come_with_interval_method_and_what_they_cover(
 
     code, found = ask(world, monkeypatch, capsys, "site", "top", "2")
     assert [one["estimate"] for one in found] == [90, 90]
-    for question, truth in (("distinct", 6), ("skew", 6), ("self-join", 6 * 90**2)):
+    for question, truth in (("skew", 6), ("self-join", 6 * 90**2)):
         code, (answer,) = ask(world, monkeypatch, capsys, "site", question)
         assert (code, answer["low"] <= truth <= answer["high"]) == (0, True)
+
+    truth = len(
+        {(row["site"], row["level"]) for row in sites(0, 540) if None not in (row["site"], row["level"])}
+    )
+    code, (answer,) = ask(world, monkeypatch, capsys, "site+level", "distinct")
+    assert (code, answer["low"] <= truth <= answer["high"]) == (0, True)
 
     values = sorted(row["pulses"] for row in sites(0, 540) if row["pulses"] is not None)
     code, (answer,) = ask(world, monkeypatch, capsys, "pulses", "quantile", "0.5")

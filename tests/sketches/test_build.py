@@ -94,7 +94,7 @@ def test_what_is_built_equals_the_kernel_and_answers_truly(tmp_path: Path) -> No
     assert origins.frequency("LGA").estimate == truth["LGA"]
     delays = load(rows, "flights", "delay", "quantiles")
     known = sorted(row["delay"] for row in records if row["delay"] is not None)
-    assert delays.sketch.unordered == len(records) - len(known)
+    assert delays.sketch.n == len(known)
     median = delays.quantile(0.5)
     assert median.low <= known[(len(known) - 1) // 2] <= median.high
 
@@ -172,7 +172,7 @@ def test_no_rows_all_nulls_and_one_key_make_sketches_or_none(tmp_path: Path) -> 
     assert rows == built(tmp_path, table.select(["seq", "batch"])), "a column not there is null"
     assert load(rows, "flights", "origin").frequency(None).estimate == 40
     assert load(rows, "flights", "origin").top(1)[0].key == (None,)
-    with pytest.raises(Refused, match="40 nulls or NaN"):
+    with pytest.raises(Refused, match="got 'nulls or NaN only'"):
         load(rows, "flights", "delay", "quantiles").quantile(0.5)
 
 

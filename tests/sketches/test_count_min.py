@@ -125,7 +125,6 @@ def test_deleting_more_than_was_added_is_found_and_refused() -> None:
     sketch.update(np.array([1]), np.array([-3]))
     for question in (
         lambda: sketch.point(np.array([2])),
-        sketch.distinct,
         lambda: sketch.self_join_size("cm"),
     ):
         with pytest.raises(Refused, match="must not delete more than was added"):
@@ -153,7 +152,6 @@ def test_nothing_and_one_key_only() -> None:
     empty = CountMin(CountMinParameters(16, 3)).update(np.empty(0, np.uint64))
     assert empty.point(np.array([1])).high.tolist() == [0.0]
     assert empty.self_join_size().estimate == 0.0
-    assert empty.distinct().estimate == 0.0
     single = CountMin(CountMinParameters(16, 3)).update(np.full(500, 9))
     found = single.point(np.array([9]))
     assert found.estimate.tolist() == [500.0]
@@ -228,15 +226,6 @@ def test_self_join_and_join_intervals_cover_what_they_promise() -> None:
         assert one.join_size(two, "cm").estimate >= truth_join
     # binomial(200, 0.9): sd 0.021
     assert (inside / 200 > 0.9 - 3 * 0.021).all()
-
-
-def test_distinct_keys_are_counted_until_the_table_is_full() -> None:
-    sketch = CountMin(CountMinParameters(4096, 4)).update(np.arange(3000, dtype=np.uint64))
-    found = sketch.distinct(0.999)
-    assert found.low <= 3000 <= found.high
-    assert found.high - found.low < 150
-    with pytest.raises(Refused, match="untouched"):
-        sketch.update(np.arange(200_000, dtype=np.uint64)).distinct()
 
 
 def test_bytes_round_trip_and_another_shape_is_refused() -> None:

@@ -14,7 +14,6 @@ from evidence.sketches.bloom import Bloom, BloomParameters
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
-from spillway.sketches.dyadic import Dyadic, DyadicParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
@@ -34,8 +33,6 @@ def filled(kind: str) -> object:
         sketch = HeavyHitters(CountMinParameters(32, 3, 11), 0.03).update(KEYS)
         sketch.label(KEYS, [f"key {key}" for key in KEYS])
         return sketch
-    if kind == "quantiles":
-        return Dyadic(DyadicParameters(16, 3, 16, 11)).update(KEYS.astype(np.float64))
     if kind == "fast_agms":
         return FastAgms(FastAgmsParameters(32, 3, 11)).update(KEYS)
     if kind in ("stable_bloom", "bloom"):
@@ -53,7 +50,6 @@ def filled(kind: str) -> object:
 KINDS = {
     "count_min": CountMin,
     "heavy_hitters": HeavyHitters,
-    "quantiles": Dyadic,
     "fast_agms": FastAgms,
     "stable_bloom": StableBloom,
     "bloom": Bloom,

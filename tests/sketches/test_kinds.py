@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from spillway.errors import Refused
+from spillway.sketches.binary import LibrarySketch
+from spillway.sketches.hll import Hll
 from spillway.sketches.kinds import SKETCH_KINDS, every_kind, kind_of
 from spillway.sketches.query import loaded, merged, read_sketch
 from spillway.sketches.specification import SketchSpec
@@ -20,10 +22,13 @@ CASES = {
     "count_min": SketchSpec("count_min", ("s", "i"), ("string", "integer"), heavy_pct=None, memory_kib=4),
     "count_min, heavy": SketchSpec("count_min", ("s",), ("string",), heavy_pct=5.0, memory_kib=4),
     "quantiles": SketchSpec("quantiles", ("d",), ("double",), memory_kib=40),
+    "distinct": SketchSpec("distinct", ("s",), ("string",), memory_kib=1),
     "pair_count": SketchSpec("pair_count", ("s", "i", "d"), ("string", "integer", "double"), memory_kib=8),
     "stable_bloom": SketchSpec("stable_bloom", ("s", "i"), ("string", "integer"), memory_kib=1, shards=2),
 }
 MERGING = [name for name, spec in CASES.items() if spec.made_of.merges]
+SEEDED = [name for name in MERGING if not isinstance(CASES[name].empty(), LibrarySketch)]
+"""Keys that are hashed by a seed of ours."""
 BLOOM = Path(__file__).parent / "fixtures" / "bloom.v1.sketch"
 
 
@@ -55,10 +60,11 @@ def test_every_kind_has_a_case_and_is_what_its_line_says() -> None:
 def test_a_sketch_comes_back_from_its_bytes_as_it_was(case: str) -> None:
     spec = CASES[case]
     for sketch in (spec.empty(), fed(spec, rows(0, 300))):
-        back = read_sketch(sketch.to_bytes())
+        sketch.context = spec.context
+        back = read_sketch(sketch.to_bytes(), spec.types, spec.attributes)
         assert type(back) is type(sketch)
         assert back.to_bytes() == sketch.to_bytes()
-        assert dict(back.context) == spec.context
+        assert back.shape == sketch.shape
         assert isinstance(back, spec.made_of.forms())
 
 
@@ -66,13 +72,18 @@ def test_a_sketch_comes_back_from_its_bytes_as_it_was(case: str) -> None:
 def test_merging_is_sketching_all_the_rows_in_any_order_of_the_parts(case: str) -> None:
     spec, days = CASES[case], [rows(0, 200), rows(200, 1), rows(201, 150)]
     parts = [fed(spec, day) for day in days]
-    whole = fed(spec, *days).to_bytes()
-    assert merged(parts).to_bytes() == whole
-    assert merged(parts[::-1]).to_bytes() == whole
-    assert merged([spec.made_of.part(spec), *parts]).to_bytes() == whole
+
+    def state(sketch: Any) -> object:
+        # the library keeps its first keys in the order in which they came
+        return sketch.count() if isinstance(sketch, Hll) else sketch.to_bytes()
+
+    whole = state(fed(spec, *days))
+    assert state(merged(parts)) == whole
+    assert state(merged(parts[::-1])) == whole
+    assert state(merged([spec.made_of.part(spec), *parts])) == whole
 
 
-@pytest.mark.parametrize("case", MERGING)
+@pytest.mark.parametrize("case", SEEDED)
 def test_sketches_of_another_seed_do_not_merge(case: str) -> None:
     spec = CASES[case]
     entry = {name: getattr(spec, name) for name in spec.__dataclass_fields__}
@@ -89,11 +100,12 @@ def test_what_depends_on_the_order_is_not_merged() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_foreign_bytes_are_refused(case: str) -> None:
-    form = type(CASES[case].empty())
-    with pytest.raises(Refused, match="`kind` must be"):
-        form.from_bytes(BLOOM.read_bytes())
+    form: Any = type(CASES[case].empty())
+    read = form.from_native if issubclass(form, LibrarySketch) else form.from_bytes
+    with pytest.raises(Refused, match=r"must (be|begin)"):
+        read(BLOOM.read_bytes())
     with pytest.raises(Refused, match="rebuild the sketch"):
-        form.from_bytes(b"PAR1" + bytes(100))
+        read(b"PAR1" + bytes(100))
     with pytest.raises(Refused, match="be one of count_min"):
         read_sketch(BLOOM.read_bytes())
 
@@ -128,7 +140,7 @@ def test_a_row_of_the_table_says_what_the_sketch_is(case: str) -> None:
         "sites", 3, 7, spec.kind, "+".join(spec.attributes),
     )  # fmt: skip
     assert (row["started_from"], row["started_digest"], row["digest"]) == (2, "before", sketch.digest())
-    assert read_sketch(row["payload"]).shape == spec.parameters
+    assert read_sketch(row["payload"], spec.types, spec.attributes).shape == spec.parameters
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:

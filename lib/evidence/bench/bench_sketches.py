@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 
 from evidence.sketches.data_models import shuffled, zipf_frequencies
 from spillway.sketches.count_min import CountMin, CountMinParameters
-from spillway.sketches.dyadic import Dyadic, DyadicParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
+from spillway.sketches.kll import Kll, KllParameters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.query import loaded
 from spillway.sketches.specification import SketchSpec
@@ -80,7 +80,7 @@ def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, fl
         "sbf_kernel": (keys.size, lambda: StableBloom(filter_).observe(keys)),
         "quantiles": (
             len(few),
-            lambda: Dyadic(DyadicParameters(1024, 3)).update(keys[: len(few)].astype(np.float64)),
+            lambda: Kll(KllParameters(1000)).update(keys[: len(few)].astype(np.float64)).narrowed(1000),
         ),
         "pair_count_records": (
             len(records),
@@ -113,7 +113,7 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
     counts = loaded(tracked)
     tracked.update(keys)
     ordered = loaded(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
-    ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.float64)[:500_000])
+    ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.int64)[:500_000])
     seconds = best_seconds(
         {
             "query": lambda: counts.frequency(7),

@@ -208,10 +208,13 @@ class Sketch:
     kind: str = rule(
         # the filter of repeated rows is asked for by `duplicates`
         Choice(tuple(kind for kind in SKETCH_KINDS if kind != "stable_bloom")),
-        "count_min: frequencies and join sizes; quantiles: of one ordered attribute; pair_count: near-duplicates",
+        "count_min: frequencies and join sizes; quantiles: of one ordered attribute; distinct: different keys; "
+        "pair_count: near-duplicates",
     )
     attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "what it summarises")
-    memory_kib: int = rule(MEMORY_KIB, "memory it may use", 64)
+    memory_kib: int | None = rule(
+        Maybe(MEMORY_KIB), "memory it may use; null: 64, quantiles 8, distinct 4", None
+    )
     depth: int | None = rule(
         Maybe(Number(least=1, most=64, whole=True)), "rows of the table; null: chosen", None
     )
@@ -219,9 +222,6 @@ class Sketch:
         Maybe(Number(above=0, most=100)),
         "count_min: keys above this share of the rows are kept by value, for top-k; null: none",
         0.1,
-    )
-    bits: int = rule(
-        Number(least=12, most=62, whole=True), "quantiles: bits of a value that are told apart", 32
     )
     at_least: int | None = rule(
         Maybe(Number(least=1, most=1000, whole=True)),

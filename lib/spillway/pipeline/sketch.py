@@ -33,7 +33,9 @@ from spillway.store.files import DataFile, rows_of
 from spillway.store.filters import matching
 from spillway.store.tables import Between, Tables
 
-PIECES_A_CORE = 4
+PIECE_ROWS = 1_000_000
+"""About what a task reads. Never a matter of how many cores there are: a sketch of ordered values keeps other items
+when its pieces are others."""
 _ROWS_AT_A_TIME = 262_144
 _SHAPE = ("batch", "kind", "name", "parameters", "seed")
 """What tells whether a batch has a sketch already."""
@@ -94,7 +96,8 @@ def build(
     specs = [spec for spec in specs if spec.made_of.merges]
     if not specs or not files:
         return []
-    pieces = in_pieces(files, PIECES_A_CORE * engine.cores, weight=lambda file: file.size)
+    total = sum(file.records for file in files)
+    pieces = in_pieces(files, -(-total // PIECE_ROWS), weight=lambda file: file.records)
     parts = engine.map(partial(_parts, specs, frozenset(batches)), pieces)
     wholes = all_parts(specs, chain.from_iterable(parts))
     buckets: Buckets = {}

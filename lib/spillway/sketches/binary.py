@@ -23,7 +23,7 @@ import math
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -90,10 +90,9 @@ class Header:
 
 
 class StoredSketch(ABC):
-    """What every sketch is: counters of one shape that merge with their like, and are written and read back.
+    """What every sketch is: a summary of one shape that unites with its like, and is written as bytes and read back.
 
-    A kernel says what its `shape`, `scalars` and `arrays` are and how they become a sketch again; the bytes are
-    made of these in one place. `context` is what the keys are made of, empty for bare hashes.
+    `context` is what the keys are made of, empty for bare hashes.
     """
 
     kind: ClassVar[str]
@@ -103,6 +102,34 @@ class StoredSketch(ABC):
     @abstractmethod
     def shape(self) -> dict[str, Any]:
         """The parameters, seed included: only sketches of equal shape merge."""
+
+    @abstractmethod
+    def merge(self, other: Self) -> Self:
+        """The sketch of both streams together."""
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """The payload."""
+
+    def digest(self) -> str:
+        """Names this state, so that a batch can record which one it started from."""
+        return digest(self.to_bytes())
+
+    def shared_context(self, other: StoredSketch) -> Mapping[str, Any]:
+        """The context of a merged sketch; sketches of different attributes do not merge."""
+        if dict(self.context) != dict(other.context):
+            raise Refused(
+                "context", f"be {dict(self.context)} to be combined", dict(other.context), "ask one of them"
+            )
+        return self.context
+
+
+class CounterSketch(StoredSketch):
+    """A sketch of numbers and arrays, written in the format above.
+
+    A kernel says what its `shape`, `scalars` and `arrays` are and how they become a sketch again; the bytes are
+    made of these in one place.
+    """
 
     @abstractmethod
     def scalars(self) -> dict[str, Any]:
@@ -124,10 +151,6 @@ class StoredSketch(ABC):
     ) -> Self:
         """A sketch from its stored parts, which are of its `form`; refused when they contradict each other."""
 
-    @abstractmethod
-    def merge(self, other: Self) -> Self:
-        """The sketch of both streams together."""
-
     def to_bytes(self) -> bytes:
         return to_payload(self.kind, self.shape, self.scalars(), self.arrays(), self.context)
 
@@ -147,17 +170,17 @@ class StoredSketch(ABC):
         sketch.context = header.context
         return sketch
 
-    def digest(self) -> str:
-        """Names this state, so that a batch can record which one it started from."""
-        return digest(self.to_bytes())
 
-    def shared_context(self, other: StoredSketch) -> Mapping[str, Any]:
-        """The context of a merged sketch; sketches of different attributes do not merge."""
-        if dict(self.context) != dict(other.context):
-            raise Refused(
-                "context", f"be {dict(self.context)} to be combined", dict(other.context), "ask one of them"
-            )
-        return self.context
+class LibrarySketch(StoredSketch):
+    """A sketch whose bytes are those of Apache DataSketches: other readers know them, and they hold no context."""
+
+    family: ClassVar[int]
+    """The number by which the library tells its own kinds apart, third of the bytes."""
+
+    @classmethod
+    @abstractmethod
+    def from_native(cls, payload: bytes, types: Sequence[str] = ()) -> Self:
+        """A sketch from the library's bytes; anything else is one refusal. `types` are the attributes'."""
 
 
 def to_payload(
@@ -185,12 +208,16 @@ def to_payload(
 
 
 def digest(payload: bytes) -> str:
-    """Names a payload: its own digest, as hexadecimal.
+    """Names a payload: its own digest, as hexadecimal, or one made of it where the format has none.
 
     >>> digest(to_payload("bloom", {}, {}, {})) == digest(to_payload("bloom", {}, {}, {}))
     True
+    >>> digest(b"of the library") == digest(b"on the library")
+    False
     """
-    return payload[-_DIGEST_BYTES:].hex()
+    if payload.startswith(MAGIC):
+        return payload[-_DIGEST_BYTES:].hex()
+    return hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _bad(rule: str, got: object) -> Exception:

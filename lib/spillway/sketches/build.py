@@ -94,7 +94,9 @@ def all_parts(specs: Sequence[SketchSpec], parts: Iterable[SketchPart]) -> list[
             counts[part.buckets] += part.counts
         share = specs[place].heavy_share
         buckets = np.flatnonzero(counts >= share * rows) if share is not None else np.empty(0, np.int64)
-        sketch = merged([read_sketch(part.payload) for part in mine])
+        sketch = merged(
+            [read_sketch(part.payload, specs[place].types, specs[place].attributes) for part in mine]
+        )
         found.append(Whole(place, batch, rows, sketch, buckets))
     return found
 

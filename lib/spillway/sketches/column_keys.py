@@ -15,6 +15,7 @@ from numba import njit
 
 from spillway.sketches.hashing import key_header
 from spillway.sketches.types import Keys
+from spillway.sketches.values import order_values
 
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
@@ -49,7 +50,25 @@ def keys_of(rows: pa.Table, attributes: Sequence[str], types: Sequence[str], see
     return keys
 
 
+def distinct_keys(rows: pa.Table, attributes: Sequence[str], types: Sequence[str], seed: int) -> list[Any]:
+    """The different keys of the rows, those with a null left out: texts and whole numbers as they are, else hashes.
+
+    >>> distinct_keys(pa.table({"site": ["JFK", None, "JFK"]}), ["site"], ["string"], 1)
+    ['JFK']
+    """
+    rows = rows.select(list(attributes)).drop_null()
+    if len(types) > 1 or types[0] == "double":
+        return np.unique(keys_of(rows, attributes, types, seed).view(np.int64)).tolist()
+    column = rows[attributes[0]]
+    if types[0] == "string":
+        return column.unique().to_pylist()
+    return np.unique(order_values(column, types[0])).tolist()
+
+
 def _long_bits(column: pa.Array, kind: str) -> Keys:
+    if kind == "timestamp" and pa.types.is_timestamp(column.type):
+        # one moment is one key, whatever unit it comes in
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     if kind != "double":
         return np.asarray(pc.fill_null(column.cast(pa.int64()), 0)).view(np.uint64)
     # as Spark has it: every NaN alike, and -0.0 as 0.0

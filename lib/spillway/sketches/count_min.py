@@ -133,7 +133,7 @@ def _counters(table: Integers, seeds: Keys, keys: Keys, spark: bool) -> Integers
     return found
 
 
-class CountMin(binary.StoredSketch):
+class CountMin(binary.CounterSketch):
     """A table of counters that accumulates keys, merges with its like, and answers with intervals."""
 
     kind = "count_min"
@@ -265,26 +265,6 @@ class CountMin(binary.StoredSketch):
         if estimator == "cm":
             return Answer(upper, min(low, upper), upper, confidence, "cm")
         return Answer(min(estimate, upper), low, high, confidence, "cmm")
-
-    def distinct(self, confidence: float = 0.95) -> Answer:
-        """How many keys, by linear counting on the untouched counters: -w ln(z), z their share.
-
-        The variance of a row is w (e^t - t - 1), t keys a counter (Whang et al. 1990); rows are averaged.
-        """
-        self._check_sound("cm")
-        width, depth = self.parameters.width, self.parameters.depth
-        empty = (self.table == 0).sum(axis=1)
-        if (empty == 0).any():
-            raise Refused(
-                "width",
-                "leave some counters untouched to count keys",
-                width,
-                "a wider table counts more keys",
-            )
-        estimate = float(np.mean(-width * np.log(empty / width)))
-        load = estimate / width
-        reach = normal_quantile(confidence) * math.sqrt(width * (math.exp(load) - load - 1.0) / depth)
-        return Answer(estimate, max(estimate - reach, 0.0), estimate + reach, confidence, "linear_counting")
 
     def _self_join_rows(self) -> Floats:
         width = self.parameters.width

@@ -70,7 +70,7 @@ def _signed(table: Integers, seeds: Keys, keys: Keys) -> Integers:
     return found
 
 
-class FastAgms(binary.StoredSketch):
+class FastAgms(binary.CounterSketch):
     """A table of signed counters."""
 
     kind = "fast_agms"

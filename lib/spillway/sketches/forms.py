@@ -12,6 +12,7 @@ from its rows
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,16 @@ import numpy.typing as npt
 from spillway.errors import Refused
 
 REBUILD = "rebuild the sketch of this batch from its rows"
-_RAISED = (ArithmeticError, LookupError, MemoryError, RecursionError, TypeError, ValueError, zlib.error)
+_RAISED = (
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
 Parameters = TypeVar("Parameters")
 
 

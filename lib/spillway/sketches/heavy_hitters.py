@@ -126,7 +126,7 @@ def _track(
     return np.sort(final[:kept]), total
 
 
-class HeavyHitters(binary.StoredSketch):
+class HeavyHitters(binary.CounterSketch):
     """A count-min table that remembers which keys are heavier than `share` (phi) of all."""
 
     kind = "heavy_hitters"

@@ -106,7 +106,7 @@ def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:
     return CountMin(CountMinParameters(parameters.width, parameters.depth, seed))
 
 
-class PairCount(binary.StoredSketch):
+class PairCount(binary.CounterSketch):
     """Streams of super-values of one data set."""
 
     kind = "pair_count"

@@ -12,6 +12,7 @@ here, at query time, so that a backfilled day needs no other. Every answer says 
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -19,14 +20,26 @@ from typing import Any
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Covers
-from spillway.sketches.binary import StoredSketch
+from spillway.sketches.binary import CounterSketch, LibrarySketch, StoredSketch
+from spillway.sketches.forms import REBUILD
 from spillway.sketches.kinds import every_kind, kind_of
 from spillway.sketches.kinds.base import Loaded
 
 
-def read_sketch(payload: bytes) -> StoredSketch:
-    """A sketch of any kind from its bytes."""
-    forms = {form.kind: form for kind in every_kind() for form in kind.forms()}
+def read_sketch(payload: bytes, types: Sequence[str] = (), attributes: Sequence[str] = ()) -> StoredSketch:
+    """A sketch of any kind from its bytes; those of the library do not tell what they are of, ours do."""
+    every = [form for kind in every_kind() for form in kind.forms()]
+    if not payload.startswith(binary.MAGIC):
+        native = {form.family: form for form in every if issubclass(form, LibrarySketch)}
+        family = native.get(payload[2]) if len(payload) > 2 else None
+        if family is None:
+            raise Refused(
+                "payload", "begin as one of our sketches, or DataSketches', does", payload[:8], REBUILD
+            )
+        found = family.from_native(payload, types)
+        found.context = {"attributes": list(attributes), "types": list(types)} if types else {}
+        return found
+    forms = {form.kind: form for form in every if issubclass(form, CounterSketch)}
     header = binary.read_header(payload)
     if header.kind not in forms:
         raise Refused("kind", f"be one of {', '.join(forms)}", header.kind, "read it with its own class")
@@ -89,4 +102,9 @@ def load(
         len(chosen),
         sum(int(row["rows"]) for row in chosen),
     )
-    return loaded(merged([read_sketch(bytes(row["payload"])) for row in needed]), covers)
+    return loaded(merged([_of_row(row) for row in needed]), covers)
+
+
+def _of_row(row: Mapping[str, Any]) -> StoredSketch:
+    types = json.loads(row["parameters"]).get("types", ())
+    return read_sketch(bytes(row["payload"]), types, row["attributes"])

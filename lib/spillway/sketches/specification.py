@@ -25,16 +25,16 @@ from spillway.sketches.kinds.base import Kind
 class SketchSpec:
     """One entry of a contract's `sketches`, with the attributes' types.
 
-    `heavy_pct` (count_min) keeps the keys above that share of the rows with their values, for top-k; null: none.
-    `at_least` (pair_count) is the similarity, default all but one attribute; `rate` the share of subsets drawn, by
-    draws that are the stream's own (`side`) where it is below 1.
+    `memory_kib` 0 is what the kind takes by itself. `heavy_pct` (count_min) keeps the keys above that share of the rows
+    with their values, for top-k; null: none. `at_least` (pair_count) is the similarity, default all but one attribute;
+    `rate` the share of subsets drawn, by draws that are the stream's own (`side`) where it is below 1.
     """
 
     kind: str
     attributes: tuple[str, ...]
     types: tuple[str, ...]
     name: str = ""
-    memory_kib: int = 64
+    memory_kib: int = 0
     depth: int | None = None
     seed: int = 1
     heavy_pct: float | None = 0.1
@@ -43,11 +43,12 @@ class SketchSpec:
     at_least: int | None = None
     rate: float = 1.0
     side: int = 0
-    bits: int = 32
 
     def __post_init__(self) -> None:
         if not self.attributes or len(self.attributes) != len(self.types):
             raise Refused("attributes", "be named, each with a type", self.attributes, "name at least one")
+        if not self.memory_kib:
+            object.__setattr__(self, "memory_kib", self.made_of.default_kib)
         if not self.name:
             object.__setattr__(self, "name", "+".join(self.attributes))
         self.empty()
@@ -57,6 +58,7 @@ class SketchSpec:
         """From a contract's section (anything with its fields as attributes) and the stream's types by name."""
         known = {field: getattr(entry, field) for field in cls.__dataclass_fields__ if hasattr(entry, field)}
         known["attributes"] = tuple(entry.attributes)
+        known["memory_kib"] = known.get("memory_kib") or 0
         missing = [name for name in entry.attributes if name not in types]
         if missing:
             raise Refused("attributes", f"be among {sorted(types)}", missing[0], "correct the contract")

@@ -230,7 +230,7 @@ def _observe(
                     words[at + plane] |= mask
 
 
-class StableBloom(binary.StoredSketch):
+class StableBloom(binary.CounterSketch):
     """A filter and the number of elements each shard has seen: all its state."""
 
     kind = "stable_bloom"

@@ -6,10 +6,9 @@ import datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from spillway.sketches.types import Floats
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -46,31 +45,32 @@ def _parsed(text: str, kind: str) -> object:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def ordinal(value: object) -> float:
+def ordinal(value: object) -> int | float:
     """A value on the axis of a quantile sketch: dates in days, timestamps in microseconds, both since 1970.
 
-    >>> ordinal(datetime.date(1970, 1, 3))
-    2.0
+    >>> ordinal(datetime.date(1970, 1, 3)), ordinal(0.5)
+    (2, 0.5)
     """
     if isinstance(value, datetime.datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
-        return float((moment - _EPOCH) // datetime.timedelta(microseconds=1))
+        return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
     if isinstance(value, datetime.date):
-        return float((value - _EPOCH.date()).days)
-    return float(value)  # type: ignore[arg-type]
+        return (value - _EPOCH.date()).days
+    return value if isinstance(value, int) else float(value)  # type: ignore[arg-type]
 
 
-def order_values(column: pa.ChunkedArray, kind: str) -> Floats:
-    """A column as numbers that are ordered alike; null as NaN, which has no order either.
+def order_values(column: pa.ChunkedArray, kind: str) -> npt.NDArray[Any]:
+    """A column as numbers that are ordered alike, doubles as they are and all else as integers; nulls are left out.
 
     >>> order_values(pa.chunked_array([pa.array([datetime.date(1970, 1, 3), None])]), "date").tolist()
-    [2.0, nan]
+    [2]
     """
+    column = column.drop_null()
     if kind in ("boolean", "date"):
         column = column.cast(pa.int32())
-    elif kind == "timestamp":
-        column = column.cast(pa.int64())
-    return np.asarray(pc.fill_null(pc.cast(column, pa.float64(), safe=False), float("nan")))
+    elif kind == "timestamp" and pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    return np.asarray(column.cast(pa.float64() if kind == "double" else pa.int64(), safe=False))
 
 
 def json_values(column: pa.ChunkedArray, kind: str) -> list[object]:

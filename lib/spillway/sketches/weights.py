@@ -27,7 +27,7 @@ def whole_weights(weights: object, keys: int, absolute: int) -> Integers:
     amounts = given.astype(np.int64) if given.dtype.kind in "biuf" and np.isfinite(given).all() else None
     if amounts is None or (amounts != given).any():
         odd = given if amounts is None else given[amounts != given]
-        raise Refused("weights", "be whole numbers of 64 bits", odd.ravel()[0], "scale the weights")
+        raise Refused("weights", "be whole numbers of 64 bits", odd.ravel()[0].item(), "scale the weights")
     if float(np.abs(amounts.astype(np.float64)).sum()) + absolute >= WEIGHT_MAX:
         raise Refused("weights", "sum to less than 2^62", "more", "scale the weights down")
     return amounts

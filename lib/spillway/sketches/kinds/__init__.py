@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SKETCH_KINDS: dict[str, str] = {
     "count_min": "spillway.sketches.kinds.frequencies.FrequencyKind",
     "quantiles": "spillway.sketches.kinds.quantiles.QuantileKind",
+    "distinct": "spillway.sketches.kinds.distinct.DistinctKind",
     "pair_count": "spillway.sketches.kinds.near_duplicates.NearDuplicateKind",
     "stable_bloom": "spillway.sketches.kinds.stream_filters.FilterKind",
 }
@@ -32,8 +33,8 @@ def kind_of(name: str) -> Kind:
     >>> kind_of("hyperloglog")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `kind` must be one of count_min, quantiles, pair_count, stable_bloom, got 'hyperloglog'; \
-correct the contract
+    spillway.errors.Refused: `kind` must be one of count_min, quantiles, distinct, pair_count, stable_bloom, got \
+'hyperloglog'; correct the contract
     """
     if name not in SKETCH_KINDS:
         raise Refused("kind", f"be one of {', '.join(SKETCH_KINDS)}", name, "correct the contract")

@@ -51,6 +51,8 @@ class Kind(ABC):
     of_two: ClassVar[frozenset[str]] = frozenset()
     questions: ClassVar[tuple[SketchQuestion, ...]] = ()
     merges: ClassVar[bool] = True
+    default_kib: ClassVar[int] = 64
+    """The memory of a sketch whose contract names none."""
 
     @abstractmethod
     def forms(self) -> tuple[type[StoredSketch], ...]:

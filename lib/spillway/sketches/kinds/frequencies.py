@@ -76,10 +76,6 @@ class Frequencies(Loaded):
         answer = self._counts().join_size(other._counts(), "cmm", confidence)
         return self.of_both(other, answer, "join", paired)
 
-    def distinct(self, confidence: float = 0.95) -> Answer:
-        """How many different keys there are."""
-        return self.covered(self._counts().distinct(confidence))
-
     def skew(self, confidence: float = 0.95) -> Answer:
         """N^2/F2: how many equally frequent keys would be as skewed; few is skewed."""
         from spillway.sketches.choosing import effective_keys
@@ -113,7 +109,6 @@ class FrequencyKind(Kind):
         "top": HEAVY_KEYS,
         "self_join_size": ANSWER,
         "join_size": ANSWER,
-        "distinct": ANSWER,
         "skew": ANSWER,
     }
     of_two = frozenset({"join_size"})
@@ -122,7 +117,6 @@ class FrequencyKind(Kind):
             "frequency", "VALUE ...: rows with these values, one an attribute (null for null)", _frequency
         ),
         SketchQuestion("top", "[COUNT]: the most frequent keys", _top),
-        SketchQuestion("distinct", "different keys", asks("distinct", "different keys")),
         SketchQuestion(
             "skew",
             "equally frequent keys that would be as skewed",

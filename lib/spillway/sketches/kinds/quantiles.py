@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.errors import Refused
 from spillway.sketches.answers import Answer
+from spillway.sketches.intervals import check_confidence
 from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from spillway.sketches.binary import StoredSketch
+    from spillway.sketches.kll import KllParameters
     from spillway.sketches.specification import SketchSpec
 
+METHOD = "kll"
 _ORDERED = ("integer", "double", "timestamp", "date", "boolean")
 
 
@@ -23,14 +27,29 @@ class Quantiles(Loaded):
     """Questions to counts over an ordered attribute."""
 
     def quantile(self, share: float, confidence: float = 0.95) -> Answer:
-        """The value below which `share` of the values lie."""
-        return self.covered(self.sketch.quantile(float(share), confidence))
+        """The value below which `share` of the values lie, from the values at the ranks that it may be off by."""
+        wanted, held = float(share), self.sketch
+        check_confidence(confidence)
+        if not 0.0 <= wanted <= 1.0:
+            raise Refused("share", "lie from 0 to 1", share, "write 0.5 for the median")
+        reach = held.error()
+        rank = max(math.ceil(wanted * held.n), 1)
+        (middle,) = held.quantiles([wanted])
+        low, high = held.at_ranks([max(rank - reach, 1), min(rank + reach, held.n)])
+        return self.covered(Answer(float(middle), float(low), float(high), confidence, METHOD))
 
     def between(self, low: object, high: object, confidence: float = 0.95) -> Answer:
         """How many values lie from `low` to `high`, both included."""
         from spillway.sketches.values import ordinal
 
-        return self.covered(self.sketch.between(ordinal(low), ordinal(high), confidence))
+        first, last, held = ordinal(low), ordinal(high), self.sketch
+        check_confidence(confidence)
+        if not first <= last:
+            raise Refused("range", "have its low end first", (low, high), "swap the ends; NaN has no order")
+        count = int(held.ranks([last])[0] - held.ranks([first], inclusive=False)[0]) if held.n else 0
+        reach = held.error(of_range=True)
+        least, most = max(count - reach, 0.0), min(count + reach, float(held.n))
+        return self.covered(Answer(float(count), least, most, confidence, METHOD))
 
 
 def _quantile(sketch: Quantiles, values: Sequence[str], confidence: float) -> Answered:
@@ -45,6 +64,7 @@ def _between(sketch: Quantiles, values: Sequence[str], confidence: float) -> Ans
 
 class QuantileKind(Kind):
     name = "quantiles"
+    default_kib = 8
     answers: ClassVar[Mapping[str, str]] = {"quantile": ANSWER, "between": ANSWER}
     questions = (
         SketchQuestion("quantile", "[SHARE ...]: the value below which that share lies", _quantile),
@@ -52,32 +72,39 @@ class QuantileKind(Kind):
     )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
-        from spillway.sketches.dyadic import Dyadic
+        from spillway.sketches.kll import Kll
 
-        return (Dyadic,)
+        return (Kll,)
 
     def empty(self, spec: SketchSpec) -> StoredSketch:
-        from spillway.sketches.dyadic import Dyadic, DyadicParameters
+        from spillway.sketches.kll import Kll
+
+        return Kll(self._parameters(spec))
+
+    def _parameters(self, spec: SketchSpec) -> KllParameters:
+        from spillway.sketches.kll import MOST_K, KllParameters
 
         if len(spec.types) != 1 or spec.types[0] not in _ORDERED:
             raise Refused("attributes", "be one ordered attribute for quantiles", spec.types, "name a number")
-        depth, best = spec.depth or 3, None
-        # the wider the table, the fewer levels need one: widen while it fits
-        for width in (size for power in range(4, 28) for size in (1 << power, 3 << (power - 1))):
-            parameters = DyadicParameters(width, depth, spec.bits, spec.seed)
-            if parameters.memory_bytes <= spec.memory_kib * 1024:
-                best = parameters
-        if best is None:
-            needed = math.ceil(DyadicParameters(16, depth, spec.bits).memory_bytes / 1024)
-            raise Refused(
-                "memory_kib", f"be at least {needed} for quantiles", spec.memory_kib, "give it that"
-            )
-        return Dyadic(best)
+        # beside the items: what each of up to 62 levels takes, the ends, and what is left over of whole blocks
+        k = (spec.memory_kib * 1024 - 512) // 8
+        return KllParameters(min(k, MOST_K), spec.types[0] != "double")
+
+    def part(self, spec: SketchSpec) -> StoredSketch:
+        """Sixteen times finer than the whole, so that the pieces add next to nothing to its error."""
+        from spillway.sketches.kll import MOST_K, Kll
+
+        whole = self._parameters(spec)
+        return Kll(replace(whole, k=min(16 * whole.k, MOST_K)))
 
     def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
         from spillway.sketches.values import order_values
 
         sketch.update(order_values(rows[spec.attributes[0]], spec.types[0]))
+
+    def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
+        found: StoredSketch = parts.narrowed(self._parameters(spec).k)
+        return found
 
     def asking(self) -> type[Loaded]:
         return Quantiles
