@@ -40,6 +40,13 @@ def widths_of(rows: pa.Table) -> dict[str, int]:
     return chunk_bytes(pq.ParquetFile(sink).metadata)
 
 
+def empty_bytes(schema: pa.Schema) -> int:
+    """What a file of these columns takes that has no row."""
+    sink = io.BytesIO()
+    encoder(sink, schema).close()
+    return len(sink.getvalue())
+
+
 def chunk_bytes(metadata: pq.FileMetaData, group: int | None = None) -> dict[str, int]:
     """Compressed bytes of each column of one file (or of one of its row groups), by its footer."""
     found: dict[str, int] = {}

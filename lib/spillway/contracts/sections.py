@@ -180,12 +180,14 @@ _RETAINED = Maybe(Number(least=1, most=36_500, whole=True))
 
 @dataclass(frozen=True, kw_only=True)
 class Retain:
-    """How long the other tables keep the stream's rows, in days after the batch date; null: as their contracts say."""
+    """How long the other tables keep the stream's rows, in days after the batch date; null: as their contracts say.
+
+    A batch that was taken in later than its date counts from then.
+    """
 
     transmitted_days: int | None = rule(
         _RETAINED, "with all that gives them back, and never before their raw tuples", None
     )
-    recovered_days: int | None = rule(_RETAINED, "tuples that were given back", None)
     rejected_days: int | None = rule(_RETAINED, "tuples and files that could not be used", None)
     certificates_days: int | None = rule(_RETAINED, "never before their raw tuples", None)
     ledger_days: int | None = rule(_RETAINED, "what every stage did", None)

@@ -100,6 +100,17 @@ def remove(path: str) -> None:
         filesystem.delete_file(inside)
 
 
+def move(path: str, to: str) -> None:
+    """To another path of the same file system; the folders above are made."""
+    if path.startswith(MEMORY):
+        _held[to] = _held.pop(path)
+        return
+    filesystem, inside = filesystem_of(path)
+    target = filesystem_of(to)[1]
+    filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+    filesystem.move(inside, target)
+
+
 def folder_exists(path: str) -> bool:
     """Whether there is anything under the path."""
     if path.startswith(MEMORY):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.encoding import chunk_bytes
+from spillway.encoding import chunk_bytes, empty_bytes
 from spillway.errors import Refused
 from spillway.store.blobs import reading
 
@@ -75,7 +75,7 @@ def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -
     """Of one batch, compressed bytes of each column as written, and of all that lies around them in its files.
 
     Files that hold several batches have row groups of their own for each; where a program of others has mixed them in
-    one, the batch has its rows' share of it.
+    one, the batch has its rows' share of it. What lies around them there is about what would in a file of its own.
     """
     totals, around = dict.fromkeys(columns, 0), 0.0
     for file in files:
@@ -85,10 +85,13 @@ def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -
                 shares = [1.0] * metadata.num_row_groups
             else:
                 shares = [_share(parquet, group, batch) for group in range(metadata.num_row_groups)]
-        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        every = sum(chunk_bytes(metadata).values())
-        mine = sum(share * count for share, count in zip(shares, rows, strict=True))
-        around += max(0, file.size - every) * mine / max(1, metadata.num_rows)
+        beside = max(0, file.size - sum(chunk_bytes(metadata).values()))
+        if any(share < 1 for share in shares):
+            # a footer has the columns once, and every row group once
+            once = min(beside, empty_bytes(metadata.schema.to_arrow_schema()))
+            around += once + (beside - once) * sum(shares) / metadata.num_row_groups if any(shares) else 0
+        else:
+            around += beside
         for group, share in enumerate(shares):
             for name, size in chunk_bytes(metadata, group).items() if share else ():
                 if name in totals:

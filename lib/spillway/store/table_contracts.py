@@ -63,7 +63,7 @@ class TableContract:
     sorted_by: tuple[str, ...]
     columns: tuple[TableColumn, ...]
     retain_days: int | None = None
-    """Days after its batch date (or its time) that a row may go; None: never for its age."""
+    """Days that a row stays: after its batch date, or when the batch came if that was later; None: whatever its age."""
     kept_for: tuple[str, ...] = ()
     """The tables that need a batch's rows here as long as they have rows of it."""
 

@@ -1,0 +1,209 @@
+"""Retention: rows that are older than their table keeps them go, unless somebody still needs them.
+
+How long stands in each table's column contract (`retain_days`), for some tables in a stream's (`retain`). Whatever its
+age, a batch's row stays as long as the tables that its contract names (`kept_for`) have rows of that batch: what gives
+transmitted rows back stays with them, transmitted rows stay with the raw ones they are validated against, and a row of
+`batches` is the last to go. That stays too while a file of it lies in the landing folder, or it would be taken in anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from spillway.batch import DONE, PENDING, RETIRED, SET_ASIDE
+from spillway.contracts import Contracts, StreamContract
+from spillway.intake.landing import delivered
+from spillway.store.files import as_date
+from spillway.store.table_contracts import TableContract
+from spillway.store.tables import Between, Table, Tables
+
+BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
+
+
+@dataclass(frozen=True)
+class Outlived:
+    """Rows of a table that may go: how many, and which."""
+
+    table: Table
+    rows: int
+    where: Mapping[str, Any]
+
+
+@dataclass
+class Retention:
+    """What may go of all tables now."""
+
+    tables: Tables
+    contracts: Contracts
+    now: datetime
+
+    def outlived(self, take_out: Callable[[Outlived], None]) -> None:
+        """Hand over whatever may go, table by table, those first for which others are kept."""
+        for contract in self.contracts.streams.values():
+            for table in _in_turn(self.tables.contracts):
+                for found in self._of_stream(table, contract):
+                    take_out(found)
+            for found in self._models(contract.stream):
+                take_out(found)
+        for found in [*self._validations(), *self._windows()]:
+            take_out(found)
+
+    def _limit(self, table: TableContract, stream: StreamContract | None = None) -> date | None:
+        """The first date that stays."""
+        stated = stream.retain.days_of(table.table) if stream is not None else None
+        days = table.retain_days if stated is None else stated
+        return None if days is None else self.now.date() - timedelta(days=days)
+
+    def _of_stream(self, contract: TableContract, stream: StreamContract) -> Iterator[Outlived]:
+        limit = self._limit(contract, stream)
+        subject = next((name for name in ("stream", "subject") if name in contract.names), None)
+        if limit is None or "batch" not in contract.names or contract.table == "raw":
+            return
+        own = contract.scope == "stream"
+        table = self.tables.at(contract.table, stream.stream if own else None)
+        if not table.exists or (subject is None and not own):
+            return
+        mine = {} if own else {str(subject): stream.stream}
+        dates = self._closed(stream.stream, limit)
+        held = self._held_by(contract.table, stream.stream, dates)
+        of = {number: dates[number] for number in held}
+        needed = {number for name in contract.kept_for for number in self._held_by(name, stream.stream, of)}
+        if contract.table == BATCHES:
+            needed |= self._last_or_delivered(stream, held)
+        gone = sorted(held - needed)
+        if gone:
+            where = {**mine, "batch": gone}
+            if "batch_date" in contract.partitioned_by:
+                where["batch_date"] = sorted({dates[number] for number in gone})
+            yield Outlived(table, table.rows(["batch"], **where).num_rows, where)
+
+    def _closed(self, stream: str, limit: date) -> dict[int, date]:
+        """The batches before a date that nobody works on any more, with their dates; what came late, from then on."""
+        where = {"status": [DONE, RETIRED, SET_ASIDE], "batch_date": Between(high=limit - timedelta(days=1))}
+        where["created_at"] = Between(high=_eve(limit, self.now))
+        rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, **where)
+        return dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
+
+    def _held_by(self, name: str, stream: str, dates: Mapping[int, date]) -> set[int]:
+        """Which of these batches have rows in a table; where dates have files of their own, which may have."""
+        contract = self.tables.contract(name)
+        own = contract.scope == "stream"
+        subject = "subject" if "subject" in contract.names else "stream"
+        table = self.tables.at(name, stream if own else None)
+        where: dict[str, Any] = {} if own else {subject: stream}
+        if not dates or not table.exists:
+            return set()
+        if "batch_date" not in contract.partitioned_by:
+            return set(table.rows(["batch"], **where, batch=list(dates))["batch"].to_pylist())
+        of_day: dict[date | None, list[int]] = {}
+        for number, day in dates.items():
+            of_day.setdefault(day, []).append(number)
+        found: set[int] = set()
+        for file in table.files(**where):
+            low, high = file.low("batch"), file.high("batch")
+            near = of_day.get(as_date(file.value("batch_date")), [])
+            found |= {n for n in near if low is None or high is None or low <= n <= high}
+        return found
+
+    def _last_or_delivered(self, stream: StreamContract, numbers: Collection[int]) -> set[int]:
+        """The last batch, from which the next one counts on, and those of which a file lies there to be seen again."""
+        table = self.tables.at(BATCHES)
+        last = set(table.newest("batch", ["batch"], stream=stream.stream)["batch"].to_pylist())
+        there = {one.name for one in delivered(stream, self.tables.settings)}
+        rows = table.rows(["batch", "files"], stream=stream.stream, batch=list(numbers)) if numbers else None
+        files = rows.to_pylist() if rows is not None else []
+        return last | {
+            row["batch"] for row in files if any(one["name"] in there for one in row["files"] or ())
+        }
+
+    def _models(self, stream: str) -> Iterator[Outlived]:
+        """Old versions of facts that no batch that is left was shed with; the newest stays."""
+        table, limit = self.tables.at(MODELS), self._limit(self.tables.contract(MODELS))
+        if limit is None or not table.exists:
+            return
+        used = {
+            (name, version)
+            for models in self.tables.at(BATCHES).rows(["models"], stream=stream)["models"].to_pylist()
+            for name, version in models or ()
+        }
+        newest: dict[str, int] = {}
+        old: dict[str, set[int]] = {}
+        rows = table.rows(["lever", "version", "created_at"], stream=stream)
+        for row in {(r["lever"], r["version"], r["created_at"].date()) for r in rows.to_pylist()}:
+            lever, version, made = row
+            newest[lever] = max(version, newest.get(lever, 0))
+            if made < limit and (lever, version) not in used:
+                old.setdefault(lever, set()).add(version)
+        for lever, versions in sorted(old.items()):
+            gone = sorted(versions - {newest[lever]})
+            if gone:
+                where = {"stream": stream, "lever": lever, "version": gone}
+                yield Outlived(table, table.rows(["version"], **where).num_rows, where)
+
+    def _validations(self) -> Iterator[Outlived]:
+        table, limit = self.tables.at(VALIDATIONS), self._limit(self.tables.contract(VALIDATIONS))
+        if limit is not None and table.exists:
+            yield from _before(table, "validated_at", limit, self.now)
+
+    def _still_sent(self, stream: str, numbers: Collection[int]) -> set[int]:
+        """Which of these batches have transmitted rows; one that `batches` does not know any more has none."""
+        rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, batch=list(numbers))
+        dates = dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
+        return self._held_by("transmitted", stream, dates)
+
+    def _windows(self) -> Iterator[Outlived]:
+        """Old windows of which no input is left: one that is not known would be worked out anew."""
+        table, limit = self.tables.at(WINDOWS), self._limit(self.tables.contract(WINDOWS))
+        if limit is None or not table.exists:
+            return
+        rows = table.rows(
+            ["subject", "window", "inputs"], to_time=Between(high=_eve(limit, self.now))
+        ).to_pylist()
+        inputs: dict[str, set[int]] = {}
+        for one in (one for row in rows for one in row["inputs"]):
+            inputs.setdefault(one["stream"], set()).add(one["batch"])
+        left = {name: self._still_sent(name, found) for name, found in inputs.items()}
+        gone: dict[str, list[int]] = {}
+        for row in rows:
+            if not any(one["batch"] in left[one["stream"]] for one in row["inputs"]):
+                gone.setdefault(row["subject"], []).append(row["window"])
+        for subject, windows in sorted(gone.items()):
+            yield Outlived(table, len(windows), {"subject": subject, "window": windows})
+
+
+def _in_turn(contracts: Mapping[str, TableContract]) -> list[TableContract]:
+    """Tables in an order in which those for which others are kept come first."""
+    found: dict[str, TableContract] = {}
+    while len(found) < len(contracts):
+        ready = [
+            one
+            for name, one in sorted(contracts.items())
+            if name not in found and all(other in found or other not in contracts for other in one.kept_for)
+        ]
+        # tables that are kept for one another: none of them can come first, so none waits
+        for one in ready or [one for name, one in sorted(contracts.items()) if name not in found]:
+            found[one.table] = one
+    return list(found.values())
+
+
+def _eve(day: date, now: datetime) -> datetime:
+    """The last moment before a day."""
+    return datetime(day.year, day.month, day.day, tzinfo=now.tzinfo) - timedelta(microseconds=1)
+
+
+def _before(table: Table, column: str, limit: date, now: datetime) -> Iterator[Outlived]:
+    where = {column: Between(high=_eve(limit, now))}
+    rows = table.rows([column], **where).num_rows
+    if rows:
+        yield Outlived(table, rows, where)
+
+
+def first_open(tables: Tables, stream: str, today: date) -> int | None:
+    """The first batch of a stream that somebody may still work on; None where there is none."""
+    batches = tables.at(BATCHES)
+    waiting = batches.rows(["batch"], stream=stream, status=list(PENDING))["batch"].to_pylist()
+    fresh = batches.rows(["batch"], stream=stream, batch_date=Between(today))["batch"].to_pylist()
+    return min([*waiting, *fresh], default=None)
