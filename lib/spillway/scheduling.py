@@ -139,6 +139,16 @@ def refuse_broken_contracts(settings: Settings) -> None:
     load_contracts(settings.schemas)
 
 
+def keep_lake(settings: Settings, dry_run: bool) -> str:
+    """Keep the lake fit, right here: it starts no engine. Returns what was done, in a sentence."""
+    from spillway.contracts import load_usable
+    from spillway.job import say
+    from spillway.pipeline.keep import keep
+    from spillway.store.tables import Tables
+
+    return keep(Tables(settings), load_usable(settings.schemas), say, dry_run).said
+
+
 def stream_arguments(streams: Sequence[str] | None) -> list[str]:
     """`--stream S` for each stream of a form; none means all.
 

@@ -8,7 +8,7 @@ import pytest
 
 from spillway.scheduling import SHED_ASSET
 
-DAG_IDS = ("spillway_shed", "spillway_train", "spillway_validate", "spillway_recover")
+DAG_IDS = ("spillway_shed", "spillway_train", "spillway_validate", "spillway_recover", "spillway_keep")
 SPARK_TASKS = {
     "spillway_shed": "shed",
     "spillway_train": "train",
@@ -51,6 +51,7 @@ def test_every_task_has_an_owner_retries_with_growing_delays_and_a_timeout(dags:
         ("spillway_train", "0 1 * * *", []),
         ("spillway_validate", "0 3 * * *", [SHED_ASSET]),
         ("spillway_recover", None, []),
+        ("spillway_keep", "0 5 * * *", []),
     ],
 )
 def test_dags_run_when_the_design_says(
@@ -61,7 +62,7 @@ def test_dags_run_when_the_design_says(
     assert cron is None or dag["zone"] == "UTC"
 
 
-@pytest.mark.parametrize("dag_id", ["spillway_shed", "spillway_train", "spillway_validate"])
+@pytest.mark.parametrize("dag_id", ["spillway_shed", "spillway_train", "spillway_validate", "spillway_keep"])
 def test_one_run_at_a_time_where_order_matters(dags: dict[str, Any], dag_id: str) -> None:
     assert dags["dags"][dag_id]["max_active_runs"] == 1
 
@@ -101,6 +102,7 @@ def test_a_contract_that_cannot_be_read_turns_a_run_red_and_keeps_no_task_from_r
         ("spillway_shed", {"from_date", "to_date"}),
         ("spillway_train", {"streams"}),
         ("spillway_validate", {"streams", "everything"}),
+        ("spillway_keep", {"dry_run"}),
         (
             "spillway_recover",
             {"stream", "attributes", "keys", "from_time", "to_time", "from_seq", "to_seq", "output"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,13 +12,15 @@ import pytest
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
 from spillway.batch import DONE, PLANNED, RETIRED
+from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.pipeline import keep as keeping
-from spillway.pipeline.keep import ARCHIVE, Kept, keep
+from spillway.pipeline.keep import ARCHIVED, Kept, keep
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up
 from spillway.pipeline.validate import changed_batches
+from spillway.scheduling import keep_lake
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 
@@ -285,7 +288,7 @@ def test_delivered_files_are_put_away_when_their_batch_is_done_and_are_not_taken
     assert found.landing_bytes < size
     left = sorted(str(p.relative_to(landing / "sites")) for p in (landing / "sites").rglob("*.json"))
     there = ["2020-01-01/1.json", "2020-01-02/5.json", "2020-01-02/new.json"]
-    archived = [f"{ARCHIVE}/2020-01-0{1 + n // 3}/{n}.json" for n in (0, 2, 3, 4)]
+    archived = [f"{ARCHIVED}/2020-01-0{1 + n // 3}/{n}.json" for n in (0, 2, 3, 4)]
     assert left == sorted([*there, *(archived if what == "archive" else [])])
     (landing / "sites/2020-01-02/new.json").unlink()
     save_batches(world.tables.now(), [waiting])
@@ -310,3 +313,22 @@ def test_a_lake_without_tables_has_nothing_to_keep(tmp_path: Path) -> None:
     world = World.begin(InProcess(), tmp_path, SITES)
     found = keep(Tables(world.settings), world.contracts)
     assert found.said.startswith("0 small files put together to 0; 0 rows removed from 0 tables")
+
+
+def test_the_command_and_the_dag_do_the_same(
+    lake: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = lake.copy(tmp_path)
+    roots = {"LAKE": "lake", "LANDING": "landing", "SCHEMAS": "schemas", "BUILD": "build"}
+    for name, folder in roots.items():
+        monkeypatch.setenv(f"SPILLWAY_{name}", str(tmp_path / folder))
+    assert main(["keep", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tables"]["files_before"] > 0
+    assert main(["migrate"]) == 0
+    assert "every table is as it should be" in capsys.readouterr().out
+    said = keep_lake(world.settings, dry_run=False)
+    assert said.startswith(f"{told['tables']['files_before']} small files put together to ")
+    assert f"spillway: {said}" in capsys.readouterr().out
+    assert main(["keep"]) == 0
+    assert capsys.readouterr().out.startswith("0 small files put together to 0")

@@ -15,6 +15,7 @@ from spillway.cli.ask import add_ask
 from spillway.cli.contracts import add_contracts
 from spillway.cli.doctor import add_doctor
 from spillway.cli.explain import add_explain
+from spillway.cli.keep import add_keep, add_migrate
 from spillway.cli.output import say_error
 from spillway.cli.plan import add_plan
 from spillway.cli.recover import add_recover
@@ -23,7 +24,18 @@ from spillway.cli.status import add_status
 from spillway.errors import SpillwayError, UsageError
 
 OK, WRONG, USAGE = 0, 1, 2
-COMMANDS = (add_doctor, add_contracts, add_status, add_plan, add_explain, add_recover, add_ask, add_report)
+COMMANDS = (
+    add_doctor,
+    add_contracts,
+    add_status,
+    add_plan,
+    add_explain,
+    add_recover,
+    add_ask,
+    add_report,
+    add_keep,
+    add_migrate,
+)
 
 
 def parser() -> argparse.ArgumentParser:

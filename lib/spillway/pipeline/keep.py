@@ -25,7 +25,7 @@ from spillway.store.files import DataFile, as_date
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import Upkept, compact, shorten_log, sweep
 
-ARCHIVE = ".archived"
+ARCHIVED = ".archived"
 """Below a landing folder; hidden, so that nothing in it counts as delivered."""
 _AT_A_TIME = 1 << 20
 
@@ -88,7 +88,7 @@ def keep(
     for contract in contracts.streams.values():
         if contract.source.after_taken_in != "keep":
             attempt(contract.stream, partial(_put_away, tables, contract, done, say))
-    is_closed = _closed(tables, contracts, now)
+    is_closed = _closed(tables, now)
     for name, table in _every_table(tables, contracts):
 
         def tidy(name: str = name, table: Table = table) -> None:
@@ -136,13 +136,11 @@ def _every_table(tables: Tables, contracts: Contracts) -> Iterator[tuple[str, Ta
                 yield name if subject is None else f"{name}/{subject}", table
 
 
-def _closed(
-    tables: Tables, contracts: Contracts, now: datetime
-) -> Callable[[Table], Callable[[DataFile], bool]]:
+def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFile], bool]]:
     """By table, which files hold nothing that anybody still works on: dates before today, batches that are done."""
     today = now.date()
     midnight = datetime(today.year, today.month, today.day, tzinfo=now.tzinfo)
-    opened = {stream: first_open(tables, stream, today) for stream in contracts.streams}
+    opened: dict[str, int | None] = {}
 
     def of(table: Table) -> Callable[[DataFile], bool]:
         own = table.path.rsplit("/", 1)[-1] if table.contract.scope == "stream" else None
@@ -155,8 +153,10 @@ def _closed(
             for column in ("validated_at", "to_time"):
                 if file.high(column) is not None and file.high(column) >= midnight:
                     return False
-            first = opened.get(str(own or file.value("stream") or file.value("subject")))
-            high = file.high("batch")
+            subject, high = str(own or file.value("stream") or file.value("subject")), file.high("batch")
+            if subject not in opened:
+                opened[subject] = first_open(tables, subject, today)
+            first = opened[subject]
             return first is None or high is None or bool(high < first)
 
         return closed
@@ -176,7 +176,7 @@ def _put_away(tables: Tables, contract: StreamContract, done: Kept, say: Say) ->
             continue
         if not done.dry_run:
             if archive:
-                blobs.move(one.path, f"{root}/{ARCHIVE}/{one.path.removeprefix(root + '/')}")
+                blobs.move(one.path, f"{root}/{ARCHIVED}/{one.path.removeprefix(root + '/')}")
             else:
                 blobs.remove(one.path)
         files, bytes_ = files + 1, bytes_ + one.size

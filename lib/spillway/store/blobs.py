@@ -139,6 +139,17 @@ def list_files(folder: str) -> list[Listed]:
     return sorted(found, key=lambda one: one.path)
 
 
+def list_folders(folder: str) -> list[str]:
+    """The names of the folders right below a folder; none where there is no such folder."""
+    root = folder.rstrip("/")
+    if root.startswith(MEMORY):
+        below = (path.removeprefix(root + "/").split("/") for path in _held if path.startswith(root + "/"))
+        return sorted({parts[0] for parts in below if len(parts) > 1})
+    filesystem, inside = filesystem_of(root)
+    found = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
+    return sorted(entry.base_name for entry in found if entry.type == pafs.FileType.Directory)
+
+
 def forget(prefix: str) -> None:
     """Free what is held in memory below a path."""
     for path in [path for path in list(_held) if path.startswith(prefix.rstrip("/") + "/")]:

@@ -146,6 +146,11 @@ class Table:
         return self._log.version
 
     @property
+    def format_version(self) -> int | None:
+        """Which version of its column contract it is written by; None where it does not say."""
+        return self._log.format_version
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns as they are, or as the contract will have them made."""
         found = self._log.schema
@@ -166,7 +171,7 @@ class Table:
 
     def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """The rows of what is asked for; none where there is no table."""
-        names = list(columns) if columns is not None else self.schema.names
+        names = list(columns) if columns is not None else self._every_column
         asked = self._fields(dict.fromkeys([*names, *where]))
         parts = [matching_rows(file, asked, where).select(names) for file in self.files(**where)]
         return pa.concat_tables(parts) if parts else self._fields(names).empty_table()
@@ -177,8 +182,13 @@ class Table:
         """Of the rows that match, those with the largest `by` (below a number); only files that may hold it."""
         where |= {} if below is None else {by: Between(high=below - 1)}
         best = largest(self.files(**where), self._fields(dict.fromkeys([by, *where])), by, where)
-        names = list(columns) if columns is not None else self.schema.names
+        names = list(columns) if columns is not None else self._every_column
         return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
+
+    @property
+    def _every_column(self) -> list[str]:
+        """What it has, and what its contract has gained since it was last written."""
+        return list(dict.fromkeys([*self.schema.names, *self.contract.names]))
 
     def _fields(self, names: Iterable[str]) -> pa.Schema:
         """Columns by name: as the table has them, or as it will once it is written as its contract says."""
@@ -243,7 +253,7 @@ class Table:
                 if not written:
                     return []
                 self._log.create(self.contract)
-            self._fit_columns()
+            self.fit()
             refused = 0
             # whoever is refused for another's commit tries anew: of any number of writers one always gets through
             while where is None or not self._opened.is_overtaken(where):
@@ -347,8 +357,11 @@ class Table:
             if rest.num_rows:
                 yield rest
 
-    def _fit_columns(self) -> None:
-        """Add the columns, and fields of structs, that the contract has gained; else a type never changes."""
+    def fit(self, relax: bool = False) -> None:
+        """Add the columns, and fields of structs, that the contract has gained; else a type never changes.
+
+        `relax`: let columns be null that could not.
+        """
         for attempt in range(ATTEMPTS):
             lacks, version = differences(self.schema, self.contract), self._log.format_version
             refuse_newer(self.path, self.contract, version)
@@ -357,14 +370,14 @@ class Table:
                     f"{self.path}: column `{name}` must stay {was}, got {now}; "
                     "give the changed attribute a new name in the contract"
                 )
-            for name in lacks.relaxed:
+            for name in lacks.relaxed if not relax else ():
                 rule = f"let `{name}` be null, as version {self.contract.version} does"
                 raise Refused("format version", rule, version, "run `spillway migrate`", self.path)
             try:
                 if lacks.added or lacks.grown:
                     self._log.add_columns(pa.schema([*lacks.added, *lacks.grown]))
-                if version != self.contract.version:
-                    self._log.fit(self.contract.version)
+                if lacks.relaxed or version != self.contract.version:
+                    self._log.fit(self.contract.version, lacks.relaxed)
                 return
             except Stale:
                 self._log.refresh()

@@ -1,0 +1,48 @@
+"""
+### Keep the lake fit
+
+Nightly: rows that are past their table's retention go (column contracts in `schemas/tables`, `retain` in a
+stream's contract), delivered files whose batch is done are archived or removed where a contract says so
+(`source.after_taken_in`), the small files of closed dates and small tables are put together, and files that no
+table has needed for a week leave the disk. Nothing goes that recovery or validation still needs. Needs no Spark.
+
+**Dry run**: trigger with `dry_run`; the log says what would be done.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
+from airflow.sdk.exceptions import AirflowException
+
+from spillway.scheduling import DEFAULT_ARGS
+
+with DAG(
+    dag_id="spillway_keep",
+    doc_md=__doc__,
+    description="Put small files together, and remove what is past its time",
+    schedule=CronTriggerTimetable("0 5 * * *", timezone="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    dagrun_timeout=timedelta(hours=6),
+    default_args=DEFAULT_ARGS,
+    tags=["spillway", "keep"],
+    params={
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Say it, and do nothing."),
+    },
+) as dag:
+
+    @task
+    def keep() -> str:
+        """Keep all tables; another run comes first, and what failed is told after all was tried."""
+        from spillway.errors import SpillwayError
+        from spillway.scheduling import keep_lake
+        from spillway.settings import Settings
+
+        try:
+            return keep_lake(Settings.from_environment(), bool(get_current_context()["params"]["dry_run"]))
+        except SpillwayError as problem:
+            raise AirflowException(str(problem)) from None
+
+    keep()

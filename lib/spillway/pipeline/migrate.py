@@ -1,0 +1,136 @@
+"""Migrating: tables that an earlier Spillway wrote become what the column contracts of this one say.
+
+Table by table, each step a commit of its own and the version last, so that a run that dies is simply run again: columns
+and fields that contracts have gained are added, columns that may be null now are let, what a version fills from other
+tables is filled, then the table says its version. Rows are not rewritten for a column that is new: it is null in them.
+What a table cannot become in place, a column of another type or a later version, is refused by name before anything
+is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow.compute as pc
+
+from spillway.batch import DONE, RETIRED, Batch
+from spillway.errors import SpillwayError
+from spillway.levers.protocol import Say
+from spillway.settings import Settings
+from spillway.store.batches import load_batches, save_batches
+from spillway.store.blobs import list_folders
+from spillway.store.formats import Differences, differences
+from spillway.store.tables import Table, Tables
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What lies between a table and its contract."""
+
+    name: str
+    from_version: int
+    to_version: int
+    changes: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        what = "; ".join(self.changes) or "nothing to change"
+        return f"{self.name}: version {self.from_version} to {self.to_version}: {what}"
+
+
+def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False) -> list[Migration]:
+    """Bring every table to its contract's format; returns what was (or, dry, would be) done."""
+    tables = Tables(settings)
+    found = list(_differing(tables))
+    impossible = [
+        f"{table.path}: column `{name}` must stay {was}, got {now} in its column contract; write the table anew under "
+        "another name, or use the Spillway that wrote it"
+        for table, lacks in found
+        for name, was, now in lacks.impossible
+    ]
+    if impossible:
+        raise SpillwayError("\n".join(impossible))
+    done: list[Migration] = []
+    for table, lacks in found:
+        name = table.path.removeprefix(settings.lake + "/").removeprefix(settings.destination + "/")
+        one = Migration(name, table.format_version or 1, table.contract.version, tuple(lacks.said))
+        if not dry_run:
+            table.fit(relax=True)
+        say(one.said)
+        done.append(one)
+    held = _validated_before(tables)
+    if held:
+        count = sum(map(len, held.values()))
+        version = tables.contract("batches").version
+        change = f"{count:,} batches are noted as validated, by their certificates and validations"
+        for batches in held.values() if not dry_run else ():
+            save_batches(tables, batches)
+        one = Migration("batches", version, version, (change,))
+        say(one.said)
+        done.append(one)
+    count = len(done)
+    say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")
+    return done
+
+
+def _differing(tables: Tables) -> Iterator[tuple[Table, Differences]]:
+    """The tables that are of an earlier version, or lack anything."""
+    for name, contract in sorted(tables.contracts.items()):
+        streams: list[str | None] = [None]
+        if contract.scope == "stream":
+            root = tables.settings.destination if contract.root == "destination" else tables.settings.lake
+            streams = [*list_folders(f"{root}/{name}")]
+        for stream in streams:
+            table = tables.at(name, stream)
+            lacks = differences(table.schema, contract)
+            if table.exists and (table.format_version != contract.version or lacks.said or lacks.impossible):
+                yield table, lacks
+
+
+def _validated_before(tables: Tables) -> dict[str, list[Batch]]:
+    """By stream, batches that were validated before `batches` noted it, marked: certified since they last changed.
+
+    Without it every batch there ever was would be validated again in the next night.
+    """
+    unmarked = tables.at("batches").rows(["stream", "batch", "validated_at"], status=[DONE, RETIRED])
+    waiting = unmarked.filter(pc.is_null(unmarked["validated_at"]))
+    numbers = {
+        stream: waiting["batch"].filter(pc.equal(waiting["stream"], stream)).to_pylist()
+        for stream in waiting["stream"].unique().to_pylist()
+    }
+    outcomes = _outcomes(tables) if numbers else []
+    found: dict[str, list[Batch]] = {}
+    for stream, mine in numbers.items():
+        certified: dict[int, datetime] = {}
+        where = {"stream": stream, "batch": mine}
+        for row in tables.at("certificates").rows(["batch", "created_at"], **where).to_pylist():
+            at = certified.get(row["batch"], row["created_at"])
+            certified[row["batch"]] = max(row["created_at"], at)
+        held = [
+            replace(batch, validated_at=certified[batch.batch])
+            for batch in load_batches(tables, stream, batch=sorted(certified))
+            if _held_since(batch, certified[batch.batch], outcomes)
+        ]
+        found |= {stream: held} if held else {}
+    return found
+
+
+def _outcomes(tables: Tables) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        tables.at("validations").rows(["stream", "batch_date", "success", "validated_at"]).to_pylist()
+    )
+    return found
+
+
+def _held_since(batch: Batch, at: datetime, outcomes: list[dict[str, Any]]) -> bool:
+    mine = [
+        row["success"]
+        for row in outcomes
+        if row["validated_at"] >= at
+        and row["stream"] in (None, "", batch.stream)
+        and row["batch_date"] in (None, batch.batch_date)
+    ]
+    return at >= batch.updated_at and bool(mine) and all(mine)
