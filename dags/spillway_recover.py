@@ -4,8 +4,9 @@
 On demand: fill in the form. The destination's `transmitted` rows, and what was kept at the source of what was
 shed, give every value back with its bound.
 
-- **With an output path** exactly the rows and attributes that are asked for are written to that file, `.parquet`,
-  `.csv` or `.json`; the bytes read are counted in the log.
+- **With an output** exactly the rows and attributes that are asked for are written below the folder
+  `SPILLWAY_OUTPUT`: to a file that ends in `.parquet`, `.csv` or `.json`, or, without an ending, to a Delta table,
+  which then holds these rows and no others; the bytes read are told in the log.
 - **Without one** every batch that the range touches is given back whole, in `recovered/<stream>`, where it
   replaces what was there of these batches. Run again, it leaves the same rows.
 
@@ -41,14 +42,14 @@ with DAG(
             type=["null", "array"],
             items={"type": "string"},
             title="Attributes",
-            description="Attributes in the output file, one a line; empty: all.",
+            description="Attributes in the output, one a line; empty: all.",
         ),
         "keys": Param(
             None,
             type=["null", "array"],
             items={"type": "string"},
             title="Keys",
-            description="Only tuples of these keys in the output file, one name=value a line, e.g. origin=JFK; "
+            description="Only tuples of these keys in the output, one name=value a line, e.g. origin=JFK; "
             "empty: all.",
         ),
         "from_time": Param(
@@ -76,8 +77,8 @@ with DAG(
             None,
             type=["null", "string"],
             title="Output",
-            description="File to write: a path that ends in .parquet, .csv or .json; "
-            "empty: whole batches go to recovered/<stream> of the destination.",
+            description="What to write below SPILLWAY_OUTPUT: a file that ends in .parquet, .csv or .json, or a Delta "
+            "table; empty: whole batches go to recovered/<stream> of the destination.",
         ),
     },
 ) as dag:

@@ -1,12 +1,14 @@
-"""Give shed values back, each with its bound: a few rows as a file, or whole batches as the table `recovered`.
+"""Give shed values back, each with its bound: exactly what is asked for, or whole batches as the table `recovered`.
 
     spark-submit jobs/recover.py --stream weather --attributes temp,dewp --key origin=JFK \\
         --from-time 2013-02-01 --to-time 2013-02-02 --output temps.csv
+    spark-submit jobs/recover.py --stream weather --key origin=JFK --from-seq 1 --to-seq 90000 --output of_jfk
     spark-submit jobs/recover.py --stream weather --from-time 2013-02-01 --to-time 2013-02-28
 
-With `--output` (a .parquet, .csv or .json file) exactly the rows and attributes that are asked for are written there,
-by this process. Without it, Spark gives every batch that the range touches back whole, into `recovered/<stream>`, where
-it replaces what was there of these batches.
+With `--output` exactly the rows and attributes that are asked for are written below the folder `SPILLWAY_OUTPUT`: to a
+file whose name ends in .parquet, .csv or .json by this process, or, without an ending, to a Delta table by Spark, which
+replaces what was there. Without it, Spark gives every batch that the range touches back whole, into
+`recovered/<stream>`, where it replaces what was there of these batches.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from spillway.engine.session import spark_engine
 from spillway.errors import SpillwayError
 from spillway.job import run_job, say
 from spillway.pipeline.across import tables_there
-from spillway.pipeline.output import output_path, write_output
+from spillway.pipeline.output import output_within, write_output
 from spillway.pipeline.question import Question
-from spillway.pipeline.recover import asked_batches, look_up, recover_batches
+from spillway.pipeline.reading import asked_batches
+from spillway.pipeline.recover import answer, answer_as_table, found_rows, recover_batches
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -45,7 +48,8 @@ def main() -> None:
     )
     parser.add_argument("--to-time", help="ISO date or time, included")
     parser.add_argument(
-        "--output", help="a .parquet, .csv or .json file; default: the table recovered/<stream>"
+        "--output",
+        help="below SPILLWAY_OUTPUT: a .parquet, .csv or .json file, or a Delta table; default: recovered/<stream>",
     )
     asked = parser.parse_args()
 
@@ -63,12 +67,17 @@ def main() -> None:
     if asked.output is None:
         give_back_batches(tables, contract, question)
         return
-    path = output_path(asked.output)
-    found = look_up(tables, contract, question)
-    write_output(found.rows, path)
+    output = output_within(settings.output, asked.output)
+    if output.is_table:
+        with spark_engine(f"spillway recover {contract.stream}") as engine:
+            counts = dict(answer_as_table(tables, engine, contract, question, str(output.path)))
+    else:
+        counts = {}
+        rows = found_rows(answer(tables, contract, question), contract, question, counts)
+        counts["rows"] = write_output(rows, output.path)
     say(
-        f"{asked.stream}: {found.rows.num_rows:,} tuples from {found.frames} frames written to {path}, "
-        f"{found.synopsis_bytes_read:,} bytes of synopsis read"
+        f"{asked.stream}: {counts['rows']:,} tuples from {counts['frames']:,} frames written to {output.path}, "
+        f"{counts['asked_back_bytes']:,} bytes of synopsis read"
     )
 
 

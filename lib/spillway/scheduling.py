@@ -164,7 +164,7 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
     What they would refuse is refused here, in seconds and without starting Spark.
     """
     from spillway.contracts import load_contracts
-    from spillway.pipeline.output import output_path
+    from spillway.pipeline.output import output_within
     from spillway.pipeline.question import Question
 
     given = {name: value for name, value in form.items() if value not in (None, "", [])}
@@ -174,7 +174,7 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
     ranges = {name: given[name] for name in ("from_seq", "to_seq", "from_time", "to_time") if name in given}
     Question.parse(contract, given.get("attributes"), given.get("keys", ()), **ranges)
     if "output" in given:
-        output_path(given["output"])
+        output_within(settings.output, given["output"])
     arguments = ["--stream", contract.stream]
     if "attributes" in given:
         arguments += ["--attributes", ",".join(given["attributes"])]

@@ -18,7 +18,8 @@ class Settings:
     """The roots, read once from the environment.
 
     `SPILLWAY_HOME` (default: the working directory) holds `schemas/` and `build/`;
-    `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION`, `SPILLWAY_LANDING` and `SPILLWAY_SCHEMAS` overrule single roots.
+    `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION`, `SPILLWAY_LANDING` and `SPILLWAY_SCHEMAS` overrule single roots; below
+    `SPILLWAY_OUTPUT` (default: `output` of the build) lies what a job was asked to write.
 
     >>> Settings.from_environment({"SPILLWAY_HOME": "/srv", "SPILLWAY_LAKE": "s3a://bucket/lake"}).destination
     's3a://bucket/lake'
@@ -30,6 +31,7 @@ class Settings:
     landing: str
     schemas: str
     build: str
+    output: str
 
     @staticmethod
     def in_memory(name: str, home: str = ".") -> Settings:
@@ -53,5 +55,6 @@ class Settings:
             destination=_rooted(home, env.get("SPILLWAY_DESTINATION") or lake),
             landing=_rooted(home, env.get("SPILLWAY_LANDING", "landing")),
             schemas=_rooted(home, env.get("SPILLWAY_SCHEMAS", "schemas")),
-            build=_rooted(home, env.get("SPILLWAY_BUILD", "build")),
+            build=(build := _rooted(home, env.get("SPILLWAY_BUILD", "build"))),
+            output=_rooted(home, env.get("SPILLWAY_OUTPUT", f"{build}/output")),
         )

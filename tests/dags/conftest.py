@@ -117,6 +117,7 @@ def run_dag(
             "SPILLWAY_LANDING": settings.landing,
             "SPILLWAY_SCHEMAS": settings.schemas,
             "SPILLWAY_BUILD": settings.build,
+            "SPILLWAY_OUTPUT": settings.output,
             # the real spark-submit is this environment's, unless a test put another one before it
             "PATH": os.pathsep.join([str(tmp_path / "fake-bin"), airflow_base["PATH"]]),
         }

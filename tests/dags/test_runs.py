@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.csv as pacsv
+from deltalake import DeltaTable
 from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
@@ -99,7 +100,7 @@ def test_a_recover_form_that_means_nothing_fails_by_name_before_any_spark(
     assert fake_spark() == []
 
 
-def test_the_recover_form_leaves_what_its_page_says_in_the_table_and_in_a_file(
+def test_the_recover_form_leaves_what_its_page_says_in_the_table_in_one_of_its_own_and_in_a_file(
     tmp_path: Path, run_dag: Run
 ) -> None:
     world = brought_through(InProcess(), tmp_path)
@@ -110,21 +111,22 @@ def test_the_recover_form_leaves_what_its_page_says_in_the_table_and_in_a_file(
     assert (done["state"], [state for _, _, state, _ in done["tasks"]]) == ("success", ["success"] * 2), done
     assert world.rows("recovered", "sites") == [row for row in rows if row["batch"] in (1, 2)]
 
-    output = tmp_path / "out" / "temps.csv"
     form = {
         "stream": "sites",
         "attributes": ["temp"],
         "keys": ["site=site-0"],
         "from_time": "2026-01-01T06:10:00+05:00",
-        "output": str(output),
     }
-    done = run_dag("spillway_recover", world.settings, form)
-    assert done["state"] == "success", done
-    (given,) = pacsv.read_csv(output).to_pylist()
     (truth,) = [row for row in rows if row["seq"] == 420]
-    assert {name: given[name] for name in ("seq", "temp", "temp__bound_pct")} == {
-        name: truth[name] for name in ("seq", "temp", "temp__bound_pct")
-    }
+    for output in ("of_site_0", "deep/temps.csv"):
+        done = run_dag("spillway_recover", world.settings, {**form, "output": output})
+        assert done["state"] == "success", done
+        path = Path(world.settings.output, output)
+        found = DeltaTable(path).to_pyarrow_table() if path.is_dir() else pacsv.read_csv(path)
+        (given,) = found.to_pylist()
+        assert {name: given[name] for name in ("seq", "temp", "temp__bound_pct")} == {
+            name: truth[name] for name in ("seq", "temp", "temp__bound_pct")
+        }
 
 
 RUNS_THE_JOB = """#!{python}

@@ -48,7 +48,7 @@ def run(
         yield InProcess()
 
     monkeypatch.setattr(session, "spark_engine", here)
-    for name in ("home", "lake", "destination", "landing", "schemas", "build"):
+    for name in ("home", "lake", "destination", "landing", "schemas", "build", "output"):
         monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(world.settings, name))
 
     def job(name: str, *arguments: str) -> tuple[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from tests.jobs.conftest import Run
 from tests.pipeline.streams import World
 
@@ -29,10 +31,19 @@ def expected(world: World, seqs: range, key: str = "site-2") -> pd.DataFrame:
 
 
 def test_the_job_writes_the_rows_and_attributes_that_were_asked_for_and_starts_no_spark(
-    run: Run, world: World, started: list[str], tmp_path: Path
+    run: Run, world: World, started: list[str]
 ) -> None:
-    output = tmp_path / "out" / "temps.parquet"
-    wanted = ("--key", "site=site-2", "--from-seq", "100", "--to-seq", "220", "--output", str(output))
+    output = Path(world.settings.output, "deep", "temps.parquet")
+    wanted = (
+        "--key",
+        "site=site-2",
+        "--from-seq",
+        "100",
+        "--to-seq",
+        "220",
+        "--output",
+        "deep/temps.parquet",
+    )
     code, said = run("recover", "--stream", "sites", "--attributes", "temp", *wanted)
     assert (code, started) == (0, [])
     assert f"spillway: sites: 20 tuples from 2 frames written to {output}" in said
@@ -61,9 +72,10 @@ def test_without_an_output_the_job_gives_the_batches_of_the_range_back_whole_int
 
 
 def test_a_time_with_an_offset_means_the_same_row_to_the_job_and_on_the_command_line(
-    run: Run, world: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    run: Run, world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    output = tmp_path / "out.json"
+    output = Path(world.settings.output, "out.json")
+    # where an output lies below the root may be told in full too
     assert run("recover", "--stream", "sites", *OFFSET, "--output", str(output))[0] == 0
     (of_job,) = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     assert main(["recover", "sites", *OFFSET, "--json"]) == 0
@@ -74,16 +86,14 @@ def test_a_time_with_an_offset_means_the_same_row_to_the_job_and_on_the_command_
     assert (of_job["temp"], of_job["temp__bound_pct"]) == (truth["temp"], truth["temp__bound_pct"])
 
 
-def test_several_keys_are_any_of_them(run: Run, world: World, tmp_path: Path) -> None:
-    output = tmp_path / "out.csv"
+def test_several_keys_are_any_of_them(run: Run, world: World) -> None:
+    output = Path(world.settings.output, "out.csv")
     keys = ("--key", "site=site-2", "--key", "site=site-4", "--to-seq", "17", "--from-seq", "0")
     assert run("recover", "--stream", "sites", *keys, "--output", str(output))[0] == 0
     assert pacsv.read_csv(output)["seq"].to_pylist() == [2, 4, 8, 10, 14, 16]
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"output": "x.txt"}, "`output` must end in .parquet, .csv or .json, got 'x.txt'; name a file so"),
-    ({"output": "recovered/"}, "`output` must end in .parquet, .csv or .json, got 'recovered/'"),
     ({"attributes": ["tmp"]}, "`attributes` must be of the stream sites, got tmp"),
     ({"keys": ["site-2"]}, "`key` must be NAME=VALUE with NAME one of site, got 'site-2'"),
     ({"keys": ["temp=10"]}, "`key` must be NAME=VALUE with NAME one of site, got 'temp=10'"),
@@ -118,7 +128,6 @@ def test_what_cannot_be_meant_is_refused_with_one_sentence_by_form_job_and_comma
     assert f"spillway: failed: {sentence}" in said
     assert main(["recover", *words[1:]]) == 2
     assert sentence in capfd.readouterr().err
-    assert not list(world.folder.rglob("x.txt"))
 
 
 @pytest.mark.parametrize("output", [(), ("--output", "none.csv")])
@@ -176,7 +185,8 @@ def test_the_command_line_shows_values_with_their_bounds_and_writes_them_to_a_fi
 def test_rows_are_written_in_the_format_that_the_name_asks_for(tmp_path: Path, name: str) -> None:
     rows = pa.table({"seq": [1, 2], "temp": [60.5, None], "sky": ["söft", ""]})
     path = output_path(str(tmp_path / "deep" / name))
-    write_output(rows, path)
+    assert write_output([rows.slice(0, 1), rows.slice(1)], path) == 2
+    assert [one.name for one in path.parent.iterdir()] == [name]
     if name.endswith(".json"):
         found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     else:
@@ -184,6 +194,77 @@ def test_rows_are_written_in_the_format_that_the_name_asks_for(tmp_path: Path, n
     assert found == rows.to_pylist()
 
 
-def test_a_name_that_tells_no_format_is_refused() -> None:
+def test_on_the_command_line_a_name_that_tells_no_format_is_refused() -> None:
     with pytest.raises(UsageError, match="got 'recovered'; name a file so"):
         output_path("recovered")
+
+
+def test_a_file_of_which_the_rows_cannot_be_had_is_not_left_half_written(tmp_path: Path) -> None:
+    def rows() -> Iterator[pa.Table]:
+        yield pa.table({"seq": [1]})
+        raise SpillwayError("the next file is gone")
+
+    path = tmp_path / "a.csv"
+    path.write_text("what was there")
+    with pytest.raises(SpillwayError, match="the next file is gone"):
+        write_output(rows(), path)
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["what was there"]
+
+
+def test_a_name_without_an_ending_is_a_delta_table_of_exactly_what_was_asked_written_by_the_engine(
+    run: Run, world: World, started: list[str]
+) -> None:
+    wanted = ("--attributes", "temp", "--key", "site=site-2", "--output", "of_site_2")
+    code, said = run("recover", "--stream", "sites", *wanted, "--from-seq", "100", "--to-seq", "500")
+    assert (code, started) == (0, ["spillway recover sites"])
+    path = f"{world.settings.output}/of_site_2"
+    assert f"sites: 67 tuples from 6 frames written to {path}, " in said
+    rows = expected(world, range(100, 501))
+    given = DeltaTable(path).to_pyarrow_table().sort_by("seq")
+    assert set(given.column_names) == {"seq", "batch", "batch_date", "site", "at", "temp", "temp__bound_pct"}
+    for name in given.column_names:
+        mine = rows[name].astype(object).where(rows[name].notna(), None).tolist()
+        assert given[name].to_pylist() == [
+            getattr(one, "to_pydatetime", lambda one=one: one)() for one in mine
+        ]
+
+    # run again it leaves the same rows; asked for others it holds these alone
+    assert run("recover", "--stream", "sites", *wanted, "--from-seq", "100", "--to-seq", "500")[0] == 0
+    assert DeltaTable(path).to_pyarrow_table().sort_by("seq") == given
+    assert run("recover", "--stream", "sites", *wanted, "--from-seq", "0", "--to-seq", "9")[0] == 0
+    assert DeltaTable(path).to_pyarrow_table()["seq"].to_pylist() == [2, 8]
+
+    # nothing found, or other columns: a sentence, and what is there stays
+    code, said = run("recover", "--stream", "sites", *wanted, "--from-seq", "5000")
+    assert (code, "got none for site = site-2, seq 5000..5000" in said) == (1, True)
+    code, said = run("recover", "--stream", "sites", "--output", "of_site_2", "--from-seq", "0")
+    assert code == 1
+    assert f"`output` must be a new table, or one of the same columns, got {path} with seq" in said
+    assert DeltaTable(path).to_pyarrow_table()["seq"].to_pylist() == [2, 8]
+
+
+@pytest.mark.parametrize("output", ["../x.csv", "/etc/x.csv", "a/../../x.csv", "link/x.csv", ".", "a\0.csv"])
+def test_no_output_of_a_job_leaves_its_folder(
+    run: Run, world: World, started: list[str], output: str
+) -> None:
+    Path(world.settings.output).mkdir(parents=True)
+    Path(world.settings.output, "link").symlink_to(world.folder)
+    sentence = (
+        f"`output` must lie below SPILLWAY_OUTPUT ({world.settings.output}), got {output!r}; write e.g. "
+    )
+    with pytest.raises(SpillwayError) as problem:
+        recover_arguments(world.settings, {"stream": "sites", "output": output})
+    assert str(problem.value).startswith(sentence)
+    code, said = run("recover", "--stream", "sites", "--output", output)
+    assert (code, started, sentence in said) == (1, [], True)
+    assert list(world.folder.rglob("x.csv")) == []
+
+
+def test_an_output_of_a_job_that_tells_no_format_is_refused(run: Run, world: World) -> None:
+    rule = "end in .parquet, .csv or .json, or in nothing to be a Delta table"
+    sentence = f"`output` must {rule}, got 'x.txt'; name it so"
+    with pytest.raises(SpillwayError) as problem:
+        recover_arguments(world.settings, {"stream": "sites", "output": "x.txt"})
+    assert str(problem.value) == sentence
+    code, said = run("recover", "--stream", "sites", "--output", "x.txt")
+    assert (code, f"failed: {sentence}" in said) == (1, True)

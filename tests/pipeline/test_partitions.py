@@ -26,6 +26,7 @@ from spillway.levers.pieces import pieces
 from spillway.levers.protocol import FramePart
 from spillway.pipeline import drafting
 from spillway.pipeline import recover as recovering
+from spillway.pipeline.reading import recovered_table
 from spillway.pipeline.recover import WayBack, recover_batches, ways_back
 from spillway.pipeline.stages import GiveBack, LayAside, SendDown
 from spillway.pipeline.validate import certify_ways
@@ -76,7 +77,7 @@ def made(
     """The pieces' rows as the table's columns, its partitions included."""
     held = drafting.own_table(world.tables, world.contracts.streams[stream], table)
     if table == "recovered":
-        held = recovering.recovered_table(world.tables, world.contracts.streams[stream])
+        held = recovered_table(world.tables, world.contracts.streams[stream])
     schema = held.contract.arrow_schema
     rows: list[dict[str, Any]] = []
     for piece in cuts:
@@ -124,7 +125,7 @@ def test_values_are_given_back_alike_however_tuples_are_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
-    recovered = recovering.recovered_table(torn.tables, torn.contracts.streams[stream])
+    recovered = recovered_table(torn.tables, torn.contracts.streams[stream])
     names = tuple(name for name in recovered.contract.names if name not in ("seq", "batch", "batch_date"))
     make = GiveBack(way_of(torn, stream).up, names)
     given = made(torn, "recovered", stream, cut(torn, stream, **sizes), make)

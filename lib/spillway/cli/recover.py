@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spillway.cli.output import command, say_json, say_line, say_table
@@ -10,7 +11,7 @@ from spillway.errors import UsageError
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
-    from spillway.pipeline.recover import Found
+    import pyarrow as pa
 
 
 def add_recover(commands: Any) -> None:
@@ -46,7 +47,7 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.pipeline.across import tables_there
     from spillway.pipeline.output import output_path, write_output
     from spillway.pipeline.question import Question
-    from spillway.pipeline.recover import look_up
+    from spillway.pipeline.recover import answer, found_rows
 
     settings = Settings.from_environment()
     contract = load_contracts(settings.schemas).streams.get(asked.stream)
@@ -63,35 +64,45 @@ def _run(asked: argparse.Namespace) -> int:
         asked.to_time,
     )
     path = output_path(asked.output) if asked.output else None
-    found = look_up(tables_there(settings), contract, question)
+    counts: dict[str, int] = {}
+    rows = found_rows(answer(tables_there(settings), contract, question), contract, question, counts)
     if path is not None:
-        write_output(found.rows, path)
-    _say(asked, found)
+        shown, count = None, write_output(rows, path)
+    else:
+        shown, count = _held(rows, None if asked.json else asked.limit)
+    _say(asked, shown, count, counts)
     return 0
 
 
-def _say(asked: argparse.Namespace, found: Found) -> None:
-    rows = found.rows
-    read = {"synopsis_bytes_read": found.synopsis_bytes_read, "frames": found.frames}
+def _held(rows: Iterator[pa.Table], most: int | None) -> tuple[pa.Table, int]:
+    """The first rows, and how many there are; the rest goes by."""
+    import pyarrow as pa
+
+    held: list[pa.Table] = []
+    count = 0
+    for part in rows:
+        if most is None or not held or count < most:
+            held.append(part if most is None else part.slice(0, max(0, most - count)))
+        count += part.num_rows
+    return pa.concat_tables(held), count
+
+
+def _say(asked: argparse.Namespace, shown: pa.Table | None, count: int, counts: dict[str, int]) -> None:
+    read = {"synopsis_bytes_read": counts["asked_back_bytes"], "frames": counts["frames"]}
     if asked.json:
-        tuples = [] if asked.output else rows.to_pylist()
-        say_json(
-            {"stream": asked.stream, "rows": rows.num_rows, "output": asked.output, **read, "tuples": tuples}
-        )
+        tuples = [] if shown is None else shown.to_pylist()
+        say_json({"stream": asked.stream, "rows": count, "output": asked.output, **read, "tuples": tuples})
         return
-    if asked.output:
-        say_line(f"Wrote {rows.num_rows:,} tuples of {asked.stream} to {asked.output}")
+    if shown is None:
+        say_line(f"Wrote {count:,} tuples of {asked.stream} to {asked.output}")
     else:
-        shown = rows.slice(0, asked.limit)
         heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in shown.schema]
         say_table(
             "", heads, [[str(v) if k == "seq" else v for k, v in row.items()] for row in shown.to_pylist()]
         )
-        if rows.num_rows > asked.limit:
-            say_line(
-                f"{rows.num_rows - asked.limit:,} more; raise --limit, or write them with --output", "dim"
-            )
-    say_line(f"Read {found.synopsis_bytes_read:,} bytes of synopsis in {found.frames:,} frames.", "dim")
+        if count > shown.num_rows:
+            say_line(f"{count - shown.num_rows:,} more; raise --limit, or write them with --output", "dim")
+    say_line(f"Read {read['synopsis_bytes_read']:,} bytes of synopsis in {read['frames']:,} frames.", "dim")
 
 
 def _is_number(kind: Any) -> bool:

@@ -212,6 +212,11 @@ class Measured:
 class Decision(ABC):
     """What was decided for some batches of one stream, and whatever shares a frame with them; travels to tasks."""
 
+    @property
+    def sheds(self) -> frozenset[str]:
+        """The attributes of which any value was shed, and so may come with a bound."""
+        return frozenset()
+
     @abstractmethod
     def kept(self, before: Rows, day: date) -> Rows:
         """The rows that are handed on."""

@@ -1,9 +1,16 @@
-"""Rows that were given back, as a file of their own: Parquet, CSV, or lines of JSON, as its name ends."""
+"""Where rows that were given back go: a file (Parquet, CSV, or lines of JSON, as its name ends), or a Delta table.
+
+Whoever types a command may write wherever they may. A form is filled in by people who are not on the machine, so what a
+job writes stays below one folder, `SPILLWAY_OUTPUT`.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +19,14 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from spillway.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file, or the folder of a Delta table."""
+
+    path: Path
+    is_table: bool = False
 
 
 def output_path(text: str) -> Path:
@@ -25,22 +40,86 @@ def output_path(text: str) -> Path:
     spillway.errors.UsageError: `output` must end in .parquet, .csv or .json, got 'recovered/'; name a file so
     """
     if Path(text).suffix not in _WRITERS or text.endswith("/"):
-        *first, last = _WRITERS
-        raise UsageError(f"`output` must end in {', '.join(first)} or {last}, got {text!r}; name a file so")
+        raise UsageError(f"`output` must end in {_formats()}, got {text!r}; name a file so")
     return Path(text)
 
 
-def write_output(rows: pa.Table, path: Path) -> None:
-    """Write the rows in the format that the name asks for; folders above are made."""
+def output_within(root: str, text: str) -> Output:
+    """What a name means below the root: a file, or, without an ending, a Delta table; what leads out is refused.
+
+    >>> output_within("/srv/out", "storms").is_table, output_within("/srv/out", "a/b.csv").path.as_posix()
+    (True, '/srv/out/a/b.csv')
+    >>> output_within("/srv/out", "../b.csv")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.UsageError: `output` must lie below SPILLWAY_OUTPUT (/srv/out), got '../b.csv'; write e.g. b.csv
+    """
+    if "://" in root:
+        raise UsageError(
+            f"`SPILLWAY_OUTPUT` must be a folder of this machine, got {root!r}; set it to one, or give no output: then "
+            "whole batches go to recovered/<stream>"
+        )
+    inside = Path(root).resolve()
+    # links are followed: where it would be written is what counts
+    path = inside if "\0" in text else (inside / text).resolve()
+    if path == inside or not path.is_relative_to(inside):
+        raise UsageError(
+            f"`output` must lie below SPILLWAY_OUTPUT ({root}), got {text!r}; write e.g. {Path(text).name or 'found'}"
+        )
+    if path.suffix and path.suffix not in _WRITERS:
+        raise UsageError(
+            f"`output` must end in {_formats()}, or in nothing to be a Delta table, got {text!r}; name it so"
+        )
+    return Output(path, not path.suffix)
+
+
+def write_output(rows: Iterable[pa.Table], path: Path) -> int:
+    """Write the rows in the format that the name asks for, and say how many; folders above are made.
+
+    They are written some at a time, beside the file, which is only there once it is whole.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _WRITERS[path.suffix](rows, path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        count = _WRITERS[path.suffix](rows, beside)
+        beside.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+    return count
 
 
-def _write_json(rows: pa.Table, path: Path) -> None:
+def _formats() -> str:
+    *first, last = _WRITERS
+    return f"{', '.join(first)} or {last}"
+
+
+def _by(writer: Callable[[Path, pa.Schema], Any]) -> Callable[[Iterable[pa.Table], Path], int]:
+    """Writes by one of Arrow's writers, opened for the columns of the first rows."""
+
+    def write(rows: Iterable[pa.Table], path: Path) -> int:
+        parts = iter(rows)
+        first = next(parts)
+        count = first.num_rows
+        with writer(path, first.schema) as sink:
+            sink.write_table(first)
+            for part in parts:
+                sink.write_table(part)
+                count += part.num_rows
+        return count
+
+    return write
+
+
+def _write_json(rows: Iterable[pa.Table], path: Path) -> int:
+    count = 0
     with path.open("w", encoding="utf-8") as sink:
-        for batch in rows.to_batches():
-            for row in batch.to_pylist():
-                sink.write(json.dumps(row, ensure_ascii=False, default=_said) + "\n")
+        for batch in (batch for part in rows for batch in part.to_batches(1024)):
+            sink.writelines(
+                json.dumps(row, ensure_ascii=False, default=_said) + "\n" for row in batch.to_pylist()
+            )
+            count += batch.num_rows
+    return count
 
 
 def _said(value: Any) -> str:
@@ -49,8 +128,8 @@ def _said(value: Any) -> str:
     return text
 
 
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    ".parquet": pyarrow.parquet.write_table,
-    ".csv": pyarrow.csv.write_csv,
+_WRITERS: dict[str, Callable[[Iterable[pa.Table], Path], int]] = {
+    ".parquet": _by(pyarrow.parquet.ParquetWriter),
+    ".csv": _by(pyarrow.csv.CSVWriter),
     ".json": _write_json,
 }

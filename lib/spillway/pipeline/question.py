@@ -1,4 +1,6 @@
-"""What somebody wants given back: a stream's attributes, a key, a range; parsed here for command line, job and form.
+"""What somebody wants given back: a stream's attributes, a key, a range; parsed here for whoever asks.
+
+Command line, job and form ask by words (`Question.parse`), programs by a mapping of columns (`Question.where`).
 
 A time without an offset is read on the clocks of the contract's `timezone` (as records are), one with an offset is
 brought to UTC. A range includes both its ends; one end alone is a
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, time
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +45,49 @@ class Question:
     key: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     seq: tuple[int, int] | None = None
     times: tuple[Any, Any] | None = None
+    """First and last value of the order attribute; None is open."""
+    dates: tuple[date | None, date | None] | None = None
+    """First and last batch date; None is open."""
+
+    @staticmethod
+    def where(
+        contract: StreamContract,
+        conditions: Mapping[str, Any] | None = None,
+        attributes: str | Sequence[str] | None = None,
+    ) -> Question:
+        """By column: a value, a list of which any will do, or a pair, the ends of a range (None: open).
+
+        >>> from spillway.contracts import read_stream
+        >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
+        ...     {"name": "router", "type": "string", "role": "key"}, {"name": "delay", "type": "double"},
+        ...     {"name": "at", "type": "timestamp", "role": "order"}]})
+        >>> asked = Question.where(net, {"router": ["r1", "r2"], "at": ("2026-01-01T05:00+05:00", None)})
+        >>> asked.key, asked.times[0].isoformat(), asked.times[1]
+        ({'router': ('r1', 'r2')}, '2026-01-01T00:00:00+00:00', None)
+        """
+        ranges: dict[str, tuple[Any, Any]] = {}
+        key: dict[str, tuple[Any, ...]] = {}
+        for name, condition in (conditions or {}).items():
+            if name in contract.keys:
+                values = condition if isinstance(condition, list) else [condition]
+                key[name] = tuple(_key(contract, name, value) for value in values)
+            elif name in (contract.order, "seq", "batch_date"):
+                ranges[name] = _ends(contract, name, condition)
+            else:
+                known = [*contract.keys, contract.order, "seq", "batch_date"]
+                raise UsageError(
+                    f"`where` must be about {', '.join(known)}, got {name!r}; filter what is read by it instead"
+                )
+        low, high = ranges.get("seq", (None, None))
+        return Question(
+            _attributes(contract, attributes.split(",") if isinstance(attributes, str) else attributes),
+            key,
+            (EVERYTHING[0] if low is None else low, EVERYTHING[1] if high is None else high)
+            if "seq" in ranges
+            else None,
+            ranges.get(contract.order),
+            ranges.get("batch_date"),
+        )
 
     @staticmethod
     def parse(
@@ -67,6 +112,11 @@ class Question:
         )
 
     @property
+    def is_of_rows(self) -> bool:
+        """Whether it asks for some rows of a range of `seq`, and not for all of them."""
+        return bool(self.key) or self.times is not None
+
+    @property
     def seq_range(self) -> tuple[int, int]:
         """First and last `seq` that are asked for."""
         return self.seq or EVERYTHING
@@ -80,8 +130,9 @@ class Question:
             rows = rows.filter(pc.is_in(column, value_set=pa.array(values).cast(column.type)))
         if self.times is not None:
             column = rows[contract.order]
-            low, high = (pa.scalar(edge).cast(column.type) for edge in self.times)
-            rows = rows.filter(pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+            for edge, keeps in zip(self.times, (pc.greater_equal, pc.less_equal), strict=True):
+                if edge is not None:
+                    rows = rows.filter(keeps(rows[contract.order], pa.scalar(edge).cast(column.type)))
         return rows
 
     def nothing(self, contract: StreamContract) -> str:
@@ -89,8 +140,9 @@ class Question:
         asked = [f"{name} = {' or '.join(map(str, values))}" for name, values in self.key.items()]
         if self.seq:
             asked.append(f"seq {self.seq[0]}..{self.seq[1]}")
-        if self.times:
-            asked.append(f"{self.times[0]}..{self.times[1]}")
+        for ends in (self.times, self.dates):
+            if ends is not None:
+                asked.append("..".join("" if end is None else str(end) for end in ends))
         return (
             f"{contract.stream}: the range must hold transmitted tuples, got none for "
             f"{', '.join(asked) or 'the stream'}; `spillway status` says what has been shed"
@@ -124,11 +176,29 @@ def _pair(contract: StreamContract, pair: str) -> tuple[str, Any]:
         raise UsageError(
             f"`key` must be NAME=VALUE with NAME one of {', '.join(known) or 'none'}, got {pair!r}; {example}"
         )
+    return name, _key(contract, name, value)
+
+
+def _key(contract: StreamContract, name: str, value: Any) -> Any:
     try:
-        return name, pa.scalar(value).cast(contract.attribute(name).arrow_type).as_py()
-    except pa.ArrowInvalid as problem:
+        return pa.scalar(value).cast(contract.attribute(name).arrow_type).as_py()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
         kind = contract.attribute(name).type
         raise UsageError(f"`key` {name} must be of type {kind}, got {value!r}; write it as one") from problem
+
+
+def _ends(contract: StreamContract, name: str, condition: Any) -> tuple[Any, Any]:
+    """Both ends of a range of a column; one value is both."""
+    if isinstance(condition, list) or (isinstance(condition, tuple) and len(condition) != 2):
+        raise UsageError(
+            f"`{name}` must be a value or a pair, the ends of a range, got {condition!r}; write (first, last)"
+        )
+    low, high = condition if isinstance(condition, tuple) else (condition, condition)
+    kind = {"seq": "integer", "batch_date": "date"}.get(name) or contract.attribute(name).type
+    first, last = (_value(contract, name, kind, end) for end in (low, high))
+    if first is not None and last is not None:
+        _range(first, last, name)
+    return first, last
 
 
 def _range(low: Any, high: Any, what: str) -> tuple[Any, Any] | None:
@@ -143,26 +213,37 @@ def _range(low: Any, high: Any, what: str) -> tuple[Any, Any] | None:
 
 
 def _time(contract: StreamContract, name: str, text: str | None) -> Any:
-    if text is None:
-        return None
-    kind = contract.attribute(contract.order).type
+    return _value(contract, name, contract.attribute(contract.order).type, text, f", as {contract.order} is")
+
+
+def _value(contract: StreamContract, name: str, kind: str, told: Any, why: str = "") -> Any:
+    """A value of an ordered column, as somebody wrote it or as programs have it."""
+    if told is None or (kind == "integer" and type(told) is int) or (kind == "date" and type(told) is date):
+        return told
     try:
         if kind == "integer":
-            return int(text)
-        at = datetime.fromisoformat(text)
+            return int(_text(told))
+        if isinstance(told, date):  # a moment is one too
+            at = told if isinstance(told, datetime) else datetime.combine(told, time())
+        else:
+            at = datetime.fromisoformat(_text(told))
     except ValueError as problem:
         what, example = (
             ("a whole number", "4711") if kind == "integer" else ("an ISO date or time", "2013-02-01T06:00")
         )
-        raise UsageError(
-            f"`{name}` must be {what}, as {contract.order} is, got {text!r}; write e.g. {example}"
-        ) from problem
+        raise UsageError(f"`{name}` must be {what}{why}, got {told!r}; write e.g. {example}") from problem
     if kind == "date":
         return (at if at.tzinfo is None else in_zone(at, contract.timezone)).date()
     moment = utc_moment(at, contract.timezone)
     if moment is None:
         raise UsageError(
-            f"`{name}` must be a time that clocks in {contract.timezone} show, got {text!r}, which they skip; "
-            f"write it with its offset, as {text}Z"
+            f"`{name}` must be a time that clocks in {contract.timezone} show, got {str(told)!r}, which they skip; "
+            f"write it with its offset, as {told}Z"
         )
     return moment
+
+
+def _text(told: Any) -> str:
+    if not isinstance(told, str):
+        raise ValueError(f"{type(told).__name__} is no text")
+    return told

@@ -5,33 +5,34 @@ The same kernels run for a range of batches in tasks and for one look-up in this
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import date
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from spillway.batch import DONE, RETIRED, Batch
+from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError
+from spillway.errors import SpillwayError, UsageError
 from spillway.ledger import BESIDE, LedgerRow
-from spillway.levers.pieces import parts_in, pieces
-from spillway.levers.protocol import Decision, Rows
-from spillway.pipeline.facts import needed_facts
+from spillway.levers.pieces import pieces
+from spillway.levers.protocol import Decision
 from spillway.pipeline.question import Question
+from spillway.pipeline.reading import (
+    Reading,
+    Stretch,
+    asked_columns,
+    decided,
+    readable,
+    reading,
+    recovered_table,
+    shed_batches,
+)
 from spillway.pipeline.stages import Down, GiveBack, Up
-from spillway.registry import columns_of, lever
-from spillway.store.batches import load_batches
 from spillway.store.drafts import Draft
-from spillway.store.files import as_date
 from spillway.store.ledgers import write_ledger
-from spillway.store.table_contracts import SPARK_TYPES
-from spillway.store.tables import Between, Piece, Table, Tables
+from spillway.store.tables import Piece, Tables
 from spillway.store.writing import Written
 
 ASKED_BACK = "asked_back"
@@ -59,15 +60,7 @@ def ways_back(
     found = []
     for levers in sorted({batch.levers for batch in framed}):
         mine = [batch for batch in framed if batch.levers == levers]
-        decisions = tuple(
-            lever(name).decided(
-                contract,
-                mine,
-                needed_facts(tables, stream, name, [b.models[name] for b in mine if name in b.models]),
-                tables,
-            )
-            for name in levers
-        )
+        decisions = decided(tables, contract, levers, mine)
         sent = tables.at("transmitted", stream).stored(batch_date=days)
         raw = tables.at("raw", stream).stored(batch_date=days)
         wanted = {batch.batch for batch in chosen}
@@ -81,19 +74,6 @@ def ways_back(
             )
         )
     return [way for way in found if way.batches]
-
-
-def recovered_table(tables: Tables, contract: StreamContract) -> Table:
-    """The table `recovered` of the stream, with what the contract has lost since it was sent: that is still owed."""
-    kinds = {spark: kind for kind, spark in SPARK_TYPES.items()}
-    sent = tables.at("transmitted", contract.stream).types()
-    pinned = tables.at("batches").rows(["levers"], stream=contract.stream)["levers"]
-    levers = set(pc.unique(pc.list_flatten(pinned)).to_pylist())
-    added = tuple(column for name in sorted({*levers, *contract.lever_names}) for column in columns_of(name))
-    own = {"seq", "batch", "batch_date", *(name for name, _, _ in added), *contract.names}
-    attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
-    attributes += [(name, kinds[kind]) for name, kind in sent.items() if name not in own]
-    return tables.at("recovered", contract.stream).with_attributes(attributes, added)
 
 
 def recover_batches(
@@ -158,54 +138,64 @@ class Found:
 
 def look_up(tables: Tables, contract: StreamContract, question: Question) -> Found:
     """Shed values of a few rows, read from the few files that hold them; no engine is started."""
+    asked, counts = answer(tables, contract, question), dict[str, int]()
+    found = pa.concat_tables(found_rows(asked, contract, question, counts))
+    return Found(found, counts["asked_back_bytes"], counts["frames"])
+
+
+def answer(tables: Tables, contract: StreamContract, question: Question, own: Sequence[str] = ()) -> Reading:
+    """The rows that answer a question, to be read some at a time, from the tables as they are now.
+
+    `own`: columns that are wanted beside what a question is answered with.
+    """
     tables = tables.now()
-    low, high = question.seq_range
-    shown = [name for name in contract.names if question.attributes is None or name in question.attributes]
-    base = list(dict.fromkeys([*contract.keys, contract.order]))
-    wanted = list(dict.fromkeys([*base, *shown]))
-    bounds = [name + BOUND_SUFFIX for name in shown if name not in base]
-    parts: list[pa.Table] = []
-    read = frames = 0
-    for way in ways_back(tables, contract, asked_batches(tables, contract, question)):
-        by_day: dict[date, Rows] = {}
-        for part in parts_in(way.batches, low, high):
-            day = part.batch_date
-            if day not in by_day:
-                by_day[day] = way.up.given_back(1, day)
-            rows = by_day[day]
-            hits = question.matching(rows(base, part.from_seq, part.to_seq), contract)
-            if not hits.num_rows:
-                continue
-            before = rows.asked_back_bytes
-            found = rows([*wanted, *bounds], hits["seq"][0].as_py(), hits["seq"][-1].as_py())
-            read += rows.asked_back_bytes - before
-            frames += 1
-            parts.append(found.filter(pc.is_in(found["seq"], value_set=hits["seq"].combine_chunks())))
-    if not parts:
-        raise SpillwayError(question.nothing(contract))
-    found = pa.concat_tables(parts, promote_options="permissive")
+    names = [*asked_columns(contract, readable(tables, contract), question), *own]
+    asked = reading(tables, contract, question, names)
     # what may not be shed any more may have been
-    idle = [name for name in bounds if name.removesuffix(BOUND_SUFFIX) not in contract.sheddable]
-    return Found(
-        found.drop_columns([name for name in idle if found[name].null_count == found.num_rows]), read, frames
-    )
+    bounded = {name + BOUND_SUFFIX for name in (*contract.sheddable, *asked.sheds)}
+    return asked.only([name for name in names if not name.endswith(BOUND_SUFFIX) or name in bounded])
 
 
-def asked_batches(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:
-    """The shed batches that can hold what is asked for, by their seq and by the edges of what was transmitted."""
-    low, high = question.seq_range
-    near = partial(shed_batches, tables, contract.stream, first_seq=Between(high=high), last_seq=Between(low))
-    if question.times is None:
-        return near()
-    files = tables.at("transmitted", contract.stream).files(**{contract.order: Between(*question.times)})
-    days = {as_date(file.value("batch_date")) for file in files}
-    # where rows were laid aside, the edges of those that were sent say nothing of them
-    pinned = tables.at("batches").rows(["levers"], stream=contract.stream)["levers"]
-    if any(lever(name).sheds_rows for name in pc.unique(pc.list_flatten(pinned)).to_pylist()):
-        return [b for b in near() if b.batch_date in days or any(lever(name).sheds_rows for name in b.levers)]
-    return near(batch_date=days)
+def found_rows(
+    asked: Reading, contract: StreamContract, question: Question, counts: dict[str, int]
+) -> Iterator[pa.Table]:
+    """The rows some at a time; where there are none, that is an error."""
+    rows = asked.rows(counts)
+    first = next(rows, None)
+    if first is None:
+        raise SpillwayError(question.nothing(contract))
+    yield first
+    yield from rows
 
 
-def shed_batches(tables: Tables, stream: str, **where: Any) -> list[Batch]:
-    """The stream's shed batches that have rows, of those that match."""
-    return load_batches(tables, stream, **where, status=[DONE, RETIRED], rows=Between(1))
+def answer_as_table(
+    tables: Tables, engine: Engine, contract: StreamContract, question: Question, path: str
+) -> Mapping[str, int]:
+    """Write the answer as a Delta table of its own, by the engine's tasks; what was there of its name is replaced.
+
+    Returns what was counted: `rows`, `frames`, `asked_back_bytes`.
+    """
+    asked = answer(tables, contract, question, own=("batch", "batch_date"))
+    if not asked.stretches:
+        raise SpillwayError(question.nothing(contract))
+    whole = recovered_table(tables, contract).contract
+    wanted = tuple(column for column in whole.columns if column.name in asked.schema.names)
+    table = tables.own(path, replace(whole, columns=wanted))
+    if table.exists and set(table.schema.names) != set(asked.schema.names):
+        raise UsageError(
+            f"`output` must be a new table, or one of the same columns, got {path} with "
+            f"{', '.join(table.schema.names)}; name another"
+        )
+    cut = [Piece({"batch_date": str(one.day)}, one.parts[0].batch, one) for one in asked.stretches]
+    draft = table.draft(engine, cut, _rows_of)
+    if not draft.written:
+        raise SpillwayError(question.nothing(contract))
+    table.publish(draft.written)
+    counts = {"rows": sum(one.rows for one in draft.written)}
+    for name in ("frames", "asked_back_bytes"):
+        counts[name] = sum(found.get(name, 0) for found in draft.counts.values())
+    return counts
+
+
+def _rows_of(stretch: Stretch, counts: dict[str, int]) -> Iterator[pa.Table]:
+    return stretch.rows(counts)

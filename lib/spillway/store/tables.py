@@ -88,6 +88,10 @@ class Tables:
                 self._open[table, stream] = Table(path, contract, _Opened(log))
             return self._open[table, stream]
 
+    def own(self, path: str, contract: TableContract) -> Table:
+        """A table that somebody asked for, outside of the lake."""
+        return Table(path, contract, _Opened(log_of(path)))
+
     def forget_lake(self) -> None:
         """Free what lies in memory under the lake's root alone."""
         self._forget({self.settings.lake})

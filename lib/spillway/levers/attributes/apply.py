@@ -86,6 +86,10 @@ class Shedding(Decision):
         """What identified a tuple's sender when a part of a frame was shed."""
         return self.keys[self.versions[part.batch]]
 
+    @property
+    def sheds(self) -> frozenset[str]:
+        return frozenset(self.runs.attributes("shed"))
+
     def kept(self, before: Rows, day: date) -> Rows:
         return SentRows(self, before)
 
