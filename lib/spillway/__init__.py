@@ -4,6 +4,7 @@ What you may import, on one page; whatever is not named here may change without 
 
     from spillway import Settings, Tables, load_contracts          # where things are, the tables, the contracts
     from spillway import Question, look_up                          # a few shed values given back, no engine started
+    from spillway import read, register                             # a stream with shed values given back: Arrow, Spark
     from spillway import InProcess, spark_engine                    # where work runs: here, or in Spark's tasks
     from spillway import bring_through, train_streams, recover_batches, validate, run_workloads     # the steps
     from spillway import register_functions                         # the sketches' questions in Spark SQL
@@ -32,7 +33,9 @@ _HOMES = {
     "bring_through": "spillway.pipeline.channel",
     "load_contracts": "spillway.contracts",
     "look_up": "spillway.pipeline.recover",
+    "read": "spillway.pipeline.reader",
     "recover_batches": "spillway.pipeline.recover",
+    "register": "spillway.pipeline.reader",
     "register_functions": "spillway.engine.sql_functions",
     "registered": "spillway.registry",
     "run_workloads": "spillway.pipeline.workloads",

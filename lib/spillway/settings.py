@@ -44,6 +44,10 @@ class Settings:
         root = f"memory://{name}"
         return replace(found, lake=f"{root}/lake", destination=f"{root}/lake", landing=f"{root}/landing")
 
+    def with_roots(self, roots: Mapping[str, str]) -> Settings:
+        """With other roots, by field; paths are taken from the home."""
+        return replace(self, **{name: _rooted(Path(self.home), root) for name, root in roots.items()})
+
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         env = os.environ if environment is None else environment

@@ -81,7 +81,10 @@ class TableContract:
         if self.table == "recovered":
             extra += [
                 TableColumn(
-                    name + BOUND_SUFFIX, "double", True, f"bound of {name} in %; null where it was not shed"
+                    name + BOUND_SUFFIX,
+                    "double",
+                    True,
+                    f"bound of {name} in %; null where it was not shed, infinite where it was and is not here",
                 )
                 for name, _ in attributes
             ]

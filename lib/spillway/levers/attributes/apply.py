@@ -30,6 +30,7 @@ from spillway.levers.attributes.frames import (
 from spillway.levers.attributes.scheme import Runs
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.entries import Recovered
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import round_rows
 from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
@@ -321,7 +322,9 @@ class GivenBackRows:
         made: Columns = {name: rows[name] for name in wanted}
         for name, one in recover_frame(rows, key, runs, models, payloads, shed, self.plan.held_here).items():
             made[name] = one.values.to_arrow(_kind(rows, name))
-            made[name + BOUND_SUFFIX] = pa.array(one.bound_pct, mask=np.isnan(one.bound_pct))
+            gone = runs.mask(name, "shed", np.asarray(rows["seq"]))
+            bound = _bound(one, gone)
+            made[name + BOUND_SUFFIX] = pa.array(bound, mask=np.isnan(bound))
         return np.asarray(rows["seq"]), made
 
     def _blocks_at(self, part: FramePart) -> list[tuple[str, bool, int, bytes]]:
@@ -336,6 +339,14 @@ class GivenBackRows:
                     block = (row["attribute"], sent, row["first_seq"], row["payload"])
                     self._blocks.setdefault(row["frame"], []).append(block)
         return self._blocks.get(part.frame, [])
+
+
+def _bound(back: Recovered, gone: np.ndarray) -> np.ndarray:
+    """What is told of each value: NaN where it was not shed, infinity where it was and is not here."""
+    absent = gone & np.isnan(back.bound_pct)
+    # a null that is given back is exact, in whatever unit its bound is stated
+    null = gone & ~absent & ~back.values.valid & np.isinf(back.bound_pct)
+    return np.asarray(np.where(absent, np.inf, np.where(null, 0.0, back.bound_pct)))
 
 
 def _with(rows: pa.Table, columns: Sequence[str], made: Mapping[str, Any]) -> pa.Table:
