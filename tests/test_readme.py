@@ -99,11 +99,14 @@ def test_rare_events_survive(home: Path, stream: str, event: str) -> None:
     assert happened[0] == happened[1]
 
 
-def test_the_three_ways_to_read_the_tables_run_as_printed(home: Path) -> None:
+def test_the_ways_to_read_streams_and_tables_run_as_printed(home: Path) -> None:
     printed = [code for _, code in blocks("python")]
-    assert len(printed) == 3
-    done = run(home, [sys.executable, "-c", "\n".join(printed)])
+    assert len(printed) == 5
+    session = "from spillway.engine.session import spark_session\nspark = spark_session('readme')"
+    done = run(home, [sys.executable, "-c", "\n".join([session, *printed, "print(len(frame), 'hours')"])])
     assert done.returncode == 0, done.stderr
+    assert "avg(temp)" in done.stdout
+    assert "25 hours" in done.stdout
 
 
 def exit_code(words: list[str]) -> int:

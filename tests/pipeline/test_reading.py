@@ -155,7 +155,10 @@ def test_pandas_polars_and_duckdb_read_it_as_it_is(world: World) -> None:
         ({"where": {"temp": 3}}, "`where` must be about site, at, seq, batch_date, got 'temp'"),
         ({"where": {"at": "noon"}}, "`at` must be an ISO date or time, got 'noon'"),
         ({"where": {"seq": (9, 5)}}, "the seq range must not end before it begins, got 9..5"),
-        ({"where": {"seq": [1, 2]}}, "`seq` must be a value or a pair, the ends of a range, got [1, 2]"),
+        (
+            {"where": {"seq": [1, 2, 3]}},
+            "`seq` must be a value or a pair, the ends of a range, got [1, 2, 3]",
+        ),
         ({"where": {"seq": "one"}}, "`seq` must be a whole number, got 'one'"),
         ({"attributes": "tmp"}, "`attributes` must be of the stream sites, got tmp"),
     ],
@@ -171,25 +174,27 @@ def test_what_cannot_be_meant_is_refused_by_name(world: World, asked: dict[str, 
 def test_what_load_and_its_options_cannot_mean_is_refused_by_name(world: World) -> None:
     source = Streams(world.settings)
     with pytest.raises(
-        UsageError, match="`option` must be one of attributes, destination, lake, schemas, got 'wher'"
+        UsageError, match="`option` must be one of attributes, destination, lake, schemas, where, got 'wher'"
     ):
         source.schema({"path": "sites", "wher": "x"})
     with pytest.raises(UsageError, match="`load` must name a stream, got nothing"):
         source.schema({})
 
 
-def test_filters_of_spark_become_questions_and_contradictions_nothing(world: World) -> None:
+def test_options_of_a_frame_ask_as_read_does(world: World) -> None:
     source, names = Streams(world.settings), ["seq", "temp"]
 
-    def seqs(where: dict[str, Any]) -> list[int]:
-        found = source.cuts({"path": "sites"}, names, where)
+    def seqs(where: str, **more: str) -> list[int]:
+        found = source.cuts({"path": "sites", "where": where, **more}, names)
         return [seq for cut in found for table in cut.tables() for seq in table["seq"].to_pylist()]
 
-    assert seqs({"seq": [(">=", 10), ("<=", 12)], "other": [("=", 1)]}) == [10, 11, 12]
-    assert seqs({"seq": [("in", (3, 5))]}) == [3, 4, 5]
-    assert seqs({"site": [("in", ("site-0", "site-1")), ("=", "site-1")], "seq": [("<=", 12)]}) == [1, 7]
-    assert seqs({"seq": [("=", 1), ("=", 2)]}) == []
-    assert len(source.cuts({"path": "sites"}, names, {})) == 1
+    assert seqs('{"seq": [10, 12]}') == [10, 11, 12]
+    assert seqs('{"site": ["site-1", "site-2"], "seq": [null, 12]}') == [1, 2, 7, 8]
+    assert seqs('{"at": "2026-01-01T06:10+05:00"}', lake=world.settings.lake) == list(range(420, 426))
+    assert len(source.cuts({"path": "sites"}, names)) == 1
+    for told in ("site = 'site-1'", "[1]"):
+        with pytest.raises(UsageError, match="`where` must be JSON, columns and what they are to be, got"):
+            source.schema({"path": "sites", "where": told})
 
 
 def test_raw_that_was_retired_is_read_all_the_same(world: World, tmp_path: Path) -> None:

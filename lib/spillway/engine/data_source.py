@@ -1,13 +1,16 @@
 """Spark's door to what can be planned as pieces: a data source that reads them in tasks, as Arrow.
 
-What there is to read, and how, is the business of a `Readable`, which is handed in: this module turns Spark's schemas
-and filters into names and conditions, and pieces into partitions. Spark filters what it gets once more, so a `Readable`
-may take of the conditions what helps it, and leave the rest.
+What there is to read, and how, is the business of a `Readable`, which is handed in: this module turns its columns into
+Spark's, and its pieces into partitions.
+
+Filters are not pushed down to it. Spark 4.2.0 keeps what a source written in Python has planned for one query's
+filters, and serves the next query on the same frame (or view, or the other side of a join) from it: a `count()` after
+a `where(...).count()` gives the count of the latter. So what is to be read is said in options, before there is a frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -16,11 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 ROWS_IN_A_BATCH = 65_536
-
-Conditions = Mapping[str, Sequence[tuple[str, Any]]]
-"""By column, what must hold of it: pairs of an operator (`=`, `in`, `>=`, `<=`) and a value; no less than was asked."""
 
 
 class Cut(Protocol):
@@ -36,13 +35,12 @@ class Readable(Protocol):
     def schema(self, options: Mapping[str, str]) -> pa.Schema:
         """Its columns."""
 
-    def cuts(self, options: Mapping[str, str], names: Sequence[str], where: Conditions) -> Sequence[Cut]:
-        """What there is of these columns that may answer the conditions, in pieces."""
+    def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> Sequence[Cut]:
+        """What there is of these columns, in pieces."""
 
 
 def register_source(spark: SparkSession, name: str, readable: Readable) -> None:
-    """Make `spark.read.format(name)` read it; filters are pushed down to it from then on."""
-    spark.conf.set(PUSHDOWN, "true")
+    """Make `spark.read.format(name)` read it."""
     spark.dataSource.register(_source(name, readable))
 
 
@@ -65,16 +63,9 @@ def _source(named: str, readable: Readable) -> type[DataSource]:
     class Reader(DataSourceReader):
         def __init__(self, options: dict[str, str], schema: pa.Schema) -> None:
             self._options, self._schema = options, schema
-            self._where: Conditions = {}
-
-        def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - so Spark calls it
-            self._where = conditions(filters)
-            return filters  # conditions are looser than filters: Spark applies these all the same
 
         def partitions(self) -> list[InputPartition]:
-            return [
-                InputPartition(cut) for cut in readable.cuts(self._options, self._schema.names, self._where)
-            ]
+            return [InputPartition(cut) for cut in readable.cuts(self._options, self._schema.names)]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             if partition.value is not None:  # Spark reads at least one partition
@@ -82,26 +73,6 @@ def _source(named: str, readable: Readable) -> type[DataSource]:
                     yield from _shaped(table, self._schema)
 
     return Source
-
-
-def conditions(filters: Iterable[Any]) -> Conditions:
-    """What Spark's filters ask of columns, as far as conditions can say it; what they cannot stays with Spark.
-
-    >>> from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull
-    >>> conditions([EqualTo(("origin",), "JFK"), GreaterThan(("seq",), 7), In(("batch",), (1, 2)), IsNotNull(("seq",))])
-    {'origin': [('=', 'JFK')], 'seq': [('>=', 7)], 'batch': [('in', (1, 2))]}
-    """
-    operators = {
-        "EqualTo": "=", "EqualNullSafe": "=", "In": "in", "GreaterThan": ">=", "GreaterThanOrEqual": ">=",
-        "LessThan": "<=", "LessThanOrEqual": "<=",
-    }  # fmt: skip
-    found: dict[str, list[tuple[str, Any]]] = {}
-    for one in filters:
-        operator = operators.get(type(one).__name__)
-        if operator is not None and len(one.attribute) == 1 and one.value is not None:
-            value = tuple(each for each in one.value if each is not None) if operator == "in" else one.value
-            found.setdefault(one.attribute[0], []).append((operator, value))
-    return found
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -55,7 +55,9 @@ class Question:
         conditions: Mapping[str, Any] | None = None,
         attributes: str | Sequence[str] | None = None,
     ) -> Question:
-        """By column: a value, a list of which any will do, or a pair, the ends of a range (None: open).
+        """By column: of a key a value, or a list of which any will do; of others a value, or the two ends of a range.
+
+        A range includes both its ends; None is open.
 
         >>> from spillway.contracts import read_stream
         >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
@@ -189,11 +191,11 @@ def _key(contract: StreamContract, name: str, value: Any) -> Any:
 
 def _ends(contract: StreamContract, name: str, condition: Any) -> tuple[Any, Any]:
     """Both ends of a range of a column; one value is both."""
-    if isinstance(condition, list) or (isinstance(condition, tuple) and len(condition) != 2):
+    if isinstance(condition, list | tuple) and len(condition) != 2:
         raise UsageError(
             f"`{name}` must be a value or a pair, the ends of a range, got {condition!r}; write (first, last)"
         )
-    low, high = condition if isinstance(condition, tuple) else (condition, condition)
+    low, high = condition if isinstance(condition, list | tuple) else (condition, condition)
     kind = {"seq": "integer", "batch_date": "date"}.get(name) or contract.attribute(name).type
     first, last = (_value(contract, name, kind, end) for end in (low, high))
     if first is not None and last is not None:

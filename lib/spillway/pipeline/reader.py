@@ -1,7 +1,7 @@
 """How most people read: one frame per stream with shed values given back, in Spark, or as Arrow anywhere else.
 
     spillway.register(spark)                                    # once a session
-    spark.read.format("spillway").load("weather")               # a frame; filters are pushed down
+    spark.read.format("spillway").load("weather")               # a frame; `where` as an option reads less
     spillway.read("weather", where={"origin": "JFK"})           # an Arrow reader: .read_pandas(), polars, duckdb
 
 The columns are those of the table `recovered` (see `pipeline.reading` for what a bound tells), and nothing needs to
@@ -10,6 +10,7 @@ have been written there before.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.contracts import StreamContract, load_contracts
-from spillway.engine.data_source import Conditions, register_source
+from spillway.engine.data_source import register_source
 from spillway.errors import UsageError
 from spillway.levers.pieces import MOST_ROWS
 from spillway.pipeline.across import tables_there
@@ -26,7 +27,7 @@ from spillway.pipeline.reading import Stretch, asked_columns, readable, reading
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
-_OPTIONS = ("attributes", "destination", "lake", "schemas")
+_OPTIONS = ("attributes", "destination", "lake", "schemas", "where")
 
 
 def read(
@@ -39,9 +40,9 @@ def read(
 ) -> pa.RecordBatchReader:
     """A stream as Arrow record batches, made as they are asked for: `.read_all()`, `.read_pandas()`, or hand it on.
 
-    `attributes`: some of them, comma-separated or as a list (default: all). `where`: by key, order attribute, `seq` or
-    `batch_date`, a value, a list of values of which any will do (keys), or a pair, the ends of a range that are both
-    included (None: open). The roots are those of the environment where they are not given.
+    `attributes`: some of them, comma-separated or as a list (default: all). `where`: of keys a value, or a list of
+    which any will do; of the order attribute, `seq` and `batch_date` a value, or the two ends of a range, both included
+    (None: open); other columns are filtered by whoever reads. Roots that are not given are those of the environment.
 
         spillway.read("weather", attributes="temp", where={"origin": "JFK", "time_hour": ("2013-02-01", "2013-02-02")})
     """
@@ -61,8 +62,9 @@ def register(spark: Any) -> None:
     """Make `spark.read.format("spillway")` read streams in this session's tasks.
 
     `load(stream)` takes the options `lake`, `destination` and `schemas` (roots; by default this process's environment
-    says which), and `attributes`, comma-separated: Spark tells a source written in Python what rows it needs, but not
-    which columns, so name them where there are many. A schema that is given does the same.
+    says which), `attributes`, comma-separated, and `where`, as JSON, both as `read` has them: Spark does not tell a
+    source written in Python which columns a query needs, nor, safely, which rows (see `engine.data_source`). Filters
+    on the frame hold all the same, but read all of it. A schema that is given names columns too.
     """
     register_source(spark, "spillway", Streams(Settings.from_environment()))
 
@@ -74,17 +76,12 @@ class Streams:
     settings: Settings
 
     def schema(self, options: Mapping[str, str]) -> pa.Schema:
-        contract, tables, attributes = self._opened(options)
-        return _columns(tables, contract, Question.where(contract, attributes=attributes))
+        return _columns(*self._opened(options))
 
-    def cuts(self, options: Mapping[str, str], names: Sequence[str], where: Conditions) -> list[Stretches]:
-        contract, tables, _ = self._opened(options)
-        question = _question(contract, where)
-        if question is None:
-            return []
-        return list(_together(reading(tables, contract, question, names).stretches))
+    def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> list[Stretches]:
+        return list(_together(reading(*self._opened(options), names).stretches))
 
-    def _opened(self, options: Mapping[str, str]) -> tuple[StreamContract, Tables, str | None]:
+    def _opened(self, options: Mapping[str, str]) -> tuple[Tables, StreamContract, Question]:
         told = {name.lower(): value for name, value in options.items()}
         stream = told.pop("path", "").strip("/")
         unknown = sorted(set(told) - set(_OPTIONS))
@@ -96,7 +93,8 @@ class Streams:
             )
         settings = _settings(self.settings, told)
         contract = load_contracts(settings.schemas).stream(stream)
-        return contract, tables_there(settings), told.get("attributes")
+        question = Question.where(contract, _conditions(told.get("where")), told.get("attributes"))
+        return tables_there(settings), contract, question
 
 
 @dataclass(frozen=True)
@@ -127,25 +125,19 @@ def _columns(tables: Tables, contract: StreamContract, question: Question) -> pa
     return pa.schema([schema.field(name) for name in dict.fromkeys(names)])
 
 
-def _question(contract: StreamContract, where: Conditions) -> Question | None:
-    """What Spark's filters ask of the columns that questions are about; None where nothing can answer."""
-    asked: dict[str, Any] = {}
-    for name, told in where.items():
-        values = [list(value) if operator == "in" else [value] for operator, value in told]
-        if name in contract.keys:
-            exact = [
-                held for (operator, _), held in zip(told, values, strict=True) if operator in ("=", "in")
-            ]
-            if exact:
-                asked[name] = min(exact, key=len)
-        elif name in (contract.order, "seq", "batch_date"):
-            lows = [min(held) for (op, _), held in zip(told, values, strict=True) if op != "<=" and held]
-            highs = [max(held) for (op, _), held in zip(told, values, strict=True) if op != ">=" and held]
-            low, high = max(lows, default=None), min(highs, default=None)
-            if low is not None and high is not None and low > high:
-                return None
-            asked[name] = (low, high)
-    return Question.where(contract, asked)
+def _conditions(told: str | None) -> dict[str, Any] | None:
+    """The option `where`: what `read` takes, as JSON."""
+    if told is None:
+        return None
+    try:
+        found = json.loads(told)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(
+            f'`where` must be JSON, columns and what they are to be, got {told!r}; write e.g. {{"seq": [0, 99]}}'
+        )
+    return found
 
 
 def _together(stretches: Sequence[Stretch]) -> Iterator[Stretches]:
