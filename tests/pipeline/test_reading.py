@@ -22,7 +22,7 @@ from spillway.errors import Refused, SpillwayError, UsageError
 from spillway.pipeline import reading as reading_module
 from spillway.pipeline.question import Question
 from spillway.pipeline.reader import Streams
-from spillway.pipeline.reading import readable, reading
+from spillway.pipeline.reading import plan_reading, readable
 from spillway.pipeline.recover import look_up
 from spillway.store.batches import save_batches
 from spillway.store.files import RowReader
@@ -77,7 +77,7 @@ def test_conditions_leave_the_rows_that_meet_them(
 @pytest.mark.parametrize("stream", ["sites", "meters"])
 def test_stretches_of_any_size_that_travel_give_the_same_rows(world: World, stream: str, most: int) -> None:
     contract = world.contracts.streams[stream]
-    asked = reading(world.tables.now(), contract, Question(), most=most)
+    asked = plan_reading(world.tables.now(), contract, Question(), most=most)
     travelled = [pickle.loads(pickle.dumps(stretch)) for stretch in asked.stretches]
     assert pa.concat_tables([part for one in travelled for part in one.rows({})]).equals(
         recovered(world, stream)
@@ -100,7 +100,7 @@ def test_only_files_and_frames_that_may_hold_what_is_asked_are_read(
 
     def frames(**asked: Any) -> int:
         counts: dict[str, int] = {}
-        list(reading(tables, contract, Question.where(contract, asked)).rows(counts))
+        list(plan_reading(tables, contract, Question.where(contract, asked)).rows(counts))
         return counts.get("frames", 0)
 
     assert frames() == 9
@@ -112,7 +112,7 @@ def test_only_files_and_frames_that_may_hold_what_is_asked_are_read(
 
     opened: list[str] = []
     monkeypatch.setattr(RowReader, "__call__", _noting(opened, RowReader.__call__))
-    list(reading(tables, contract, Question.where(contract, {"batch_date": day(1)})).rows({}))
+    list(plan_reading(tables, contract, Question.where(contract, {"batch_date": day(1)})).rows({}))
     assert opened
     assert all("batch_date=2020-01-02" in path for path in opened)
 
@@ -131,7 +131,7 @@ def test_memory_is_that_of_some_rows_however_many_are_asked_for(
     monkeypatch.setattr(reading_module, "AT_A_TIME", 64)
     monkeypatch.setattr(reading_module.in_spans, "__defaults__", (64,))
     contract = world.contracts.streams["sites"]
-    parts = list(reading(world.tables.now(), contract, Question()).rows({}))
+    parts = list(plan_reading(world.tables.now(), contract, Question()).rows({}))
     assert max(part.num_rows for part in parts) < 64 + 32
     assert pa.concat_tables(parts).equals(recovered(world, "sites"))
 

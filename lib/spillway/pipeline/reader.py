@@ -23,7 +23,7 @@ from spillway.errors import UsageError
 from spillway.levers.pieces import MOST_ROWS
 from spillway.pipeline.across import tables_there
 from spillway.pipeline.question import Question
-from spillway.pipeline.reading import Stretch, asked_columns, readable, reading
+from spillway.pipeline.reading import FrameStretch, asked_columns, plan_reading, readable
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -53,7 +53,7 @@ def read(
     question = Question.where(contract, where, attributes)
     tables = tables_there(settings)
     schema = _columns(tables, contract, question)
-    asked = reading(tables, contract, question, schema.names)
+    asked = plan_reading(tables, contract, question, schema.names)
     batches = (batch for table in asked.rows({}) for batch in table.to_batches())
     return pa.RecordBatchReader.from_batches(asked.schema, batches)
 
@@ -79,7 +79,7 @@ class Streams:
         return _columns(*self._opened(options))
 
     def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> list[Stretches]:
-        return list(_together(reading(*self._opened(options), names).stretches))
+        return list(_together(plan_reading(*self._opened(options), names).stretches))
 
     def _opened(self, options: Mapping[str, str]) -> tuple[Tables, StreamContract, Question]:
         told = {name.lower(): value for name, value in options.items()}
@@ -101,7 +101,7 @@ class Streams:
 class Stretches:
     """What one task reads."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[FrameStretch, ...]
 
     def tables(self) -> Iterator[pa.Table]:
         for stretch in self.stretches:
@@ -140,9 +140,9 @@ def _conditions(told: str | None) -> dict[str, Any] | None:
     return found
 
 
-def _together(stretches: Sequence[Stretch]) -> Iterator[Stretches]:
+def _together(stretches: Sequence[FrameStretch]) -> Iterator[Stretches]:
     """Short stretches in one task: starting one costs more than reading a few thousand rows."""
-    held: list[Stretch] = []
+    held: list[FrameStretch] = []
     tuples = 0
     for one in stretches:
         if held and tuples + one.tuples > MOST_ROWS:

@@ -41,11 +41,11 @@ from spillway.store.table_contracts import SPARK_TYPES
 from spillway.store.tables import Between, Table, Tables
 from spillway.store.writing import shaped
 
-OWN = ("seq", "batch", "batch_date")
+_OWN = ("seq", "batch", "batch_date")
 
 
 @dataclass(frozen=True)
-class Stretch:
+class FrameStretch:
     """Some frames of one batch date, and what is asked of them; travels to wherever it is read."""
 
     day: date
@@ -63,7 +63,7 @@ class Stretch:
     def rows(self, counts: dict[str, int]) -> Iterator[pa.Table]:
         """The rows that are asked for, some at a time; counts `frames` that were read, and `asked_back_bytes`."""
         rows = self.way.given_back(1, self.day)
-        columns = [name for name in self.schema.names if name not in OWN]
+        columns = [name for name in self.schema.names if name not in _OWN]
         held: list[pa.Table] = []
         for parts in in_spans(self.parts):
             held += self._of(rows, columns, parts, counts)
@@ -113,7 +113,7 @@ class Reading:
     """What is asked of a stream, planned."""
 
     schema: pa.Schema
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[FrameStretch, ...]
 
     def only(self, names: Sequence[str]) -> Reading:
         """The same rows with some of their columns."""
@@ -132,7 +132,7 @@ class Reading:
             yield from stretch.rows(counts)
 
 
-def reading(
+def plan_reading(
     tables: Tables,
     contract: StreamContract,
     question: Question,
@@ -144,12 +144,12 @@ def reading(
     if names is not None:
         schema = pa.schema([schema.field(name) for name in names])
     low, high = question.seq_range
-    stretches: list[Stretch] = []
+    stretches: list[FrameStretch] = []
     for way, batches in _ways_up(tables, contract, asked_batches(tables, contract, question)):
         inside = _may_hold(tables, contract, question, batches)
         parts = [part for batch in batches for part in frame_parts(batch, low, high) if inside(part)]
         for some in _about(parts, most):
-            stretches.append(Stretch(batches[0].batch_date, way, some, question, contract, schema))
+            stretches.append(FrameStretch(batches[0].batch_date, way, some, question, contract, schema))
     return Reading(schema, tuple(stretches))
 
 
@@ -173,7 +173,7 @@ def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
 def asked_columns(contract: StreamContract, schema: pa.Schema, question: Question) -> list[str]:
     """The columns that a question is answered with: what tells tuples apart, the attributes, their bounds."""
     base = ["seq", *contract.keys, contract.order]
-    known = [n for n in schema.names if n not in OWN and not n.endswith(BOUND_SUFFIX)]
+    known = [n for n in schema.names if n not in _OWN and not n.endswith(BOUND_SUFFIX)]
     shown = [name for name in known if question.attributes is None or name in question.attributes]
     bounds = [name + BOUND_SUFFIX for name in shown if name + BOUND_SUFFIX in schema.names]
     return list(dict.fromkeys([*base, *shown, *bounds]))
@@ -184,7 +184,7 @@ def recovered_table(tables: Tables, contract: StreamContract) -> Table:
     kinds = {spark: kind for kind, spark in SPARK_TYPES.items()}
     sent = tables.at("transmitted", contract.stream).types()
     added = tuple(column for name in _levers(tables, contract) for column in columns_of(name))
-    own = {*OWN, *(name for name, _, _ in added), *contract.names}
+    own = {*_OWN, *(name for name, _, _ in added), *contract.names}
     attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
     attributes += [(name, kinds[kind]) for name, kind in sent.items() if name not in own]
     return tables.at("recovered", contract.stream).with_attributes(attributes, added)

@@ -20,12 +20,12 @@ from spillway.levers.pieces import pieces
 from spillway.levers.protocol import Decision
 from spillway.pipeline.question import Question
 from spillway.pipeline.reading import (
+    FrameStretch,
     Reading,
-    Stretch,
     asked_columns,
     decided,
+    plan_reading,
     readable,
-    reading,
     recovered_table,
     shed_batches,
 )
@@ -150,7 +150,7 @@ def answer(tables: Tables, contract: StreamContract, question: Question, own: Se
     """
     tables = tables.now()
     names = [*asked_columns(contract, readable(tables, contract), question), *own]
-    asked = reading(tables, contract, question, names)
+    asked = plan_reading(tables, contract, question, names)
     # what may not be shed any more may have been
     bounded = {name + BOUND_SUFFIX for name in (*contract.sheddable, *asked.sheds)}
     return asked.only([name for name in names if not name.endswith(BOUND_SUFFIX) or name in bounded])
@@ -197,5 +197,5 @@ def answer_as_table(
     return counts
 
 
-def _rows_of(stretch: Stretch, counts: dict[str, int]) -> Iterator[pa.Table]:
+def _rows_of(stretch: FrameStretch, counts: dict[str, int]) -> Iterator[pa.Table]:
     return stretch.rows(counts)
