@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +36,8 @@ from spillway.store.drafts import Draft, Make, Piece, discard, drafted
 from spillway.store.files import DataFile, rows_of
 from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold
 from spillway.store.formats import differences, refuse_newer
-from spillway.store.logs import Log, Stale, data_file, log_of
+from spillway.store.logs import Stale, data_file, log_of
+from spillway.store.opened import OpenedLog
 from spillway.store.readers import StoredFiles
 from spillway.store.reads import ROWS_AT_A_TIME, largest, matching_rows
 from spillway.store.small_rows import arrow_rows
@@ -85,12 +85,12 @@ class Tables:
                 path, contract = self.path(table, stream), self.contract(table)
                 log = log_of(path)
                 refuse_newer(path, contract, log.format_version)
-                self._open[table, stream] = Table(path, contract, _Opened(log))
+                self._open[table, stream] = Table(path, contract, OpenedLog(log))
             return self._open[table, stream]
 
     def own(self, path: str, contract: TableContract) -> Table:
         """A table that somebody asked for, outside of the lake."""
-        return Table(path, contract, _Opened(log_of(path)))
+        return Table(path, contract, OpenedLog(log_of(path)))
 
     def forget_lake(self) -> None:
         """Free what lies in memory under the lake's root alone."""
@@ -107,30 +107,10 @@ class Tables:
                 logs.forget_tables(root)
 
 
-@dataclass
-class _Opened:
-    """A table's log, and the files of which whoever opened it knows: those it found, and what it did since."""
-
-    log: Log
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    known: dict[str, DataFile] | None = None
-
-    def found(self) -> dict[str, DataFile]:
-        if self.known is None:
-            self.known = {file.path: file for file in self.log.files()}
-        return self.known
-
-    def is_overtaken(self, where: Filter) -> bool:
-        """Whether others have changed rows of these since the table was opened."""
-        known, live = self.found(), {file.path: file for file in self.log.files()}
-        strange = [live[path] if path in live else known[path] for path in live.keys() ^ known.keys()]
-        return any(may_hold(file, where) for file in strange)
-
-
 class Table:
     """One table as it was when it was opened; once something was written through it, as it was right after that."""
 
-    def __init__(self, path: str, contract: TableContract, opened: _Opened) -> None:
+    def __init__(self, path: str, contract: TableContract, opened: OpenedLog) -> None:
         self.path, self.contract = path, contract
         self._opened = opened
         self._log, self._lock = opened.log, opened.lock
