@@ -16,7 +16,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowException
 
-from spillway.scheduling import DEFAULT_ARGS
+from spillway.scheduling import DEFAULT_ARGS, pool_of
 
 with DAG(
     dag_id="spillway_keep",
@@ -33,7 +33,7 @@ with DAG(
     },
 ) as dag:
 
-    @task
+    @task(**pool_of(None))
     def keep() -> str:
         """Keep all tables; another run comes first, and what failed is told after all was tried."""
         from spillway.errors import SpillwayError

@@ -5,9 +5,7 @@ Every quarter of an hour: look at the landing zone; if a file is new or a batch 
 application per channel, which takes in, plans, sheds and accounts. Nothing new: the run ends in seconds
 without starting Spark.
 
-**Recompute dates**: trigger with `from_date` and `to_date`, or run a backfill; exactly the batches of those
-dates are shed again, from `raw`, with the facts they were first shed with. Dates whose raw tuples were
-retired are refused by name.
+**Recompute dates**: `spillway_backfill`, one run a date; a backfill of this DAG is refused.
 
 One stream's fault keeps no other back: the others of its channel are brought through, then the task ends red with
 one sentence a fault. A contract that cannot be read turns `read_contracts` red, and its stream alone waits.
@@ -21,11 +19,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset, CronTriggerTimetable, Param, TriggerRule, get_current_context, task
+from airflow.sdk import DAG, Asset, CronTriggerTimetable, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spillway.operators import SubmitJob
-from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, spark_step
+from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, pool_of, spark_step
 
 with DAG(
     dag_id="spillway_shed",
@@ -37,36 +35,19 @@ with DAG(
     dagrun_timeout=timedelta(hours=6),
     default_args=DEFAULT_ARGS,
     tags=["spillway", "shed"],
-    params={
-        "from_date": Param(
-            None,
-            type=["null", "string"],
-            format="date",
-            title="From date",
-            description="Recompute the batches from this date on; empty: take in what is new.",
-        ),
-        "to_date": Param(
-            None,
-            type=["null", "string"],
-            format="date",
-            title="To date",
-            description="Last date to recompute, included; empty: only the date above.",
-        ),
-    },
 ) as dag:
 
     @task(execution_timeout=timedelta(minutes=5))
     def find_work() -> list[list[str]]:
         """One list of job arguments per channel with something to do; skips the rest when there is none."""
         from spillway.errors import SpillwayError
-        from spillway.scheduling import NothingToDo, dates_to_recompute, shed_arguments
+        from spillway.scheduling import NothingToDo, refuse_backfill, shed_arguments
         from spillway.settings import Settings
 
-        context = get_current_context()
-        run, form = context["dag_run"], context["params"]
+        run = get_current_context()["dag_run"]
         try:
-            dates = dates_to_recompute(run.run_type, run.logical_date, form["from_date"], form["to_date"])
-            return shed_arguments(Settings.from_environment(), run.run_id, dates)
+            refuse_backfill(run.run_type)
+            return shed_arguments(Settings.from_environment(), run.run_id, None)
         except NothingToDo as reason:
             raise AirflowSkipException(str(reason)) from None
         except SpillwayError as problem:
@@ -87,6 +68,7 @@ with DAG(
     shed = SubmitJob.partial(
         task_id="shed",
         map_index_template="{{ task.application_args[1] }}",
+        **pool_of("each"),
         **spark_step("shed"),
     ).expand(application_args=find_work())
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 
 from spillway.operators import SubmitJob
-from spillway.scheduling import DEFAULT_ARGS, spark_step
+from spillway.scheduling import DEFAULT_ARGS, pool_of, spark_step
 
 with DAG(
     dag_id="spillway_train",
@@ -45,4 +45,4 @@ with DAG(
 
         return stream_arguments(get_current_context()["params"]["streams"])
 
-    train = SubmitJob(task_id="train", application_args=read_form(), **spark_step("train"))
+    train = SubmitJob(task_id="train", application_args=read_form(), **pool_of(None), **spark_step("train"))

@@ -25,7 +25,7 @@ from airflow.sdk import (
 )
 
 from spillway.operators import SubmitJob
-from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, spark_step
+from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, pool_of, spark_step
 
 with DAG(
     dag_id="spillway_validate",
@@ -64,4 +64,6 @@ with DAG(
         form = get_current_context()["params"]
         return stream_arguments(form["streams"]) + (["--all"] if form["everything"] else [])
 
-    validate = SubmitJob(task_id="validate", application_args=read_form(), **spark_step("validate"))
+    validate = SubmitJob(
+        task_id="validate", application_args=read_form(), **pool_of(None), **spark_step("validate")
+    )

@@ -30,6 +30,12 @@ DEFAULT_ARGS: dict[str, Any] = {
 }
 
 
+POOL_VARIABLE = "SPILLWAY_POOL"
+"""Names the Airflow pool that the project's own set-up has made, with `POOL_SLOTS` slots."""
+POOL_SLOTS = 32
+"""As many channels may be worked on side by side."""
+
+
 class NothingToDo(SpillwayError):
     """A run that ends here, in seconds, without starting Spark; says why."""
 
@@ -60,6 +66,26 @@ def spark_step(job: str) -> dict[str, Any]:
     }
 
 
+def pool_of(channel: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What an operator is told so that no two steps work on one channel at once: a pool, and how much of it.
+
+    A channel's step (`jobs/shed.py --channel`; one run of its DAG at a time) holds one slot, a step that walks over
+    all channels (train, validate, backfill, keep: `pool_of(None)`) every channel's slot. So channels go side by side
+    and whoever touches them all is alone. Airflow holds a task back for ever whose pool is not there: where the set-up
+    has made none (an Airflow of one's own without `SPILLWAY_POOL`), steps share nothing but the tables, of which
+    every write is compare-and-swap: who loses stops with a sentence and is tried again.
+
+    >>> pool_of("uplink", {"SPILLWAY_POOL": "spillway"}), pool_of(None, {"SPILLWAY_POOL": "spillway"})
+    ({'pool': 'spillway', 'pool_slots': 1}, {'pool': 'spillway', 'pool_slots': 32})
+    >>> pool_of(None, {})
+    {'pool': 'default_pool', 'pool_slots': 1}
+    """
+    pool = (os.environ if environment is None else environment).get(POOL_VARIABLE)
+    if not pool:
+        return {"pool": "default_pool", "pool_slots": 1}
+    return {"pool": pool, "pool_slots": POOL_SLOTS if channel is None else 1}
+
+
 def read_date(name: str, value: str | date | None) -> date | None:
     """A form's date.
 
@@ -78,23 +104,20 @@ def read_date(name: str, value: str | date | None) -> date | None:
         ) from None
 
 
-def dates_to_recompute(
+def dates_to_backfill(
     run_type: str,
     logical_date: datetime | None,
     from_date: str | None = None,
     to_date: str | None = None,
-) -> tuple[date, date] | None:
-    """The batch dates a run recomputes, both ends included; None for a run that takes in what is new.
+) -> tuple[date, date]:
+    """The batch dates a run of `spillway_backfill` recomputes, both ends included: the form's, or its own day.
 
-    The form's dates come first. A backfill run recomputes the date it stands for, and only the run of
-    midnight does: the ninety-five others of the day have nothing left to do.
+    The schedule is there for Airflow's backfills, which make a run a day: its own runs have nothing to do.
 
-    >>> dates_to_recompute("manual", None, "2013-02-01", None)
+    >>> dates_to_backfill("manual", None, "2013-02-01", None)
     (datetime.date(2013, 2, 1), datetime.date(2013, 2, 1))
-    >>> dates_to_recompute("backfill", datetime(2013, 2, 1, 0, 0))
+    >>> dates_to_backfill("backfill", datetime(2013, 2, 1, 0, 0))
     (datetime.date(2013, 2, 1), datetime.date(2013, 2, 1))
-    >>> dates_to_recompute("scheduled", datetime(2013, 2, 1, 0, 0)) is None
-    True
     """
     first, last = read_date("from_date", from_date), read_date("to_date", to_date)
     if first or last:
@@ -106,13 +129,20 @@ def dates_to_recompute(
                 f"`to_date` must not be before from_date ({first}), got {str(last)!r}; swap them"
             )
         return first, last
-    if run_type != "backfill" or logical_date is None:
-        return None
-    if (logical_date.hour, logical_date.minute) != (0, 0):
-        raise NothingToDo(
-            f"the run of {logical_date:%Y-%m-%d %H:%M} recomputes nothing: the run of midnight does its whole date"
+    if run_type == "backfill" and logical_date is not None:
+        return logical_date.date(), logical_date.date()
+    if run_type == "scheduled":
+        raise NothingToDo("nobody asked for a date: a run of the schedule recomputes nothing")
+    raise SpillwayError("`from_date` must be a date like 2013-02-01, got nothing; fill in the form")
+
+
+def refuse_backfill(run_type: str) -> None:
+    """What takes in what is new has no dates to run again: 96 runs a day would, and each at once with the others."""
+    if run_type == "backfill":
+        raise SpillwayError(
+            "`dag` must be spillway_backfill where dates are to be recomputed, got a backfill of spillway_shed; "
+            "run the backfill of spillway_backfill, one run a date"
         )
-    return logical_date.date(), logical_date.date()
 
 
 def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> list[list[str]]:

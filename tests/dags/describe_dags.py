@@ -24,6 +24,7 @@ def describe_task(task: Any) -> dict[str, Any]:
         "owner": task.owner,
         "retries": task.retries,
         "backoff": task.retry_exponential_backoff,
+        "pool": [fact(task, "pool"), fact(task, "pool_slots")],
         "connection": fact(task, "conn_id") or getattr(task, "_conn_id", None),
         "application": fact(task, "application"),
         "conf": fact(task, "conf"),

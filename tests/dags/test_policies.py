@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from spillway.scheduling import SHED_ASSET
+from spillway.scheduling import POOL_SLOTS, SHED_ASSET
 
-DAG_IDS = ("spillway_shed", "spillway_train", "spillway_validate", "spillway_recover", "spillway_keep")
+DAG_IDS = (
+    *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate"),
+    *("spillway_recover", "spillway_keep"),
+)
 SPARK_TASKS = {
     "spillway_shed": "shed",
+    "spillway_backfill": "shed",
     "spillway_train": "train",
     "spillway_validate": "validate",
     "spillway_recover": "recover",
@@ -48,6 +52,7 @@ def test_every_task_has_an_owner_retries_with_growing_delays_and_a_timeout(dags:
     ("dag_id", "cron", "assets"),
     [
         ("spillway_shed", "*/15 * * * *", []),
+        ("spillway_backfill", "0 0 * * *", []),
         ("spillway_train", "0 1 * * *", []),
         ("spillway_validate", "0 3 * * *", [SHED_ASSET]),
         ("spillway_recover", None, []),
@@ -62,9 +67,29 @@ def test_dags_run_when_the_design_says(
     assert cron is None or dag["zone"] == "UTC"
 
 
-@pytest.mark.parametrize("dag_id", ["spillway_shed", "spillway_train", "spillway_validate", "spillway_keep"])
+@pytest.mark.parametrize(
+    "dag_id", ["spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate", "spillway_keep"]
+)
 def test_one_run_at_a_time_where_order_matters(dags: dict[str, Any], dag_id: str) -> None:
     assert dags["dags"][dag_id]["max_active_runs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "slots"),
+    [
+        ("spillway_shed", 1),
+        ("spillway_backfill", POOL_SLOTS),
+        ("spillway_train", POOL_SLOTS),
+        ("spillway_validate", POOL_SLOTS),
+        ("spillway_keep", POOL_SLOTS),
+    ],
+)
+def test_a_step_of_a_channel_holds_its_slot_and_one_of_all_channels_every_slot(
+    dags: dict[str, Any], dag_id: str, slots: int
+) -> None:
+    for task_id, task in dags["dags"][dag_id]["tasks"].items():
+        steps = task["operator"] == "SubmitJob" or task_id == "keep"
+        assert task["pool"] == (["spillway", slots] if steps else ["default_pool", 1]), task_id
 
 
 @pytest.mark.parametrize(("dag_id", "task_id"), SPARK_TASKS.items())
@@ -79,10 +104,15 @@ def test_spark_is_reached_through_the_operator_and_the_connection_alone(
     assert "delta-spark" in task["conf"]["spark.jars"]
 
 
-def test_channels_are_mapped_and_what_was_shed_is_announced(dags: dict[str, Any]) -> None:
-    tasks = dags["dags"]["spillway_shed"]["tasks"]
+@pytest.mark.parametrize(
+    ("dag_id", "found_by"), [("spillway_shed", "find_work"), ("spillway_backfill", "find_dates")]
+)
+def test_channels_are_mapped_and_what_was_shed_is_announced(
+    dags: dict[str, Any], dag_id: str, found_by: str
+) -> None:
+    tasks = dags["dags"][dag_id]["tasks"]
     assert tasks["shed"]["mapped"]
-    assert tasks["shed"]["upstream"] == ["find_work"]
+    assert tasks["shed"]["upstream"] == [found_by]
     announcing = [name for name, task in tasks.items() if SHED_ASSET in task["outlets"]]
     assert announcing == ["announce"]
     assert tasks["announce"]["upstream"] == ["shed"]
@@ -99,7 +129,8 @@ def test_a_contract_that_cannot_be_read_turns_a_run_red_and_keeps_no_task_from_r
 @pytest.mark.parametrize(
     ("dag_id", "fields"),
     [
-        ("spillway_shed", {"from_date", "to_date"}),
+        ("spillway_shed", set()),
+        ("spillway_backfill", {"from_date", "to_date"}),
         ("spillway_train", {"streams"}),
         ("spillway_validate", {"streams", "everything"}),
         ("spillway_keep", {"dry_run"}),

@@ -67,7 +67,7 @@ def test_another_master_is_a_change_of_the_connection_and_of_nothing_else(
 def test_dates_in_the_form_reach_the_job(tmp_path: Path, run_dag: Run, fake_spark: Calls) -> None:
     settings = small_settings(tmp_path, TWO)
     write_table(settings, "batches", [batch_row("river", 1, DONE), batch_row("harbour", 2, DONE)])
-    done = run_dag("spillway_shed", settings, {"from_date": "2026-01-02"})
+    done = run_dag("spillway_backfill", settings, {"from_date": "2026-01-02"})
     assert done["state"] == "success"
     (call,) = fake_spark()
     assert (after(call, "--channel"), after(call, "--from-date"), after(call, "--to-date")) == (

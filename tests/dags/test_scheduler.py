@@ -26,6 +26,7 @@ from spillway.demo import airflow_home
 from spillway.demo.guard import guarded
 from spillway.demo.ui import healthy, passwords
 from spillway.pipeline.pending import pending_channels
+from spillway.scheduling import POOL_SLOTS
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
@@ -96,7 +97,7 @@ class Server:
             "dag_id": dag_id,
             "from_date": date,
             "to_date": date,
-            "max_active_runs": 1,
+            "max_active_runs": 2,
             "dag_run_conf": {},
         }
         made = self("POST", "/api/v2/backfills", {**asked, "reprocess_behavior": "completed"})
@@ -153,7 +154,7 @@ def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
     with guarded(command, env={**env, "PORT": str(port)}, **told) as guard:
         poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
         found = Server(address, Path(env["AIRFLOW_HOME"]), log)
-        for dag_id in ("spillway_train", "spillway_shed"):
+        for dag_id in ("spillway_train", "spillway_shed", "spillway_backfill"):
             poll(dag_id, lambda dag_id=dag_id: found.known(dag_id), START_SECONDS, log)
             found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         yield found
@@ -199,8 +200,10 @@ def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Sett
     assert set(second.values()) == {"skipped"}
     assert digests(Path(small.lake)) == before
 
-    backfilled = server.backfill("spillway_shed", "2026-01-10T00:00:00Z")
-    assert done in backfilled
+    pool = server("GET", "/api/v2/pools/spillway")
+    assert (pool["slots"], pool["occupied_slots"]) == (POOL_SLOTS, 0)
+    (backfilled,) = server.backfill("spillway_backfill", "2026-01-10T00:00:00Z")
+    assert backfilled == {"find_dates[-1]": "success", "shed[0]": "success", "announce[-1]": "success"}
     again = digests(Path(small.lake))
     written = {name for name in set(again) | set(before) if again.get(name) != before.get(name)}
     of_dates = {name.split("batch_date=")[1][:10] for name in written if "batch_date=" in name}

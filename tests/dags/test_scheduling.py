@@ -12,8 +12,9 @@ from spillway.batch import DONE
 from spillway.errors import SpillwayError
 from spillway.scheduling import (
     NothingToDo,
-    dates_to_recompute,
+    dates_to_backfill,
     recover_arguments,
+    refuse_backfill,
     shed_arguments,
     spark_step,
 )
@@ -28,26 +29,24 @@ def two_channels(tmp_path: Path) -> Settings:
     return small_settings(tmp_path, {"river": "uplink", "harbour": "market"})
 
 
-@pytest.mark.parametrize("run_type", ["scheduled", "manual", "asset_triggered"])
-def test_an_ordinary_run_recomputes_no_date(run_type: str) -> None:
-    assert dates_to_recompute(run_type, MIDNIGHT) is None
+def test_a_backfill_is_one_run_a_date_and_the_schedule_itself_recomputes_nothing() -> None:
+    days = [MIDNIGHT + timedelta(days=number) for number in range(3)]
+    assert [dates_to_backfill("backfill", one) for one in days] == [(one.date(), one.date()) for one in days]
+    with pytest.raises(NothingToDo, match="a run of the schedule recomputes nothing"):
+        dates_to_backfill("scheduled", MIDNIGHT)
 
 
-def test_of_a_backfilled_day_the_run_of_midnight_recomputes_its_date_and_the_others_nothing() -> None:
-    runs = [MIDNIGHT + timedelta(minutes=15 * quarter) for quarter in range(96)]
-    recomputed = []
-    for run in runs:
-        try:
-            recomputed.append(dates_to_recompute("backfill", run))
-        except NothingToDo:
-            continue
-    assert recomputed == [(DAY, DAY)]
+def test_a_backfill_of_what_takes_in_is_refused_with_where_to_go() -> None:
+    with pytest.raises(SpillwayError, match=r"`dag` must be spillway_backfill .*; run the backfill of"):
+        refuse_backfill("backfill")
+    for run_type in ("scheduled", "manual", "asset_triggered"):
+        refuse_backfill(run_type)
 
 
 def test_the_dates_of_the_form_win_and_one_date_alone_means_that_date() -> None:
-    assert dates_to_recompute("manual", None, "2013-02-01", "2013-02-03") == (DAY, date(2013, 2, 3))
-    assert dates_to_recompute("backfill", MIDNIGHT, "2014-01-01") == (date(2014, 1, 1), date(2014, 1, 1))
-    assert dates_to_recompute("manual", None, None, "2013-02-01") == (DAY, DAY)
+    assert dates_to_backfill("manual", None, "2013-02-01", "2013-02-03") == (DAY, date(2013, 2, 3))
+    assert dates_to_backfill("backfill", MIDNIGHT, "2014-01-01") == (date(2014, 1, 1), date(2014, 1, 1))
+    assert dates_to_backfill("manual", None, None, "2013-02-01") == (DAY, DAY)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +54,14 @@ def test_the_dates_of_the_form_win_and_one_date_alone_means_that_date() -> None:
     [
         ("2013-02-02", "2013-02-01", "`to_date` must not be before"),
         ("1 Feb", None, "`from_date` must be a date"),
+        (None, None, "`from_date` must be a date like 2013-02-01, got nothing"),
     ],
 )
-def test_dates_that_mean_nothing_are_refused_by_name(first: str, last: str | None, message: str) -> None:
+def test_dates_that_mean_nothing_are_refused_by_name(
+    first: str | None, last: str | None, message: str
+) -> None:
     with pytest.raises(SpillwayError, match=message):
-        dates_to_recompute("manual", None, first, last)
+        dates_to_backfill("manual", None, first, last)
 
 
 def test_a_run_without_work_says_so_instead_of_starting_spark(two_channels: Settings) -> None:
