@@ -79,10 +79,14 @@ class Batch:
     attempts: int = 0
     reason: str | None = None
     rate_note: str | None = None
-    validated_at: datetime | None = None
-    """When the tables were read of which every expectation held; before `updated_at`: it has changed since."""
     sent_whole: str | None = None
     """Why nothing of it is shed though its contract lists levers: its stream was exempt, or it was asked for again."""
+    revision: int = 0
+    """How often its row was saved: a save is refused to whoever read another revision than the one that stands."""
+    raw_leaving: tuple[str, ...] = ()
+    """Files of `raw` that retiring takes out, until they are gone from the disk."""
+    validated_revision: int | None = None
+    """The revision of which every expectation held."""
 
     @property
     def allowed_kbps(self) -> float:
@@ -105,6 +109,11 @@ class Batch:
         """Whether a run has fixed how the batch is shed."""
         return self.frame_origin is not None
 
+    @property
+    def is_validated(self) -> bool:
+        """Whether every expectation held for the batch, and nothing but that note was saved of it since."""
+        return self.validated_revision is not None and self.validated_revision + 1 == self.revision
+
     def becomes(self, now: datetime, **changes: Any) -> Batch:
         """The batch with `changes`, stamped `now`."""
         return replace(self, updated_at=now, **changes)
@@ -122,6 +131,7 @@ class Batch:
             tuple(getattr(file, item.name) for item in fields(LandingFile)) for file in self.files
         ]
         values["models"], values["levers"] = dict(self.models), list(self.levers)
+        values["raw_leaving"] = list(self.raw_leaving)
         return values
 
     @staticmethod
@@ -131,6 +141,9 @@ class Batch:
         values["files"] = tuple(LandingFile(**file) for file in values["files"] or ())
         values["models"], values["levers"] = dict(values["models"] or {}), tuple(values["levers"] or ())
         values["attempts"] = values["attempts"] or 0
+        # rows of before they were counted have neither
+        values["revision"] = values.get("revision") or 0
+        values["raw_leaving"] = tuple(values.get("raw_leaving") or ())
         return Batch(**values)
 
 

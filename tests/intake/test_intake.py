@@ -38,7 +38,7 @@ CONTRACT = {
     "rate": {"from": "declared", "tuples_per_second": 10},
     "bad_records": {"max_share_pct": 60},
 }
-VOLATILE = ("created_at", "updated_at", "run_id", "seconds", "payload")
+VOLATILE = ("revision", "created_at", "updated_at", "run_id", "seconds", "payload")
 """What a rerun may say otherwise; a filter's payload is compared by its digest."""
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.streams import METERS, OF_A_STREAM, SITES, TABLES, WATCHED, World, json_lines, sites
 
 from spillway.batch import DONE, PLANNED, RETIRED, TAKEN_IN, UNTRAINED, Batch, utc_now
-from spillway.checks import ExpectationsFailed
+from spillway.checks import ExpectationsFailed, Outcome
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Facts, Part
 from spillway.pipeline import shed as shedding
@@ -52,10 +52,9 @@ def dies_before(monkeypatch: pytest.MonkeyPatch, doomed: Callable[[str], bool]) 
         monkeypatch.setattr(Table, method, until_then)
 
 
-def retired(world: World, *waiting: int) -> list[Batch]:
+def retired(world: World) -> list[Batch]:
     """What retiring the old dates of `sites` takes out, as a run of its own."""
-    tables = world.tables.now()
-    return retire(tables, world.contracts.streams["sites"], waiting, world.said.append)
+    return retire(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
 
 
 def test_a_run_with_nothing_new_writes_nothing(world: World) -> None:
@@ -162,7 +161,7 @@ def test_a_frame_goes_on_only_under_the_same_levers_facts_and_length(
         frame_tuples=tuples,
     )
     mine = Batch("s", 2, FIRST, TAKEN_IN, (), 150, 249, "run", *at)
-    save_batches(fresh.tables, [before, mine])
+    _, mine = save_batches(fresh.tables, [before, mine])
     (pinned,) = _pinned(fresh.tables.now(), fresh.contracts.streams["s"], [mine], {mine.batch: Part(1.0)})
     assert (pinned.frame_origin, pinned.levers, dict(pinned.models)) == (
         origin,
@@ -213,7 +212,7 @@ def test_only_validated_dates_that_are_old_enough_are_retired_and_then_refused_b
         "sites/2020-01-02/late.json", json_lines(sites(770, 50))
     )  # not validated: its date must stay
     aged.shed()
-    assert [batch.batch for batch in retired(aged, 4)] == [1, 2]
+    assert [batch.batch for batch in retired(aged)] == [1, 2]
     statuses = [(str(b.batch_date), b.status) for b in aged.batches("sites")]
     assert statuses == [
         ("2020-01-01", RETIRED),
@@ -243,7 +242,7 @@ def test_a_death_while_retiring_loses_nothing_that_was_sent(
     aged = world.copy(tmp_path)
     aged.contract_becomes(RETIRING, METERS, WATCHED)
     sent = aged.rows("transmitted", "sites")
-    for table in ("ledger", "batches", "raw"):
+    for table in ("batches", "ledger", "raw"):
         with monkeypatch.context() as patch:
             dies_before(patch, lambda written, table=table: written == table)
             with pytest.raises(Died):
@@ -287,7 +286,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
         return [batch.batch for batch in changed]
 
     assert waiting() == [1, 2, 3], "certified, and never judged"
-    assert retired(aged, *waiting()) == []
+    assert retired(aged) == []
     again = aged.copy(tmp_path / "again")
     again.contract_becomes(SITES, METERS, WATCHED)
     again.validate("sites")
@@ -298,6 +297,19 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
             again.validate("sites", every=True)
     found = validating.changed_batches(again.tables.now(), "sites")
     assert [batch.batch for batch in found] == [1, 2, 3], "what held before and fails now is not validated"
+    bad = Outcome("ledger", "sites", SECOND, "balances", False, "1", "0", "", "sites does not balance")
+    with monkeypatch.context() as patch:
+        patch.setattr(validating, "run_suites", lambda *_, **__: [bad])
+        with pytest.raises(ExpectationsFailed, match="sites does not balance"):
+            aged.validate("sites")
+    assert waiting() == [3], "what holds for a date is not looked at again"
+    assert [b.status for b in aged.batches("sites")] == [RETIRED, RETIRED, DONE]
+    aged.shed(dates=(SECOND, SECOND))
+    assert waiting() == [3], "shed again: the certificate is of another revision"
+    assert retired(aged) == []
+    aged.validate("sites")
+    assert waiting() == []
+    assert {batch.status for batch in aged.batches("sites")} == {RETIRED}
 
 
 def test_batches_that_wait_for_training_do_not_stand_in_the_way_of_others(

@@ -26,8 +26,8 @@ from spillway.store.tables import Tables
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GAINED = {
-    "certificates": ("error", "max_error", "mean_error"),
-    "batches": ("validated_at", "attempts", "reason", "rate_note"),
+    "certificates": ("error", "max_error", "mean_error", "revision"),
+    "batches": ("revision", "validated_revision", "raw_leaving", "attempts", "reason", "rate_note"),
 }
 """What tables have gained since commit 9eec88c, whose certificates could not be without `error_pct`."""
 

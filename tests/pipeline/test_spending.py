@@ -252,7 +252,9 @@ def test_a_batch_is_pinned_to_what_was_left_and_a_rerun_does_what_the_first_run_
     crossed = spending.spent(quota.period_of(first.batch_date))
     (line,) = now.at("ledger").rows(stage="sent", unit="rows").to_pylist()
     assert crossed == line["bytes_kept"] > 0
-    later = replace(first, batch=2, status=TAKEN_IN, frame_origin=None, rows=0, seconds_covered=HOUR)
+    later = replace(
+        first, batch=2, status=TAKEN_IN, frame_origin=None, rows=0, seconds_covered=HOUR, revision=0
+    )
     save_batches(tables, [later])
     (second,) = shed_channel(tables, InProcess(), contracts, "up")
     assert second.capacity_kbps == pytest.approx(quota.allowance(86_400, crossed, 12 * HOUR, HOUR))

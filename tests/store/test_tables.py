@@ -50,8 +50,10 @@ def with_columns(tables: Tables, table: str, *columns: TableColumn, without: str
 
 def test_a_batch_comes_back_as_it_was_saved_lists_and_maps_and_all(lake: Settings) -> None:
     tables = Tables(lake)
-    save_batches(tables, [batch(1), batch(2, models={}, files=(), levers=("a", "b"))])
-    assert load_batches(tables.now(), "s") == [batch(1), batch(2, models={}, files=(), levers=("a", "b"))]
+    given = [batch(1), batch(2, models={}, files=(), levers=("a", "b"), raw_leaving=("a.parquet",))]
+    saved = save_batches(tables, given)
+    assert saved == [replace(one, revision=1) for one in given]
+    assert load_batches(tables.now(), "s") == saved
     assert load_batches(tables, "s") == load_batches(tables.now())
 
 
@@ -84,10 +86,10 @@ def test_an_emptied_table_is_still_a_table(lake: Settings) -> None:
 
 def test_a_write_replaces_its_own_rows_and_no_others(lake: Settings) -> None:
     tables = Tables(lake)
-    save_batches(tables, [batch(1), batch(2)])
+    _, two = save_batches(tables, [batch(1), batch(2)])
     save_batches(tables, [batch(1, "other")])
-    save_batches(tables, [batch(2, status=DONE)])
-    save_batches(tables.now(), [batch(2, status=DONE)])
+    (two,) = save_batches(tables, [replace(two, status=DONE)])
+    save_batches(tables.now(), [two])
     assert [(b.stream, b.batch, b.status) for b in load_batches(tables.now())] == [
         ("other", 1, RECORDED),
         ("s", 1, RECORDED),

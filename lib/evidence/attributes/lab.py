@@ -304,7 +304,11 @@ class Lab:
     def _replan(self, version: int, allowed_kbps: Mapping[int, float] | None = None) -> None:
         """Have all batches wait again, pinned as they were but for the version of the facts, and what they may send."""
         now, models = utc_now(), {"attributes": version}
-        waiting = [batch.becomes(now, status=PLANNED, models=models) for batch in self.every_batch]
+        stands = {batch.batch: batch.revision for batch in self.lake.batches(self.stream)}
+        waiting = [
+            one.becomes(now, status=PLANNED, models=models, revision=stands[one.batch])
+            for one in self.every_batch
+        ]
         if allowed_kbps is not None:
             waiting = [
                 replace(one, capacity_kbps=allowed_kbps[one.batch], trunk_kbps=None) for one in waiting

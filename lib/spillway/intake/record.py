@@ -70,8 +70,7 @@ def record_batches(
             )
         )
         arrived = max(one.modified_at for one in by_date[batch_date])
-    save_batches(tables, batches)
-    return batches
+    return save_batches(tables, batches)
 
 
 def _arrival_seconds(files: Sequence[Delivered], arrived: datetime | None) -> float | None:

@@ -31,7 +31,7 @@ from spillway.intake.repeats import Repeated
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
 from spillway.records import absent_column, bounded_notes, bounded_reasons, counted_together
-from spillway.store.batches import load_batches, save_batches
+from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.blobs import folder_exists
 from spillway.store.files import read_rows
 from spillway.store.ledgers import write_ledger
@@ -72,6 +72,7 @@ def _write(
     days = sorted({batch.batch_date for batch in batches})
     raw = tables.at("raw", stream).with_attributes([(a.name, a.type) for a in contract.attributes])
     rejected = tables.at("rejected")
+    reserve(tables, batches, [raw, rejected, *map(tables.at, ("ledger", "sketches"))])
     parsed = parse_all(engine, contract, tables.settings.landing, raw, rejected, batches)
     problem = next((one.problem for one in parsed if one.problem), None)
     if problem is not None:
@@ -113,8 +114,7 @@ def _write(
         parts += [f"{count:,} with {note}" for note, count in notes.items()]
         say(f"{stream}: took in batch {batch.batch} of {batch.batch_date}: {', '.join(parts)}")
     write_ledger(tables, stream, numbers, [INTAKE], ledger)
-    save_batches(tables, done)
-    return done
+    return save_batches(tables, done)
 
 
 def _noted(contract: StreamContract, parsed: Sequence[ParsedFiles], rows: int) -> dict[str, int]:

@@ -87,8 +87,9 @@ def tables_there(settings: Settings) -> Tables:
 def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]) -> ToldBatch:
     # who took it in, and when, is nothing recovery needs, and would make every run cross another size
     day = datetime.combine(batch.batch_date, time(), UTC)
-    who = {"run_id": "", "created_at": day, "updated_at": day, "validated_at": None}
-    told: dict[str, _Rows] = {"batches": [{**batch.row(), **who, "status": DONE, "files": []}]}
+    row = {**batch.row(), "run_id": "", "created_at": day, "updated_at": day, "status": DONE, "files": []}
+    del row["revision"], row["raw_leaving"], row["validated_revision"]
+    told: dict[str, _Rows] = {"batches": [row]}
     facts: list[Mapping[str, Any]] = []
     for name, version in sorted(batch.models.items()):
         if (name, version) not in known:

@@ -19,7 +19,7 @@ from spillway.pipeline.accounting import (
     drafted_by,
     stages_of_old,
 )
-from spillway.pipeline.across import ToldBatch, tell, told_of
+from spillway.pipeline.across import TOLD, ToldBatch, tell, told_of
 from spillway.pipeline.planning import Again, WayDown
 from spillway.pipeline.room import OVERHEAD
 from spillway.pipeline.stages import LayAside, SendDown
@@ -84,6 +84,15 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
             held[found.table].discard(found)
         raise
     return Drafts(sent, aside, held, told)
+
+
+def written_tables(tables: Tables, way: WayDown) -> list[Table]:
+    """All that `publish` will write to."""
+    levers = [lever(name) for name in way.batches[0].levers]
+    own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
+    elsewhere = tables.settings.destination != tables.settings.lake
+    names = ["batches", "ledger", *own, *([TOLD] if elsewhere else []), "transmitted"]
+    return [own_table(tables, way.contract, name) for name in names]
 
 
 def told_of_way(tables: Tables, way: WayDown) -> list[ToldBatch]:

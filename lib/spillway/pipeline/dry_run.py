@@ -162,6 +162,7 @@ def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContra
         trunk_kbps=None,
         frame_origin=None,
         frame_tuples=None,
+        revision=0,
     )
     save_batches(memory, [fresh])
 

@@ -95,8 +95,8 @@ def _validated_before(tables: Tables) -> dict[str, list[Batch]]:
 
     Without it every batch there ever was would be validated again in the next night.
     """
-    unmarked = tables.at("batches").rows(["stream", "batch", "validated_at"], status=[DONE, RETIRED])
-    waiting = unmarked.filter(pc.is_null(unmarked["validated_at"]))
+    unmarked = tables.at("batches").rows(["stream", "batch", "validated_revision"], status=[DONE, RETIRED])
+    waiting = unmarked.filter(pc.is_null(unmarked["validated_revision"]))
     numbers = {
         stream: waiting["batch"].filter(pc.equal(waiting["stream"], stream)).to_pylist()
         for stream in waiting["stream"].unique().to_pylist()
@@ -110,7 +110,7 @@ def _validated_before(tables: Tables) -> dict[str, list[Batch]]:
             at = certified.get(row["batch"], row["created_at"])
             certified[row["batch"]] = max(row["created_at"], at)
         held = [
-            replace(batch, validated_at=certified[batch.batch])
+            replace(batch, validated_revision=batch.revision)
             for batch in load_batches(tables, stream, batch=sorted(certified))
             if _held_since(batch, certified[batch.batch], outcomes)
         ]

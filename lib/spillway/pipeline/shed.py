@@ -20,12 +20,12 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.accounting import sent_kbps
-from spillway.pipeline.drafting import Drafts, draft, publish, told_by
+from spillway.pipeline.drafting import Drafts, draft, publish, told_by, written_tables
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.spending import parts_of_batches
-from spillway.store.batches import load_batches, save_batches
+from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
 ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
@@ -86,8 +86,9 @@ def _shed(
     queues: dict[str, list[Batch]] = {}
     for stream, found in pinned.items():
         empty = [batch.becomes(utc_now(), status=DONE) for batch in found if not batch.rows]
-        if faults.attempt(stream, "finish", partial(_saved, tables, empty), empty) is not None:
-            done += empty
+        finished = faults.attempt(stream, "finish", partial(save_batches, tables, empty), empty)
+        if finished is not None:
+            done += finished
             queues[stream] = [batch for batch in found if batch.rows]
     while queues := {stream: queue for stream, queue in queues.items() if queue}:
         # a batch goes on from what the one before it came to: of each stream the next, all of them planned together
@@ -102,11 +103,6 @@ def _shed(
         done += [batch for found in through.values() for batch in found]
         queues = {stream: queues[stream][1:] for stream in through}
     return done
-
-
-def _saved(tables: Tables, batches: Sequence[Batch]) -> Sequence[Batch]:
-    save_batches(tables, batches)
-    return batches
 
 
 def _ready(
@@ -194,14 +190,16 @@ def _pinned(
             # a backfill that dies is pending, so that the next run finishes what is half rewritten
             batch = batch.becomes(utc_now(), status=PLANNED)
         pinned.append(batch)
-    save_batches(tables, [batch for batch, before in zip(pinned, batches, strict=True) if batch != before])
-    return pinned
+    saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
+    now = {batch.batch: batch for batch in [*pinned, *saved]}
+    return [now[batch.batch] for batch in pinned]
 
 
 def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:
     """Draft, measure and publish one stream's batches; plan again what came out above its part."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, started = way.contract.stream, time.monotonic()
+    reserve(tables, way.batches, written_tables(tables, way))
     way, drafts = _last_that_fits(room, engine, way, say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
     for batch in short:
@@ -217,9 +215,7 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
             f"{way.loads[batch.batch].rate_kbps:.4g} -> {sent_kbps(way, drafts, batch):.4g} kbps of "
             f"{batch.allowed_kbps:.4g}; {said}"
         )
-    done = [batch.becomes(utc_now(), status=DONE) for batch in way.batches]
-    save_batches(tables, done)
-    return done
+    return save_batches(tables, [batch.becomes(utc_now(), status=DONE) for batch in way.batches])
 
 
 def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:

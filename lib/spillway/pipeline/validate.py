@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -47,15 +46,18 @@ def changed_batches(tables: Tables, stream: str, every: bool = False) -> list[Ba
     done = {"status": DONE, "rows": Between(1)}
     if every:
         return load_batches(tables, stream, **done)
-    edges = tables.at("batches").rows(["batch", "updated_at", "validated_at"], stream=stream, **done)
-    still = pc.fill_null(pc.greater_equal(edges["validated_at"], edges["updated_at"]), False)
+    edges = tables.at("batches").rows(["batch", "revision", "validated_revision"], stream=stream, **done)
+    still = pc.fill_null(pc.equal(pc.add(edges["validated_revision"], 1), edges["revision"]), False)
     changed = edges["batch"].filter(pc.invert(still)).to_pylist()
     return load_batches(tables, stream, batch=changed, **done) if changed else []
 
 
-def _mark(tables: Tables, batches: Sequence[Batch], as_of: datetime | None) -> None:
-    """Note that every expectation held for these batches at `as_of`, or (None) that it is to be seen again."""
-    save_batches(tables, [replace(batch, validated_at=as_of) for batch in batches])
+def _forget_validated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
+    """The batches, noted as not validated: or what fails now would count as validated by what held before."""
+    noted = [batch for batch in batches if batch.is_validated]
+    saved = save_batches(tables, [replace(batch, validated_revision=None) for batch in noted])
+    now = {batch.batch: batch for batch in [*batches, *saved]}
+    return [now[batch.batch] for batch in batches]
 
 
 def validate(
@@ -71,7 +73,7 @@ def validate(
 
     A stream that cannot be recovered, certified or judged keeps no other from it, nor from being retired.
     """
-    as_of, tables, faults = utc_now(), tables.now(), Faults(say)
+    tables, faults = tables.now(), Faults(say)
     chosen = [contracts.stream(name) for name in (streams or contracts.streams)]
     names = [one.stream for one in chosen]
     work = faults.each("validate", names, lambda stream: changed_batches(tables, stream, every))
@@ -79,13 +81,11 @@ def validate(
     outcomes: list[Outcome] = []
 
     def recover_and_certify(stream: str) -> list[Batch]:
-        # or what fails now would count as validated by what held before
-        _mark(tables, [batch for batch in work[stream] if batch.validated_at], None)
-        started = time.monotonic()
-        ways = recover_batches(tables, engine, contracts.streams[stream], work[stream])
-        say(f"{stream}: recovered {len(work[stream])} batches in {time.monotonic() - started:.1f} s")
-        certify_ways(tables, engine, contracts.streams[stream], ways, say, as_of)
-        return work[stream]
+        batches, started = _forget_validated(tables, work[stream]), time.monotonic()
+        ways = recover_batches(tables, engine, contracts.streams[stream], batches)
+        say(f"{stream}: recovered {len(batches)} batches in {time.monotonic() - started:.1f} s")
+        certify_ways(tables, engine, contracts.streams[stream], ways, say)
+        return batches
 
     if not work:
         say("nothing was shed since the last validation")
@@ -95,32 +95,33 @@ def validate(
         judged = faults.attempt("", "judge", judge)
         outcomes = judged or []
         for stream in certified if judged is not None else ():
-            faults.attempt(
-                stream, "finish", partial(_finish, tables, certified[stream], outcomes, as_of, say)
-            )
-    faults.each("retire", names, lambda stream: _retire(tables, contracts.streams[stream], say))
+            faults.attempt(stream, "finish", partial(_finish, tables, certified[stream], outcomes, say))
+    faults.each("retire", names, lambda stream: _retire(tables.now(), contracts.streams[stream], say))
     if streams is None:
         faults.broken(contracts)
     faults.tell()
     return outcomes
 
 
-def _finish(
-    tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], as_of: datetime, say: Say
-) -> None:
-    """Note which of a stream's batches every expectation held for, and for what all streams share."""
+def _finish(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], say: Say) -> None:
+    """Note of which revisions of a stream's batches, and of what all streams share, every expectation held."""
     stream = batches[0].stream
     failed = {one.batch_date for one in failures(outcomes) if one.stream in (stream, "")}
+    held = [one for one in batches if not failed & {None, one.batch_date}]
+    now = tables.now()
+    stands = {one.batch: one.revision for one in load_batches(now, stream, batch=[one.batch for one in held])}
+    same = [one for one in held if stands.get(one.batch) == one.revision]
     try:
-        _mark(tables, [one for one in batches if not failed & {None, one.batch_date}], as_of)
+        save_batches(now, [replace(one, validated_revision=one.revision) for one in same])
     except ConcurrentRun:
+        same = []
+    if len(same) < len(held):
         say(f"{stream}: batches were shed again meanwhile; the next run validates them")
 
 
 def _retire(tables: Tables, contract: StreamContract, say: Say) -> list[Batch]:
     """Retire what was validated, but for what a sketch that the contract asks for is still to be made of."""
-    waiting = {batch.batch for batch in changed_batches(tables, contract.stream)}
-    return retire(tables, contract, waiting | unsketched(tables, contract), say)
+    return retire(tables, contract, unsketched(tables, contract), say)
 
 
 @dataclass(frozen=True)
@@ -172,12 +173,8 @@ def certify_ways(
     contract: StreamContract,
     ways: Sequence[WayBack],
     say: Say,
-    as_of: datetime | None = None,
 ) -> None:
-    """Measure what every lever promised against raw, and write the certificates.
-
-    They are of the tables as they were at `as_of` (default: now): a batch that was shed again since is measured again.
-    """
+    """Measure what every lever promised against raw, and write the certificates, each of its batch's revision."""
     stream = contract.stream
     batches = [batch for way in ways for batch in way.batches]
     days = sorted({batch.batch_date for batch in batches})
@@ -191,7 +188,7 @@ def certify_ways(
     for name, one in (pair for pairs in engine.map(measure, stretches) for pair in pairs):
         place = (name, one.batch, one.attribute)
         measured[place] = measured[place] + one if place in measured else one
-    rows = list(_certificate_rows(tables, contract, batches, measured, as_of or utc_now()))
+    rows = list(_certificate_rows(tables, contract, batches, measured))
     tables.at("certificates").replace(rows, stream=stream, batch=[batch.batch for batch in batches])
     values = sum(row["shed_values"] + row["rounded_values"] for row in rows)
     errors = sum(one.certificate.sum_error_pct for one in measured.values())
@@ -216,8 +213,8 @@ def _certificate_rows(
     contract: StreamContract,
     batches: Sequence[Batch],
     measured: Mapping[tuple[str, int, str], Measured],
-    as_of: datetime,
 ) -> Iterator[dict[str, Any]]:
+    now = utc_now()
     levers = dict.fromkeys(name for name, _, _ in measured if name)
     stored = {name: lever(name).stored(contract, batches, tables) for name in levers}
     numbers = [batch.batch for batch in batches]
@@ -263,7 +260,8 @@ def _certificate_rows(
             "column_bytes": before.get(attribute, 0),
             "wire_bytes": after.get(attribute, 0),
             "synopsis_bytes": spent.get((name, number, attribute), 0),
-            "created_at": as_of,
+            "created_at": now,
+            "revision": dates[number].revision,
         }
 
 

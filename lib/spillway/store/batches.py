@@ -1,16 +1,22 @@
-"""The table `batches`: load and save, each save a compare-and-swap on what was read.
+"""The table `batches`: load and save, each save a compare-and-swap on the revision that was read.
 
 Whoever loads says which batches it needs: a stream has a hundred of them a day, and years of days.
+
+A batch is what decisions are made of, and they may take long: between reading a row and saving it anew others may
+have saved it. Every save counts the row's `revision` up, and is refused to whoever decided on another revision than
+the one that stands. So of two who load, decide and save, one wins and the other stops with a sentence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from spillway.batch import Batch
-from spillway.store.tables import Between, Tables
+from spillway.errors import ConcurrentRun
+from spillway.store.tables import Between, Table, Tables
 
 RATED = Between(low=math.ulp(0.0))
 """What `seconds_covered` of a batch is whose rate is known."""
@@ -29,8 +35,39 @@ def newest_batch(tables: Tables, stream: str, **where: Any) -> Batch | None:
     return Batch.from_row(found[0]) if found else None
 
 
-def save_batches(tables: Tables, batches: Sequence[Batch]) -> None:
-    """Write the rows of `batches` (of one stream) in one commit, replacing what they were."""
+def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
+    """Write the rows of `batches` (of one stream) in one commit; returns them as they stand now, a revision on."""
+    if not batches:
+        return []
+    _refuse_overtaken(tables, batches)
+    saved = [replace(one, revision=one.revision + 1) for one in batches]
+    rows = [one.row() for one in saved]
+    tables.at("batches").replace(rows, stream=batches[0].stream, batch=[one.batch for one in batches])
+    return saved
+
+
+def reserve(tables: Tables, batches: Sequence[Batch], written: Iterable[Table]) -> None:
+    """Before long work: have what it will write opened, and see that nobody has overtaken these batches.
+
+    `written` are tables of `tables`, opened by being named here. Whoever takes a batch over from now on writes later
+    than they were opened, so that either's commit finds the other's. Without this a run that stood still between
+    reading a batch and opening its tables could write over what another had finished meanwhile.
+    """
+    assert all(table.version >= -1 for table in written)
     if batches:
-        rows = [one.row() for one in batches]
-        tables.at("batches").replace(rows, stream=batches[0].stream, batch=[one.batch for one in batches])
+        _refuse_overtaken(tables.now(), batches)
+
+
+def _refuse_overtaken(tables: Tables, batches: Sequence[Batch]) -> None:
+    stream, numbers = batches[0].stream, [one.batch for one in batches]
+    rows = tables.at("batches").rows(["batch", "revision"], stream=stream, batch=numbers).to_pylist()
+    stands = {row["batch"]: row["revision"] or 0 for row in rows}
+    overtaken = [one for one in batches if one.stream == stream and stands.get(one.batch, 0) != one.revision]
+    if overtaken:
+        told = ", ".join(
+            f"{one.batch} (revision {one.revision} was read, {stands.get(one.batch, 0)} stands)"
+            for one in overtaken
+        )
+        raise ConcurrentRun(
+            f"{stream}: another run has changed batch {told} since this one read it; nothing was doubled, run it again"
+        )
