@@ -17,9 +17,10 @@ from spillway.batch import RECORDED, RETIRED, TAKEN_IN, Batch
 from spillway.cli import main
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
-from spillway.pipeline.sketch import sketch_stream
+from spillway.errors import Refused
+from spillway.pipeline.sketch import load_sketch, sketch_stream
 from spillway.settings import Settings
-from spillway.store.batches import save_batches
+from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables
 
 SKETCHES: list[dict[str, Any]] = [
@@ -85,21 +86,27 @@ class World:
         return Tables(self.settings)
 
     def take_in(
-        self, number: int, first: int, rows: Sequence[Mapping[str, Any]], status: str = TAKEN_IN
+        self,
+        number: int,
+        first: int,
+        rows: Sequence[Mapping[str, Any]],
+        status: str = TAKEN_IN,
+        on: date | None = None,
     ) -> None:
         """Rows in `raw` and their batch, as intake leaves them: in two files."""
+        of = on or day(number)
         raw = self.tables.at("raw", "sites").with_attributes(list(TYPES.items()))
         half = len(rows) // 2
-        partition = {"batch_date": str(day(number))}
+        partition = {"batch_date": str(of)}
         pieces = [
             Piece(partition, number, (number, first, rows[:half])),
             Piece(partition, number, (number, first + half, rows[half:])),
         ]
         draft = raw.draft(InProcess(), pieces, rows_of_a_piece)
-        raw.publish(draft.written, batch=number, batch_date=day(number))
+        raw.publish(draft.written, batch=number, batch_date=of)
         now = datetime(2026, 1, 1, tzinfo=UTC)
         last = first + len(rows) - 1
-        made = Batch("sites", number, day(number), status, (), first, last, "run", now, now, rows=len(rows))
+        made = Batch("sites", number, of, status, (), first, last, "run", now, now, rows=len(rows))
         save_batches(self.tables, [made])
 
     def sketch(self, asked: StreamContract | None = None, *dates: date) -> int:
@@ -236,3 +243,67 @@ def test_a_question_that_cannot_be_answered_says_what_can(
     assert (code, "`quantile` must be given some numbers, got half" in told["error"]) == (2, True)
     code, told = ask(world, monkeypatch, capsys, "site", "join", "sites")
     assert (code, "must name the other STREAM and SKETCH" in told["error"]) == (2, True)
+
+
+def test_a_closed_day_is_one_row_and_is_not_used_once_its_batches_have_other_sketches(world: World) -> None:
+    def daily() -> list[dict[str, Any]]:
+        return world.tables.now().at("daily_sketches").rows(["batch_date", "name", "batches"]).to_pylist()
+
+    def counted(name: str, kind: str, *dates: date) -> Any:
+        return load_sketch(world.tables, "sites", name, kind, *dates)
+
+    world.take_in(3, 600, sites(600, 60), on=day(2))
+    world.take_in(4, 660, sites(660, 30), on=day(3))
+    assert world.sketch() == 2 * len(SKETCHES)
+    # the first day has one batch, which is as small, and the last is not closed
+    assert {(row["batch_date"], row["name"], row["batches"]) for row in daily()} == {
+        (day(2), name, 2) for name in NAMES
+    }
+    site = counted("site", "count_min")
+    assert (site.frequency("site-3").estimate, site.covers.batches) == (105.0, 4)
+    pulses = sorted(row["pulses"] for row in sites(300, 240) + sites(600, 60) if row["pulses"] is not None)
+    assert counted("pulses", "quantiles", day(2), day(2)).sketch.n == len(pulses)
+    assert (
+        counted("pulses", "quantiles", day(2), day(2)).quantile(0.5).estimate
+        == pulses[(len(pulses) - 1) // 2]
+    )
+    before = daily()
+    assert (world.sketch(), daily()) == (0, before)
+
+    world.take_in(3, 600, sites(600, 6), on=day(2))
+    assert world.sketch(None, day(2), day(2)) == 2 * len(SKETCHES)
+    assert counted("site", "count_min").frequency("site-3").estimate == 96.0
+    assert len(daily()) == len(before)
+    # a row that is of other sketches than there are now counts for nothing
+    tables, where = world.tables.now(), {"stream": "sites", "kind": "count_min", "name": "site"}
+    (stale,) = tables.at("daily_sketches").rows(**where).to_pylist()
+    tables.at("daily_sketches").replace([{**stale, "made_of": "others"}], **where)
+    assert counted("site", "count_min").frequency("site-3").estimate == 96.0
+
+
+def test_batches_without_a_sketch_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    world.take_in(3, 540, sites(540, 10))
+    code, (answer,) = ask(world, monkeypatch, capsys, "site", "frequency", "site-3")
+    assert (code, answer["covers"]["batches"], answer["covers"]["missing"]) == (0, 2, 1)
+
+
+def test_a_range_over_a_change_of_the_contract_is_answered_by_its_parts(world: World) -> None:
+    changed = contract([{"kind": "count_min", "attributes": ["site"], "memory_kib": 8, "heavy_pct": 5}])
+    world.take_in(3, 540, sites(540, 60))
+    tables = world.tables
+    first = load_batches(tables, "sites", batch=[1, 2])
+    save_batches(tables, [batch.becomes(batch.updated_at, status=RETIRED) for batch in first])
+    assert world.sketch(changed) == 1
+    site = load_sketch(world.tables, "sites", "site", "count_min")
+    assert [(one.from_date, one.to_date) for one in site.segments] == [
+        ("2020-01-01", "2020-01-02"), ("2020-01-03", "2020-01-03"),
+    ]  # fmt: skip
+    answer = site.frequency("site-3")
+    assert (answer.low <= 100 <= answer.high, answer.note) == (
+        True, "added up over 2 ranges, each with a sketch of its own shape",
+    )  # fmt: skip
+    assert [(one.key, one.answer.estimate) for one in site.top(1)] == [(("site-0",), 100.0)]
+    with pytest.raises(Refused, match=r"2020-01-01 to 2020-01-02: .*; ask from 2020-01-03 on"):
+        site.self_join_size()

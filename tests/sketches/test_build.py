@@ -119,7 +119,7 @@ def test_light_keys_that_share_a_heavy_bucket_are_not_heavy() -> None:
     assert distinct.tolist() == [7, 7 + (1 << 16), 7 + (1 << 40)]
     assert (counts.tolist(), firsts.tolist()) == ([3, 1, 1], [0, 3, 4])
     found = pa.table({"batch": [1] * 3, "key": distinct, "count": counts, "value 0": [70, 71, 72]})
-    assert building.heavy_labels(spec, [found, found], {1: 12}) == {1: {7: [70]}}
+    assert building.heavy_labels(spec, [found, found], {1: 12}) == {1: {7: ([70], 6)}}
 
 
 KINDS: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {

@@ -84,8 +84,21 @@ def test_wrong_shares_and_unlike_sketches_are_refused() -> None:
         HeavyHitters(CountMinParameters(64, 3), 1.0)
     with pytest.raises(Refused, match=r"at least the sketch's 0\.1"):
         sketch.heavy(0.05)
+    assert sketch.merge(HeavyHitters(CountMinParameters(64, 3), 0.2)).share == 0.2
     with pytest.raises(Refused, match="same parameters and seed"):
-        sketch.merge(HeavyHitters(CountMinParameters(64, 3), 0.2))
+        sketch.merge(HeavyHitters(CountMinParameters(32, 3), 0.1))
+
+
+def test_what_was_counted_exactly_stays_exact_while_all_parts_counted_it() -> None:
+    parts = [HeavyHitters(CountMinParameters(4, 1), 0.1).update(np.array([7, 7, 9, 9, 5])) for _ in range(2)]
+    parts[0].exact, parts[1].exact = {7: 2, 9: 2}, {7: 2}
+    for part in parts:
+        part.labels = {7: ["seven"], 9: ["nine"]}
+    merged = HeavyHitters.from_bytes(parts[0].merge(parts[1]).to_bytes())
+    assert merged.exact == {7: 4}
+    sizes = merged.sizes(np.array([7], dtype=np.uint64))
+    assert (sizes.estimate[0], sizes.low[0], sizes.high[0]) == (4.0, 4.0, 4.0)
+    assert merged.update(np.array([7])).exact == {}, "counts by the table alone are not exact"
 
 
 def test_a_conservative_table_tracks_too_but_does_not_merge() -> None:

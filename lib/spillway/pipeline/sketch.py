@@ -23,9 +23,12 @@ from spillway.batch import HELD, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.dividing import in_pieces
 from spillway.engine.protocol import Engine
+from spillway.errors import Refused
+from spillway.sketches.binary import digest
 from spillway.sketches.build import SketchPart, all_parts, heavy_labels, keys_in, parts_of, sketched_columns
+from spillway.sketches.kinds import kind_of
 from spillway.sketches.kinds.base import Loaded
-from spillway.sketches.query import load
+from spillway.sketches.query import load, no_such_dates, no_such_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Integers
 from spillway.store.batches import load_batches
@@ -72,6 +75,7 @@ def sketch_stream(
     written = 0
     for missing, batches in _grouped(specs, there, have):
         written += _write(engine, tables, contract.stream, missing, batches)
+    sum_up_days(tables, contract.stream, specs, {batch.batch_date for batch in there})
     if written:
         say(f"{contract.stream}: sketched {', '.join(f'{spec.kind} of {spec.name}' for spec in specs)}")
     return written
@@ -125,8 +129,87 @@ def load_sketch(
     from_date: date | None = None,
     to_date: date | None = None,
 ) -> Loaded:
-    """A stored sketch over a range of dates, ready to be asked."""
-    return load(tables.at("sketches").rows(stream=stream).to_pylist(), stream, name, kind, from_date, to_date)
+    """A stored sketch over a range of dates, ready to be asked.
+
+    A day that has been summed up is read as one row, where that is of the very sketches that its batches have now.
+    """
+    tables = tables.now()
+    where: dict[str, Any] = {"stream": stream, "kind": kind, "name": name}
+    dates: dict[str, Any] = {"batch_date": Between(from_date, to_date)}
+    known = _known(tables, **where, **dates)
+    if not known:
+        there = tables.at("sketches").rows(["kind", "name", "batch_date"], stream=stream).to_pylist()
+        mine = [row["batch_date"] for row in there if (row["kind"], row["name"]) == (kind, name)]
+        raise no_such_dates(mine, from_date, to_date) if mine else no_such_sketch(there, name, kind)
+    made_of = {day: _made_of(rows) for day, rows in known.items()}
+    days = [
+        row
+        for row in tables.at("daily_sketches").rows(**where, **dates).to_pylist()
+        if made_of.get(row["batch_date"]) == row["made_of"]
+    ]
+    summed = {row["batch_date"] for row in days}
+    single = [row["batch"] for day, rows in known.items() if day not in summed for row in rows]
+    if not kind_of(kind).merges:
+        single = single[-1:]
+    rows = tables.at("sketches").rows(batch=single, **where).to_pylist() if single else []
+    held = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), **dates)["batch"].to_pylist()
+    missing = set(held) - {row["batch"] for rows in known.values() for row in rows}
+    return load([*days, *rows], stream, name, kind, missing=len(missing) if kind_of(kind).merges else 0)
+
+
+def sum_up_days(
+    tables: Tables, stream: str, specs: Sequence[SketchSpec], touched: Collection[date] = ()
+) -> int:
+    """One row for each closed date, of every sketch that merges, where its batches were sketched alike.
+
+    A date is closed when a later one has begun. Those since the last that was summed up are looked at, and those
+    `touched`, whose batches may have other sketches now. Returns how many were written.
+    """
+    tables = tables.now()
+    written = 0
+    for spec in (spec for spec in specs if spec.made_of.merges):
+        where = {"stream": stream, "kind": spec.kind, "name": spec.name}
+        rows = tables.at("daily_sketches").rows(["batch_date", "made_of"], **where).to_pylist()
+        have = {row["batch_date"]: row["made_of"] for row in rows}
+        newest = max(have, default=None)
+        known = _known(tables, **where, batch_date=Between(newest))
+        earlier = [day for day in touched if newest is not None and day < newest]
+        known |= _known(tables, **where, batch_date=earlier) if earlier else {}
+        for day, mine in sorted(known.items())[:-1]:
+            made_of = _made_of(mine)
+            if have.get(day) == made_of or len(mine) < 2 or len({row["parameters"] for row in mine}) > 1:
+                continue
+            sketched = tables.at("sketches").rows(batch=[row["batch"] for row in mine], **where).to_pylist()
+            try:
+                whole = load(sketched, stream, spec.name, spec.kind)
+                payload = spec.made_of.of_day(spec, whole.sketch).to_bytes()
+            except Refused:
+                continue  # what cannot be read is read, and told, batch by batch
+            last = sketched[-1]
+            one = {
+                name: last[name] for name in ("attributes", "parameters", "seed", "format_version", "batch")
+            }
+            one |= {"batches": len(mine), "rows": whole.covers.rows, "made_of": made_of, "payload": payload}
+            tables.at("daily_sketches").replace(
+                [{**where, "batch_date": day, **one}], **where, batch_date=day
+            )
+            written += 1
+    return written
+
+
+def _known(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any]]]:
+    """What is sketched, by date and in order, without the sketches themselves."""
+    rows = tables.at("sketches").rows(["batch", "batch_date", "digest", "parameters"], **where).to_pylist()
+    found: dict[date, list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda one: (one["batch_date"], one["batch"])):
+        found.setdefault(row["batch_date"], []).append(row)
+    return found
+
+
+def _made_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Names the sketches of a day."""
+    told = "|".join(f"{row['batch']} {row['digest']} {row['parameters']}" for row in rows)
+    return digest(told.encode())
 
 
 def _parts(

@@ -16,6 +16,15 @@ class Covers:
     to_date: str | None = None
     batches: int = 0
     rows: int = 0
+    missing: int = 0
+    """Batches of the range that have no sketch which can be read: nothing of them is in the answer."""
+
+    @property
+    def told_missing(self) -> str:
+        """What is not in the answer, in words; empty where all is."""
+        return (
+            f"{self.missing} of {self.batches + self.missing} batches have no sketch" if self.missing else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,8 @@ class Answer:
 
     def __str__(self) -> str:
         dates = f", {self.covers.from_date} to {self.covers.to_date}" if self.covers.from_date else ""
-        note = f"; {self.note}" if self.note else ""
+        told = [self.note] * bool(self.note) + [self.covers.told_missing] * bool(self.covers.missing)
+        note = "".join(f"; {one}" for one in told)
         return (
             f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g} with {100 * self.confidence:g} % "
             f"confidence, {self.method}, {self.covers.stream}/{self.covers.name}{dates}, "

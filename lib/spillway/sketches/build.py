@@ -121,18 +121,18 @@ def keys_in(spec: SketchSpec, buckets: Mapping[int, Integers], tables: Iterable[
 
 def heavy_labels(
     spec: SketchSpec, found: Sequence[pa.Table], rows: Mapping[int, int]
-) -> dict[int, dict[int, list[Any]]]:
-    """By batch, the keys of at least the asked share of its `rows`, with their values as JSON carries them."""
+) -> dict[int, dict[int, tuple[list[Any], int]]]:
+    """By batch, the keys of at least the asked share of its `rows`: their values as JSON carries them, and counts."""
     table = _summed(found)
     if not table.num_rows:
         return {}
     least = np.array([(spec.heavy_share or 0.0) * rows[batch] for batch in table["batch"].to_pylist()])
     table = table.filter(pa.array(np.asarray(table["count"]) >= least))
     columns = [json_values(table[name], kind) for name, kind in zip(_labels(spec), spec.types, strict=True)]
-    labels: dict[int, dict[int, list[Any]]] = {}
-    pairs = zip(table["batch"].to_pylist(), table["key"].to_pylist(), *columns, strict=True)
-    for batch, key, *values in pairs:
-        labels.setdefault(batch, {})[key] = values
+    labels: dict[int, dict[int, tuple[list[Any], int]]] = {}
+    numbers = (table[name].to_pylist() for name in ("batch", "key", "count"))
+    for batch, key, count, *values in zip(*numbers, *columns, strict=True):
+        labels.setdefault(batch, {})[key] = values, count
     return labels
 
 

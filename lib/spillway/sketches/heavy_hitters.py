@@ -140,6 +140,8 @@ class HeavyHitters(binary.CounterSketch):
         self.counts = CountMin(parameters)
         self.candidates: Keys = np.empty(0, dtype=np.uint64)
         self.labels: dict[int, Any] = {}
+        self.exact: dict[int, int] = {}
+        """How often keys came, of those that were counted one by one."""
 
     def update(self, keys: object, weights: object = None) -> HeavyHitters:
         """Add `keys`; weights must not be negative."""
@@ -152,6 +154,7 @@ class HeavyHitters(binary.CounterSketch):
             counts.table, counts.seeds, hashed, amounts, counts.parameters.conservative, counts.total,
             self.share, self.candidates, counts.spark,
         )  # fmt: skip
+        self.exact = {}
         counts.absolute += absolute
         counts.total = int(total)
         counts.updates += hashed.size
@@ -171,18 +174,19 @@ class HeavyHitters(binary.CounterSketch):
             self.labels = {key: value for key, value in self.labels.items() if key in alive}
 
     def merge(self, other: HeavyHitters) -> HeavyHitters:
-        """The sketch of both streams together."""
-        mine, theirs = (self.counts.parameters, self.share), (other.counts.parameters, other.share)
-        require_same(self.kind, mine, theirs)
-        merged = HeavyHitters(self.counts.parameters, self.share)
+        """The sketch of both streams together, complete from the larger of both shares on."""
+        require_same(self.kind, self.counts.parameters, other.counts.parameters)
+        merged = HeavyHitters(self.counts.parameters, max(self.share, other.share))
         merged.context = self.shared_context(other)
         merged.counts = self.counts.merge(other.counts)
         union = np.union1d(self.candidates, other.candidates)
         counts = merged.counts
         least = counts.point(union, "cm").estimate if union.size else np.empty(0)
-        merged.candidates = union[least >= self.share * counts.total]
+        merged.candidates = union[least >= merged.share * counts.total]
         alive = set(merged.candidates.tolist())
         merged.labels = {k: v for k, v in {**other.labels, **self.labels}.items() if k in alive}
+        both = self.exact.keys() & other.exact.keys() & alive
+        merged.exact = {key: self.exact[key] + other.exact[key] for key in both}
         return merged
 
     def heavy(self, share: float | None = None, estimator: str = "auto", confidence: float = 0.95) -> Heavy:
@@ -197,13 +201,21 @@ class HeavyHitters(binary.CounterSketch):
             return Heavy(self.candidates, Estimates(nothing, nothing, nothing, confidence, "cm"), ())
         minimum = self.counts.point(self.candidates, "cm", confidence).estimate
         chosen = self.candidates[minimum >= share * self.counts.total]
-        sizes = self.counts.point(chosen, estimator, confidence)
+        sizes = self.sizes(chosen, estimator, confidence)
         order = np.lexsort((chosen, -sizes.estimate))
         ranked = Estimates(
             sizes.estimate[order], sizes.low[order], sizes.high[order], confidence, sizes.method
         )
         keys = chosen[order]
         return Heavy(keys, ranked, tuple(self.labels.get(int(key)) for key in keys))
+
+    def sizes(self, keys: Keys, estimator: str = "auto", confidence: float = 0.95) -> Estimates:
+        """The frequency of each key: as counted, where it was, else as the table has it."""
+        found = self.counts.point(keys, estimator, confidence)
+        for place, key in enumerate(keys.tolist()):
+            if key in self.exact:
+                found.estimate[place] = found.low[place] = found.high[place] = self.exact[key]
+        return found
 
     def top(self, count: int, estimator: str = "auto", confidence: float = 0.95) -> Heavy:
         """The `count` heaviest candidates; complete when the count-th of them is above `share` of all."""
@@ -219,7 +231,11 @@ class HeavyHitters(binary.CounterSketch):
         return {**self.counts.shape, "share": self.share}
 
     def scalars(self) -> dict[str, Any]:
-        return {**self.counts.scalars(), "labels": [[key, self.labels[key]] for key in sorted(self.labels)]}
+        labels = [
+            [key, self.labels[key], *([self.exact[key]] if key in self.exact else [])]
+            for key in sorted(self.labels)
+        ]
+        return {**self.counts.scalars(), "labels": labels}
 
     def arrays(self) -> dict[str, Any]:
         return {**self.counts.arrays(), "candidates": self.candidates}
@@ -242,13 +258,13 @@ class HeavyHitters(binary.CounterSketch):
         sketch.candidates = arrays["candidates"]
         if (sketch.candidates[1:] <= sketch.candidates[:-1]).any():
             raise Refused("candidates", "rise", "keys out of order, or twice", REBUILD)
-        for key, value in scalars["labels"]:
+        for key, value, *count in scalars["labels"]:
             parts = value if isinstance(value, list) else [value]
-            if (
-                type(key) is not int
-                or not 0 <= key < 1 << 64
-                or any(isinstance(one, list | dict) for one in parts)
-            ):
-                raise Refused("labels", "be pairs of a key and its values", str((key, value))[:100], REBUILD)
+            good = type(key) is int and 0 <= key < 1 << 64 and len(count) <= 1
+            good &= all(type(one) is int and 0 <= one <= sketch.counts.total for one in count)
+            if not good or any(isinstance(one, list | dict) for one in parts):
+                raise Refused("labels", "be keys with values, and counts", str((key, value))[:100], REBUILD)
             sketch.labels[key] = value
+            if count:
+                sketch.exact[key] = count[0]
         return sketch

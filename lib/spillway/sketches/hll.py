@@ -24,7 +24,6 @@ from spillway.sketches.answers import Answer
 from spillway.sketches.binary import LibrarySketch
 from spillway.sketches.forms import REBUILD, contained
 from spillway.sketches.intervals import check_confidence
-from spillway.sketches.types import require_same
 
 LEAST_LG_K, MOST_LG_K = 4, 21
 
@@ -51,12 +50,12 @@ class Hll(LibrarySketch):
         return self
 
     def merge(self, other: Hll) -> Hll:
-        """The sketch of both together."""
-        require_same(self.kind, self.lg_k, other.lg_k)
-        union = datasketches.hll_union(self.lg_k)
+        """The sketch of both together, as coarse as the coarser."""
+        lg_k = min(self.lg_k, other.lg_k)
+        union = datasketches.hll_union(lg_k)
         for one in (self, other):
             union.update(one._held)
-        found = Hll(self.lg_k)
+        found = Hll(lg_k)
         found.context = self.shared_context(other)
         found._held = union.get_result(datasketches.HLL_8)
         return found

@@ -1,7 +1,7 @@
 """Asking stored sketches: load the rows of a stream's sketch over a range of dates, merge them, ask.
 
 Rows come from the `sketches` table by whatever reads it (a store, a dictionary in a test); days merge into any range
-here, at query time, so that a backfilled day needs no other. Every answer says what it covers.
+here, at query time, so that a backfilled day needs no other. Every answer says what it covers, and what it does not.
 
 >>> from spillway.sketches.specification import SketchSpec
 >>> spec = SketchSpec("count_min", ("origin",), ("string",))
@@ -23,7 +23,7 @@ from spillway.sketches.answers import Covers
 from spillway.sketches.binary import CounterSketch, LibrarySketch, StoredSketch
 from spillway.sketches.forms import REBUILD
 from spillway.sketches.kinds import every_kind, kind_of
-from spillway.sketches.kinds.base import Loaded
+from spillway.sketches.kinds.base import Loaded, Segment
 
 
 def read_sketch(payload: bytes, types: Sequence[str] = (), attributes: Sequence[str] = ()) -> StoredSketch:
@@ -56,10 +56,10 @@ def merged(sketches: Sequence[StoredSketch]) -> StoredSketch:
     return reduce(lambda one, other: one.merge(other), sketches)
 
 
-def loaded(sketch: StoredSketch, covers: Covers | None = None) -> Loaded:
+def loaded(sketch: StoredSketch, covers: Covers | None = None, segments: Sequence[Segment] = ()) -> Loaded:
     """The sketch, ready to be asked what its kind can answer."""
     asking = next(kind.asking() for kind in every_kind() if isinstance(sketch, kind.forms()))
-    return asking(sketch, covers)
+    return asking(sketch, covers, segments)
 
 
 def load(
@@ -70,15 +70,17 @@ def load(
     from_date: datetime.date | None = None,
     to_date: datetime.date | None = None,
     batches: Sequence[int] | None = None,
+    missing: int = 0,
 ) -> Loaded:
-    """The sketch `name` of `stream` over the dates from `from_date` to `to_date`, both included."""
+    """The sketch `name` of `stream` over the dates from `from_date` to `to_date`, both included.
+
+    A row is a batch's, or a day's, which says how many `batches` it sums up. What was sketched alike becomes one; rows
+    that cannot be read count as `missing`, the number of batches that are known to have none.
+    """
     rows = [row for row in rows if row["stream"] == stream]
     of_name = [row for row in rows if row["name"] == name and row["kind"] == kind]
     if not of_name:
-        have = sorted({f"{row['kind']} {row['name']}" for row in rows})
-        raise Refused(
-            "name", f"be one of {have}", f"{kind} {name}", "name a sketch of the contract, or build it"
-        )
+        raise no_such_sketch(rows, name, kind)
     chosen = [
         row
         for row in of_name
@@ -87,22 +89,63 @@ def load(
         and (batches is None or row["batch"] in batches)
     ]
     if not chosen:
-        first, last = (end(row["batch_date"] for row in of_name) for end in (min, max))
-        raise Refused(
-            "dates", f"touch {first} to {last}", (from_date, to_date), "ask for dates with sketches"
-        )
-    chosen.sort(key=lambda row: row["batch"])
+        raise no_such_dates([row["batch_date"] for row in of_name], from_date, to_date)
+    chosen.sort(key=lambda row: (row["batch_date"], row["batch"]))
     # what does not merge is a state, which holds all that came before
     needed = chosen if kind_of(kind).merges else chosen[-1:]
+    held: list[tuple[Mapping[str, Any], StoredSketch]] = []
+    unread: Refused | None = None
+    for row in needed:
+        try:
+            held.append((row, _of_row(row)))
+        except Refused as problem:
+            missing, unread = missing + _batches(row), problem
+    if unread is not None and not held:
+        raise unread
+    segments = _segments(kind, held)
+    read = [row for row, _ in held] if kind_of(kind).merges else chosen
     covers = Covers(
         stream,
         name,
-        str(min(row["batch_date"] for row in chosen)),
-        str(max(row["batch_date"] for row in chosen)),
-        len(chosen),
-        sum(int(row["rows"]) for row in chosen),
+        str(min(row["batch_date"] for row in read)),
+        str(max(row["batch_date"] for row in read)),
+        sum(map(_batches, read)),
+        sum(int(row["rows"]) for row in read),
+        missing,
     )
-    return loaded(merged([_of_row(row) for row in needed]), covers)
+    return loaded(segments[-1].sketch, covers, segments)
+
+
+def no_such_sketch(rows: Iterable[Mapping[str, Any]], name: str, kind: str) -> Refused:
+    """The refusal of a sketch that a stream has not, with those it has."""
+    have = sorted({f"{row['kind']} {row['name']}" for row in rows})
+    return Refused(
+        "name", f"be one of {have}", f"{kind} {name}", "name a sketch of the contract, or build it"
+    )
+
+
+def no_such_dates(
+    dates: Sequence[datetime.date], from_date: datetime.date | None, to_date: datetime.date | None
+) -> Refused:
+    """The refusal of dates that a sketch does not touch, with those it does."""
+    got = (str(from_date), str(to_date))
+    return Refused("dates", f"touch {min(dates)} to {max(dates)}", got, "ask for dates with sketches")
+
+
+def _batches(row: Mapping[str, Any]) -> int:
+    return int(row.get("batches") or 1)
+
+
+def _segments(kind: str, held: Sequence[tuple[Mapping[str, Any], StoredSketch]]) -> list[Segment]:
+    """What was sketched alike as one, in the order in which each began."""
+    groups: dict[str, list[tuple[Mapping[str, Any], StoredSketch]]] = {}
+    for row, sketch in held:
+        groups.setdefault(repr(kind_of(kind).alike(sketch)), []).append((row, sketch))
+    found = []
+    for group in groups.values():
+        dates = [str(row["batch_date"]) for row, _ in group]
+        found.append(Segment(merged([sketch for _, sketch in group]), min(dates), max(dates)))
+    return found
 
 
 def _of_row(row: Mapping[str, Any]) -> StoredSketch:

@@ -51,8 +51,13 @@ class Kind(ABC):
     of_two: ClassVar[frozenset[str]] = frozenset()
     questions: ClassVar[tuple[SketchQuestion, ...]] = ()
     merges: ClassVar[bool] = True
+
     default_kib: ClassVar[int] = 64
     """The memory of a sketch whose contract names none."""
+
+    def alike(self, sketch: Any) -> Any:
+        """What sketches of this kind must have in common to become one."""
+        return sketch.shape
 
     @abstractmethod
     def forms(self) -> tuple[type[StoredSketch], ...]:
@@ -75,17 +80,66 @@ class Kind(ABC):
         found: StoredSketch = parts
         return found
 
+    def of_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
+        """A closed day's sketch, from those of its batches merged."""
+        found: StoredSketch = merged
+        return found
+
     def asking(self) -> type[Loaded]:
         """The class that answers questions to a sketch of this kind."""
         return Loaded
 
 
-class Loaded:
-    """A sketch in memory and what it covers; questions it cannot answer are refused with what can."""
+@dataclass(frozen=True)
+class Segment:
+    """What of a range was sketched alike, and so is one sketch; a contract that changes begins another."""
 
-    def __init__(self, sketch: Any, covers: Covers | None = None) -> None:
-        self.sketch = sketch
+    sketch: Any
+    from_date: str = ""
+    to_date: str = ""
+
+    def __str__(self) -> str:
+        shape = ", ".join(
+            f"{name} {value}" for name, value in self.sketch.shape.items() if value not in ([], "")
+        )
+        return f"{self.from_date} to {self.to_date}: {shape}"
+
+
+class Loaded:
+    """A sketch in memory and what it covers; questions it cannot answer are refused with what can.
+
+    Where a range holds `segments`, some questions are answered by each and added up, intervals too; others need one.
+    """
+
+    def __init__(self, sketch: Any, covers: Covers | None = None, segments: Sequence[Segment] = ()) -> None:
+        self.segments = tuple(segments) or (Segment(sketch),)
+        self._sketch = sketch
         self.covers = covers or Covers(name="+".join(sketch.context.get("attributes", ())))
+
+    @property
+    def sketch(self) -> Any:
+        """The one sketch of the whole range; refused where there are several."""
+        if len(self.segments) > 1:
+            told = "; ".join(map(str, self.segments))
+            remedy = f"ask from {self.segments[-1].from_date} on, or for one of these ranges"
+            raise Refused("dates", "lie where the sketch was of one shape for this question", told, remedy)
+        return self._sketch
+
+    def each(self) -> list[Loaded]:
+        """Every segment by itself."""
+        return [type(self)(one.sketch, self.covers) for one in self.segments]
+
+    def added(self, answers: Sequence[Answer]) -> Answer:
+        """The answers of all segments as one: the sum of each end of their intervals holds the sum."""
+        first, *others = answers
+        if not others:
+            return self.covered(first)
+        sums = {
+            name: sum(getattr(answer, name) for answer in answers) for name in ("estimate", "low", "high")
+        }
+        methods = "+".join(dict.fromkeys(answer.method for answer in answers))
+        note = f"added up over {len(answers)} ranges, each with a sketch of its own shape"
+        return self.covered(replace(first, **sums, method=methods, note=note))
 
     def __getattr__(self, name: str) -> Any:
         for kind in every_kind():
@@ -98,7 +152,7 @@ class Loaded:
         return Refused(
             "kind",
             f"be {wanted} for this question",
-            self.sketch.kind,
+            self._sketch.kind,
             f"add a {wanted} sketch to the contract",
         )
 
@@ -108,7 +162,7 @@ class Loaded:
 
     def paired(self, other: Loaded) -> str:
         """How the attributes of two sketches meet, in words; refused where they cannot, saying what differs."""
-        mine, theirs = self.sketch.context, other.sketch.context
+        mine, theirs = self._sketch.context, other._sketch.context
         types = [list(context.get("types", ())) for context in (mine, theirs)]
         if types[0] != types[1]:
             where = next(

@@ -34,6 +34,10 @@ class DistinctKind(Kind):
 
         return (Hll,)
 
+    def alike(self, sketch: Any) -> Any:
+        """The types alone: the finer is as coarse as the coarser when they unite."""
+        return sketch.shape["types"]
+
     def empty(self, spec: SketchSpec) -> StoredSketch:
         from spillway.sketches.hll import MOST_LG_K, Hll
 

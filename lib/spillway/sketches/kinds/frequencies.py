@@ -28,11 +28,18 @@ if TYPE_CHECKING:
     from spillway.sketches.types import Keys
 
 
+COUNTED = "exact"
+"""The method of what was counted one by one."""
+
+
 class Frequencies(Loaded):
     """Questions to a table of counters, with its heavy keys or without."""
 
     def frequency(self, *key: object, estimator: str = "auto", confidence: float = 0.95) -> Answer:
         """How many rows have these values (one per attribute, None for null)."""
+        return self.added([one._frequency(key, estimator, confidence) for one in self.each()])
+
+    def _frequency(self, key: Sequence[object], estimator: str, confidence: float) -> Answer:
         import numpy as np
 
         from spillway.sketches.hashing import fingerprint
@@ -44,27 +51,47 @@ class Frequencies(Loaded):
         if len(key) == len(types):
             values = [coerced(value, kind) for value, kind in zip(key, types, strict=True)]
         hashed = np.array([fingerprint(values, types, context["seed"])], dtype=np.uint64)
+        counted = getattr(self.sketch, "exact", {}).get(int(hashed[0])) if estimator == "auto" else None
+        if counted is not None:
+            return Answer(float(counted), float(counted), float(counted), confidence, COUNTED)
         found = self._counts().point(hashed, estimator, confidence)
         low, high = float(found.low[0]), float(found.high[0])
-        return self.covered(Answer(float(found.estimate[0]), low, high, confidence, found.method))
+        return Answer(float(found.estimate[0]), low, high, confidence, found.method)
 
     def top(self, count: int, confidence: float = 0.95) -> list[HeavyKey]:
         """The `count` most frequent keys, each with its frequency."""
         from spillway.sketches.heavy_hitters import HeavyHitters
 
-        if not isinstance(self.sketch, HeavyHitters):
+        if not all(isinstance(one.sketch, HeavyHitters) for one in self.segments):
             raise self.wrong_kind("count_min with heavy_pct")
+        if len(self.segments) > 1:
+            return self._top_of_segments(int(count), confidence)
         found = self.sketch.top(int(count), confidence=confidence)
         note = f"complete above {100 * self.sketch.share:g} % of the rows"
-        edges = zip(found.sizes.estimate, found.sizes.low, found.sizes.high, strict=True)
-        answers = [
-            Answer(float(middle), float(low), float(high), confidence, found.sizes.method, self.covers, note)
-            for middle, low, high in edges
-        ]
+        answers = []
+        for place, key in enumerate(found.keys.tolist()):
+            method = COUNTED if key in self.sketch.exact else found.sizes.method
+            edges = (
+                float(found.sizes.estimate[place]),
+                float(found.sizes.low[place]),
+                float(found.sizes.high[place]),
+            )
+            answers.append(Answer(*edges, confidence, method, self.covers, note))
         return [
             HeavyKey(None if label is None else tuple(label), answer)
             for label, answer in zip(found.labels, answers, strict=True)
         ]
+
+    def _top_of_segments(self, count: int, confidence: float) -> list[HeavyKey]:
+        """A key of at least the largest share of all rows has at least that share of some segment."""
+        labels = {tuple(label) for one in self.segments for label in one.sketch.labels.values()}
+        share = max(one.sketch.share for one in self.segments)
+        note = f"complete above {100 * share:g} % of the rows; added up over {len(self.segments)} ranges"
+        found = [
+            HeavyKey(label, replace(self.frequency(*label, confidence=confidence), note=note))
+            for label in labels
+        ]
+        return sorted(found, key=lambda one: (-one.answer.estimate, str(one.key)))[:count]
 
     def self_join_size(self, confidence: float = 0.95) -> Answer:
         """F2: how many (ordered) pairs of rows have equal keys, each row with itself included."""
@@ -135,6 +162,10 @@ class FrequencyKind(Kind):
         ),
     )
 
+    def alike(self, sketch: Any) -> Any:
+        """The table's parameters and what keys are made of; the share of heavy keys may differ."""
+        return getattr(sketch, "counts", sketch).shape, dict(sketch.context), hasattr(sketch, "counts")
+
     def forms(self) -> tuple[type[StoredSketch], ...]:
         from spillway.sketches.count_min import CountMin
         from spillway.sketches.heavy_hitters import HeavyHitters
@@ -177,7 +208,8 @@ class FrequencyKind(Kind):
         sketch: Any = spec.empty()
         sketch.counts = parts
         sketch.candidates = np.array(sorted(heavy), dtype=np.uint64)
-        sketch.labels = dict(sorted(heavy.items()))
+        sketch.labels = {key: values for key, (values, _) in sorted(heavy.items())}
+        sketch.exact = {key: count for key, (_, count) in sorted(heavy.items())}
         return sketch
 
     def asking(self) -> type[Loaded]:

@@ -76,6 +76,10 @@ class QuantileKind(Kind):
 
         return (Kll,)
 
+    def alike(self, sketch: Any) -> Any:
+        """The type alone: items of any number of sketches unite."""
+        return sketch.shape["types"]
+
     def empty(self, spec: SketchSpec) -> StoredSketch:
         from spillway.sketches.kll import Kll
 
@@ -105,6 +109,9 @@ class QuantileKind(Kind):
     def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
         found: StoredSketch = parts.narrowed(self._parameters(spec).k)
         return found
+
+    def of_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
+        return self.whole(spec, merged, {})
 
     def asking(self) -> type[Loaded]:
         return Quantiles
