@@ -32,7 +32,7 @@ def write_schemas(folder: Path, channels: Mapping[str, str]) -> Path:
         contract = {
             "stream": stream,
             "channel": channel,
-            "source": {"kind": "files", "path": stream, "format": "json"},
+            "source": {"kind": "files", "path": stream, "format": "json", "settle_seconds": 0},
             "rate": {"from": "declared", "tuples_per_second": 10},
             "attributes": [
                 {"name": "site", "type": "string", "role": "key", "nullable": False},
@@ -74,7 +74,7 @@ def batch_row(
         "status": status,
         "files": [
             {"name": name, "size": size, "digest": f"d{name}", "records": 1, "base_seq": 0, "status": "taken"}
-            | {"modified_at": NOW}
+            | {"modified_at": None}
             for name, size in files
         ],
         "first_seq": 0,

@@ -13,7 +13,8 @@ import pytest
 from tests.intake.test_intake import CONTRACT, HERE, batches, deliver, everything, lines, raw, rows
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.intake import parse as parsing
+from spillway.intake import parse
+from spillway.intake import tasks as parsing
 from spillway.intake.take_in import take_in
 from spillway.ledger import difference
 from spillway.records import lines as line_reading
@@ -269,7 +270,7 @@ def test_what_is_no_finite_number_is_kept_made_null_or_refused_by_contract(
 def test_a_file_of_nothing_but_refusals_is_written_as_it_is_read(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parsing, "_REJECTED_BYTES", 1000)
+    monkeypatch.setattr(parse, "_REJECTED_BYTES", 1000)
     monkeypatch.setattr(line_reading, "BLOCK_LINES", 10)
     deliver(tables, "a", b"nonsense\n" * 300)
     (batch,) = take_in(tables, HERE, contract(), "run")

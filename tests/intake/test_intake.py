@@ -15,21 +15,23 @@ import pytest
 from spillway.batch import RECORDED, TAKEN_IN, Batch
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
-from spillway.errors import ConcurrentRun, SpillwayError
-from spillway.intake import parse as parsing
+from spillway.errors import ConcurrentRun
+from spillway.intake import record as recording
+from spillway.intake import tasks as parsing
 from spillway.intake.landing import batch_date_of, is_hidden
 from spillway.intake.take_in import take_in
 from spillway.ledger import difference
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.blobs import list_files, reading, remove, write_bytes
+from spillway.store.blobs import write_bytes
+from spillway.store.landing_zone import open_landed
 from spillway.store.tables import Table, Tables
 
 HERE = InProcess()
 CONTRACT = {
     "stream": "delays",
     "channel": "uplink",
-    "source": {"kind": "files", "path": "delays", "format": "json"},
+    "source": {"kind": "files", "path": "delays", "format": "json", "settle_seconds": 0},
     "attributes": [
         {"name": "router", "type": "string", "role": "key"},
         {"name": "at", "type": "integer", "role": "order"},
@@ -149,7 +151,7 @@ def test_defects_are_kept_by_name_and_the_rest_goes_on(tables: Tables, contract:
 
 
 def test_a_file_that_cannot_be_read_at_all_is_one_refused_record_without_a_number(tables: Tables) -> None:
-    source = {"kind": "files", "path": "delays", "format": "parquet"}
+    source = {"kind": "files", "path": "delays", "format": "parquet", "settle_seconds": 0}
     columns = read_stream({**CONTRACT, "source": source, "bad_records": {"max_share_pct": 100}})
     deliver(tables, "2026-01-01/a.parquet", b"nonsense")
     (batch,) = take_in(tables, HERE, columns, "run")
@@ -185,20 +187,6 @@ def test_a_file_that_was_empty_when_first_seen_and_is_filled_later_is_taken_in(
     assert (second.batch, second.rows, [file.status for file in second.files]) == (2, 3, ["taken"])
     assert raw(tables) == [(i, i) for i in range(3)]
     assert take_in(tables, HERE, contract, "run 4") == []
-
-
-def test_a_file_that_has_changed_is_said_by_name_and_not_taken_in_again(
-    tables: Tables, contract: StreamContract
-) -> None:
-    deliver(tables, "2026-01-01/a.json", lines(0, 3))
-    take_in(tables, HERE, contract, "run 1")
-    deliver(tables, "2026-01-01/a.json", lines(0, 4))
-    said: list[str] = []
-    assert take_in(tables, HERE, contract, "run 2", said.append) == []
-    (told,) = said
-    assert told.startswith("delays: delays/2026-01-01/a.json has changed since it was taken in")
-    assert "deliver the change as a new file" in told
-    assert raw(tables) == [(i, i) for i in range(3)]
 
 
 @pytest.mark.parametrize(
@@ -306,7 +294,8 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
         deliver(tables, f"2026-01-0{1 + number // 4}/{number}.json", lines(10 * number, 10))
     monkeypatch.setattr(parsing, "TASK_BYTES", int(2.5 * len(lines(10, 10))))
     read: list[str] = []
-    monkeypatch.setattr(parsing, "reading", lambda path: read.append(path) or reading(path))
+    for module in (parsing, recording):
+        monkeypatch.setattr(module, "open_landed", lambda *of: read.append(of[1]) or open_landed(*of))
     take_in(tables, HERE, contract, "run")
     held = tables.now().at("raw", "delays").files()
     assert sorted((str(file.value("batch_date")), file.records) for file in held) == [
@@ -316,42 +305,6 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
     ]
     assert len(read) == 2 * 6, "once to measure, once to parse"
     assert raw(tables) == [(i, i) for i in range(60)]
-
-
-@pytest.mark.parametrize("fate", ["changed", "gone"])
-def test_a_recorded_file_that_changes_or_goes_stops_its_batch_by_name_and_leaves_no_file_behind(
-    tables: Tables, contract: StreamContract, monkeypatch: pytest.MonkeyPatch, fate: str
-) -> None:
-    monkeypatch.setattr(parsing, "TASK_BYTES", 1)
-    deliver(tables, "2026-01-01/a.json", lines(0, 3) + b"nonsense\n")
-    path = deliver(tables, "2026-01-01/b.json", lines(3, 3))
-    take_in(tables, HERE, contract, "run")
-    before = {one.path for one in list_files(tables.settings.lake)}
-    save_batches(
-        tables.now(), [batch.becomes(batch.updated_at, status=RECORDED) for batch in batches(tables)]
-    )
-    if fate == "gone":
-        remove(path)
-        sentence = "b.json: a landing file must stay until it is taken in, it is gone; deliver it again"
-    else:
-        write_bytes(path, lines(4, 3))
-        sentence = "b.json: a landing file must not change once it is recorded, its digest did; deliver"
-    with pytest.raises(SpillwayError, match=sentence):
-        take_in(tables, HERE, contract, "run 2")
-    assert [batch.status for batch in batches(tables)] == [RECORDED]
-    after = {one.path for one in list_files(tables.settings.lake)}
-    assert {path for path in after - before if "/batches/" not in path} == set()
-
-
-def test_too_many_bad_records_stop_the_batch_by_name(tables: Tables) -> None:
-    strict = read_stream({**CONTRACT, "bad_records": {"action": "fail"}})
-    deliver(tables, "2026-01-01/a.json", lines(0, 3) + b"nonsense\n")
-    with pytest.raises(
-        SpillwayError, match=r"batch 1 must have at most 0 % bad records.*got 25\.00 % \(1 of 4\)"
-    ):
-        take_in(tables, HERE, strict, "run")
-    assert batches(tables)[0].status == RECORDED
-    assert len(rows(tables, "rejected")) == 1, "for whoever mends the source"
 
 
 def test_a_folder_that_is_not_there_yet_is_nothing_new(tables: Tables, contract: StreamContract) -> None:

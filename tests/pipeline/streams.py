@@ -137,14 +137,17 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 def write_contracts(
     folder: Path, streams: Sequence[Mapping[str, Any]], capacity: str = "16 kbps"
 ) -> Contracts:
-    """A schemas folder of these contracts, their channels all of this capacity."""
+    """A schemas folder of these contracts, their channels all of this capacity; what they deliver is there at once."""
     (folder / "streams").mkdir(parents=True, exist_ok=True)
     channels = {contract["channel"]: {"capacity": capacity} for contract in streams}
     (folder / "channels.yaml").write_text(yaml.safe_dump({"channels": channels}))
     for old in (folder / "streams").glob("*.yaml"):
         old.unlink()
     for contract in streams:
-        (folder / "streams" / f"{contract['stream']}.yaml").write_text(yaml.safe_dump(dict(contract)))
+        source = {"settle_seconds": 0, **contract["source"]}
+        (folder / "streams" / f"{contract['stream']}.yaml").write_text(
+            yaml.safe_dump({**contract, "source": source})
+        )
     return load_contracts(folder)
 
 

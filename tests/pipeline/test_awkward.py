@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from tests.pipeline.streams import World, attribute, json_lines
 
-from spillway.batch import DONE, UNTRAINED
+from spillway.batch import DONE, TAKEN_IN, UNTRAINED
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
+from spillway.pipeline.pending import is_pending
 
 
 def contract(
@@ -136,15 +137,30 @@ def test_an_order_that_repeats_and_goes_back_changes_nothing(awkward: World) -> 
     assert ((given["value"] - raw["value"]).abs() <= 0.1 * raw["value"].abs()).all()
 
 
-def test_a_rate_that_cannot_be_known_is_named_with_its_remedy(awkward: World) -> None:
+def test_a_batch_whose_rate_cannot_be_known_waits_by_name_and_stops_nobody(
+    awkward: World, tmp_path: Path
+) -> None:
+    world = awkward.copy(tmp_path)
+    beside = {**UNTIMED, "stream": "beside", "source": {**UNTIMED["source"], "path": "beside"}}
+    world.contract_becomes(
+        SINGLE, FLAT, LONE, UNTIMED, {**beside, "mode": "observe", "levers": []}, capacity="1 kbps"
+    )
     one_moment = [{"key": f"k{i % 4}", "at": 5, "value": float(i)} for i in range(40)]
-    awkward.deliver("untimed/2020-01-01/a.json", json_lines(one_moment))
-    awkward.shed("other")
-    awkward.train("untimed")
-    with pytest.raises(
-        SpillwayError, match=r"untimed: the rate of batch 1 must be known.*rate: \{from: declared"
-    ):
-        awkward.shed("other")
+    world.deliver("untimed/2020-01-01/a.json", json_lines(one_moment))
+    world.deliver("beside/2020-01-01/a.json", json_lines(turns(0, 60)))
+    world.shed("other")
+    world.train("untimed")
+    world.shed("other")
+    assert any("untimed: batch 1: its rate is not known: it waits" in said for said in world.said)
+    assert [b.status for b in world.batches("beside")] == [DONE]
+    assert [b.status for b in world.batches("untimed")] == [TAKEN_IN]
+    assert not is_pending(world.contracts.streams["untimed"], world.tables)
+
+    world.deliver(
+        "untimed/2020-01-02/b.json", json_lines([{**row, "at": i} for i, row in enumerate(one_moment)])
+    )
+    world.shed("other")
+    assert [(b.status, b.seconds_covered) for b in world.batches("untimed")] == [(DONE, 40.0), (DONE, 40.0)]
 
 
 def test_new_keys_and_columns_that_come_and_go_are_borne(awkward: World, tmp_path: Path) -> None:

@@ -292,9 +292,12 @@ def test_delivered_files_are_put_away_when_their_batch_is_done_and_are_not_taken
     assert left == sorted([*there, *(archived if what == "archive" else [])])
     (landing / "sites/2020-01-02/new.json").unlink()
     save_batches(world.tables.now(), [waiting])
-    before = len(world.batches("sites"))
+    before = sum(batch.rows or 0 for batch in world.batches("sites"))
     world.shed()
-    assert len(world.batches("sites")) == before, "what is put away is not missed, nor taken in from there"
+    batches = world.batches("sites")
+    assert sum(batch.rows or 0 for batch in batches) == before, "what is put away is not taken in from there"
+    refused = [file.name for batch in batches for file in batch.files if file.status == "refused"]
+    assert refused == ["sites/2020-01-01/1.json"], "nor missed; what has changed is said by name"
     first.parent.mkdir(exist_ok=True)
     first.write_bytes(content)
     world.deliver("sites/2020-01-02/other.json", content)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
-from spillway.batch import DONE, PENDING, RECORDED, RETIRED, UNTRAINED
+from spillway.batch import DONE, PENDING, RECORDED, RETIRED, SET_ASIDE, TAKEN_IN, UNTRAINED
 from spillway.contracts import load_contracts
-from spillway.intake.landing import changed_files, new_files
-from spillway.pipeline.pending import channels_of_dates, pending_channels
+from spillway.contracts.sections import Rate
+from spillway.engine import InProcess
+from spillway.errors import SpillwayError
+from spillway.intake.landing import Landing, look
+from spillway.intake.take_in import take_in
+from spillway.pipeline.pending import channels_of_dates, is_pending, pending_channels
 from spillway.settings import Settings
-from spillway.store.batches import load_batches
+from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 
 
@@ -39,19 +44,32 @@ def test_two_streams_of_a_channel_are_one_piece_of_work(settings: Settings) -> N
 
 def test_a_file_that_a_batch_knows_is_no_work(settings: Settings) -> None:
     known = deliver(settings, "river/2026-01-01/part-1.json")
-    write_table(settings, "batches", [batch_row("river", 1, DONE, [known])])
+    row = batch_row("river", 1, DONE, [known])
+    write_table(settings, "batches", [row])
     assert pending_channels(settings) == []
     deliver(settings, "river/2026-01-01/part-2.json")
     assert pending_channels(settings) == ["uplink"]
 
 
-def test_a_known_name_with_another_size_is_no_work_and_told_as_changed(settings: Settings) -> None:
+def looked(settings: Settings, stream: str) -> Landing:
+    contract = load_contracts(settings.schemas).streams[stream]
+    return look(contract, settings, load_batches(Tables(settings), stream))
+
+
+def test_a_known_name_of_another_size_is_work_until_it_was_read_and_then_refused_is_none(
+    settings: Settings,
+) -> None:
     name, size = deliver(settings, "river/part-1.json")
     write_table(settings, "batches", [batch_row("river", 1, DONE, [(name, size - 1)])])
-    assert pending_channels(settings) == []
+    assert pending_channels(settings) == ["uplink"]
+    assert [(one.name, one.size) for one in looked(settings, "river").doubtful] == [(name, size)]
     contract = load_contracts(settings.schemas).streams["river"]
-    batches = load_batches(Tables(settings), "river")
-    assert [(one.name, one.size) for one in changed_files(contract, settings, batches)] == [(name, size)]
+    take_in(Tables(settings), InProcess(), contract, "run")
+    assert [one.name for one, _ in looked(settings, "river").refused] == [name]
+    (batch,) = load_batches(Tables(settings), "river", batch=2)
+    assert [file.status for file in batch.files] == ["refused"]
+    save_batches(Tables(settings), [batch.becomes(batch.updated_at, status=DONE)])
+    assert pending_channels(settings) == []
 
 
 def test_a_file_that_was_empty_and_is_filled_is_work_and_one_that_stays_empty_is_not(
@@ -64,10 +82,38 @@ def test_a_file_that_was_empty_and_is_filled_is_work_and_one_that_stays_empty_is
     assert pending_channels(settings) == []
     deliver(settings, "river/part-1.json")
     assert pending_channels(settings) == ["uplink"]
+    assert [one.name for one in looked(settings, "river").fresh] == ["river/part-1.json"]
+
+
+def test_what_waits_for_somebody_is_no_work(settings: Settings) -> None:
+    rows = [batch_row("river", 1, SET_ASIDE), batch_row("river", 2, TAKEN_IN, seconds_covered=None)]
     contract = load_contracts(settings.schemas).streams["river"]
-    batches = load_batches(Tables(settings), "river")
-    assert changed_files(contract, settings, batches) == []
-    assert [one.name for one in new_files(contract, settings, batches)] == ["river/part-1.json"]
+    timed = replace(contract, rate=Rate(from_="event_time"))
+    write_table(settings, "batches", [batch_row("river", 1, SET_ASIDE, seconds_covered=None), rows[1]])
+    assert not is_pending(timed, Tables(settings))
+    assert is_pending(contract, Tables(settings)), "declared since: it can go on"
+
+
+def test_a_file_is_no_work_until_it_has_settled(settings: Settings) -> None:
+    contract = load_contracts(settings.schemas).streams["river"]
+    slow = replace(contract, source=replace(contract.source, settle_seconds=60.0))
+    deliver(settings, "river/part-1.json")
+    written = datetime.now(UTC)
+    tables = Tables(settings)
+    assert not is_pending(slow, tables, written + timedelta(seconds=30))
+    assert is_pending(slow, tables, written + timedelta(seconds=61))
+
+
+def test_a_stream_whose_landing_folder_cannot_be_looked_at_is_work_and_hides_no_other(
+    settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    Path(settings.landing).mkdir()
+    Path(settings.landing, "harbour").symlink_to(tmp_path / "elsewhere")
+    deliver(settings, "river/part-1.json")
+    assert pending_channels(settings) == ["market", "uplink"]
+    with pytest.raises(SpillwayError, match=r"harbour: `source.path` must lead to a folder below"):
+        looked(settings, "harbour")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,11 @@ class Lake:
         if folder is not None:
             roots = {root: f"{folder}/{root}" for root in ("lake", "destination", "landing")}
             settings = replace(settings, **roots)
-        lake = Lake(settings, Contracts(dict(contracts), dict(channels or {})))
+        whole = {
+            name: replace(one, source=replace(one.source, settle_seconds=0.0))
+            for name, one in contracts.items()
+        }
+        lake = Lake(settings, Contracts(whole, dict(channels or {})))
         for stream, delivered in files.items():
             contract = lake.contracts.stream(stream)
             for file, content in delivered.items():

@@ -64,6 +64,21 @@ class Source:
     )
     format: str = rule(Choice(("json", "csv", "parquet")), "json (one object a line), csv or parquet", "json")
     options: Options = rule(Record(Options), "how to read them", Options())
+    settle_seconds: float = rule(
+        Number(least=0),
+        "a file counts once it has not changed for so long; 0: files appear whole, renamed into place",
+        60.0,
+    )
+    changed: str = rule(
+        Choice(("refuse", "new_batch")),
+        "a file that was taken in and holds other bytes now; the rows taken in stay. refuse: nothing of it is taken, "
+        "and it is named; new_batch: all of it is taken in as well",
+        "refuse",
+    )
+    files_at_a_time: int = rule(Number(least=1, whole=True), "most files that one step takes in", 1000)
+    mb_at_a_time: float = rule(
+        Number(above=0), "most megabytes that one step takes in; a larger file is a step of its own", 256.0
+    )
     after_taken_in: str = rule(
         Choice(("keep", "archive", "remove")),
         "what spillway_keep does with files whose batch is done: archive moves them to .archived of the folder",

@@ -1,93 +1,49 @@
 """Parsing: a task reads its files once; what is good goes into a file of `raw`, what is not into some of `rejected`.
 
 A file of any size takes bounded memory: a large one is read in pieces, by several tasks, and what cannot be cut as a
-stream. A file that turns out to be damaged is refused whole, also what other tasks have read of it.
+stream. A file that turns out to be damaged is refused whole, also what other tasks have read of it. Whatever a file
+holds, it stops no other: one that is gone or was changed since it was recorded is missed, one on which its parser fails
+is refused, and its task goes on with the next.
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import Batch, LandingFile
+from spillway.batch import MISSED, REFUSED, Batch, LandingFile
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError
-from spillway.intake.landing import path_of
+from spillway.errors import Problem, SpillwayError, safely
+from spillway.intake.fates import Dropped, Fate, by_file
+from spillway.intake.quarantine import judged
+from spillway.intake.tasks import KeptRecords, TaskFiles, checked, in_tasks, recorded_file
 from spillway.records import (
-    WHOLE,
-    FilePiece,
-    MeasuredFile,
     Parsed,
     SeekableBytes,
     WholeFile,
-    cut,
-    measure_file,
     parse_parts,
     reason_of,
     refused_file,
 )
-from spillway.store.blobs import reading
+from spillway.records.wrapper import plain_bytes
 from spillway.store.drafts import discard
+from spillway.store.landing_zone import GoneOrChanged
 from spillway.store.tables import Table
 from spillway.store.writing import Written, write_file
 
-TASK_BYTES = 32 * 1024 * 1024
-_IN_MEMORY = 2 * TASK_BYTES
 _REJECTED_BYTES = 32 << 20
-_READ_BYTES = 8 << 20
+_HEADER_BYTES = 1 << 20
+_MOST_TOLD = 200
 
-Why = tuple[str, str, str, str]
-
-
-@contextmanager
-def delivered_file(name: str, path: str) -> Iterator[SeekableBytes]:
-    """A delivered file, to be read at any place."""
-    try:
-        with reading(path) as source:
-            yield source
-    except FileNotFoundError as problem:
-        raise SpillwayError(
-            f"{name}: a landing file must stay until it is taken in, it is gone; deliver it again under this name"
-        ) from problem
-
-
-def measured(contract: StreamContract, name: str, path: str) -> MeasuredFile:
-    """Digest and record count of a delivered file."""
-    with delivered_file(name, path) as source:
-        return measure_file(contract, source)
-
-
-@dataclass(frozen=True)
-class FilePart:
-    """A piece of a file, and the digest of its bytes where it is not the whole."""
-
-    file: LandingFile
-    piece: FilePiece = WHOLE
-    digest: str = ""
-
-    @property
-    def size(self) -> int:
-        """Bytes, about as many where it is row groups."""
-        if self.piece.groups is not None:
-            return TASK_BYTES
-        return self.file.size - self.piece.start if self.piece.size is None else self.piece.size
-
-
-@dataclass(frozen=True)
-class TaskFiles:
-    """Files, or pieces of them, that one task parses, all of one batch."""
-
-    batch: Batch
-    files: tuple[FilePart, ...]
+Drops = Mapping[int, Dropped]
+"""By `base_seq`."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +60,15 @@ class Target:
 
 @dataclass(frozen=True)
 class ParsedFiles:
-    """What a task made of its files: what it wrote, what it counted, and which files it found to be damaged."""
+    """What a task made of its files: what it wrote, what it counted, and of which files nothing may be taken."""
 
     batch: int
     raw: Written | None = None
     rejected: tuple[Written, ...] = ()
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    fates: tuple[Fate, ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)
     nulls: Mapping[str, int] = field(default_factory=dict)
-    damaged: Mapping[str, Why] = field(default_factory=dict)
+    dropped: Drops = field(default_factory=dict)
     problem: SpillwayError | None = None
 
 
@@ -123,23 +79,41 @@ def parse_all(
     raw: Table,
     rejected: Table,
     batches: Sequence[Batch],
-) -> list[ParsedFiles]:
-    """Parse all files of the batches, in order; nothing is in a table yet."""
-    work = in_tasks(engine, contract, landing, batches)
+    kept: KeptRecords,
+) -> tuple[list[ParsedFiles], dict[int, list[Fate]]]:
+    """Parse all files of the batches, in order, and tell by batch what became of each; nothing is in a table yet."""
+    work = in_tasks(engine, contract, landing, batches, kept)
     parse = partial(parse_files, contract, landing, Target.of(raw), Target.of(rejected))
     found = engine.map(partial(parse, {}), work)
-    damaged = {name: why for one in found for name, why in one.damaged.items()}
-    # who read another piece of such a file took its rows, and has to do without
-    again = [
-        i
-        for i, (one, task) in enumerate(zip(found, work, strict=True))
-        if {part.file.name for part in task.files} & (damaged.keys() - one.damaged.keys()) and not one.problem
-    ]
-    if again:
-        drop_drafts(raw, rejected, [found[i] for i in again])
-        for i, one in zip(again, engine.map(partial(parse, damaged), [work[i] for i in again]), strict=True):
-            found[i] = one
-    return found
+
+    def anew(dropped: Drops) -> None:
+        """Who has taken rows of such a file has to do without."""
+        again = [
+            i
+            for i, (one, task) in enumerate(zip(found, work, strict=True))
+            if task.places & (dropped.keys() - one.dropped.keys()) and not one.problem
+        ]
+        if again:
+            drop_drafts(raw, rejected, [found[i] for i in again])
+            made = engine.map(partial(parse, dropped), [work[i] for i in again])
+            for i, one in zip(again, made, strict=True):
+                found[i] = one
+
+    dropped = {place: why for one in found for place, why in one.dropped.items()}
+    anew(dropped)
+    told: dict[int, list[Fate]] = defaultdict(list)
+    for one in found:
+        told[one.batch] += one.fates
+    fates = {batch.batch: judged(contract, by_file(told[batch.batch])) for batch in batches}
+    refused = {
+        one.file.base_seq: Dropped(REFUSED, str(one.reason))
+        for own in fates.values()
+        for one in own
+        if one.status == REFUSED and not one.whole and one.file.base_seq not in dropped
+    }
+    # whether a file is refused hangs on all of it, and on the others of its batch
+    anew({**dropped, **refused})
+    return found, fates
 
 
 def drop_drafts(raw: Table, rejected: Table, parsed: Sequence[ParsedFiles]) -> None:
@@ -153,122 +127,135 @@ def parse_files(
     landing: str,
     raw: Target,
     rejected: Target,
-    damaged: Mapping[str, Why],
+    dropped: Drops,
     work: TaskFiles,
 ) -> ParsedFiles:
     """Read some files, once; write what is good and what is not, or say why neither was."""
-    damaged = dict(damaged)
+    dropped = dict(dropped)
     while True:
-        aside = _Aside(contract, rejected, work.batch)
+        aside = _Aside(rejected, work)
         try:
             day = {"batch_date": str(work.batch.batch_date)}
-            made = write_file(raw.folder, day, raw.schema, _good(contract, landing, damaged, work, aside))
-            return aside.told(made, damaged)
-        except _Damaged as found:
+            made = write_file(raw.folder, day, raw.schema, _good(contract, landing, dropped, work, aside))
+            return aside.told(made, dropped)
+        except _NothingOfIt as found:
             aside.drop()
-            damaged[found.name] = found.why
+            dropped[found.place] = found.why
         except SpillwayError as problem:
             aside.drop()
             return ParsedFiles(work.batch.batch, problem=problem)
 
 
-class _Damaged(Exception):
+class _NothingOfIt(Exception):
     """A file of which nothing may be taken was met half-way."""
 
-    def __init__(self, name: str, why: Why) -> None:
-        super().__init__(name)
-        self.name, self.why = name, why
+    def __init__(self, place: int, why: Dropped) -> None:
+        super().__init__(place)
+        self.place, self.why = place, why
 
 
 def _good(
-    contract: StreamContract, landing: str, damaged: Mapping[str, Why], work: TaskFiles, aside: _Aside
+    contract: StreamContract, landing: str, dropped: Drops, work: TaskFiles, aside: _Aside
 ) -> Iterator[pa.Table]:
     for part in work.files:
         file = part.file
-        with delivered_file(file.name, path_of(landing, file.name)) as source:
-            if file.name in damaged:
-                if not part.piece.before:
-                    aside.add(refused_file(contract, file.name, WholeFile(*damaged[file.name]), source), file)
+        reader = work.kept[file.base_seq].contract if file.base_seq in work.kept else contract
+        try:
+            if file.base_seq in dropped:
+                why = dropped[file.base_seq]
+                if why.why is None:
+                    aside.dropped(file, why)
+                elif not part.piece.before:
+                    with recorded_file(contract, landing, file, work.kept) as source:
+                        aside.add(reader, refused_file(reader, file.name, WholeFile(*why.why), source), file)
                 continue
-            try:
-                for found in parse_parts(contract, file.name, *_checked(part, source)):
-                    aside.add(found, file)
+            with recorded_file(contract, landing, file, work.kept) as source:
+                for found in parse_parts(reader, file.name, *checked(part, source)):
+                    aside.add(reader, found, file)
                     if found.table.num_rows:
                         yield _numbered(found.table, work.batch, file)
-            except WholeFile as problem:
-                raise _Damaged(file.name, problem.why) from None
+                if aside.wants_header(reader, file):
+                    aside.headers[file.base_seq] = _header(source)
+        except Exception as problem:  # whatever a file does to its parser, it must not stop the others
+            raise _NothingOfIt(file.base_seq, _why(file, problem)) from None
 
 
-def _checked(part: FilePart, source: SeekableBytes) -> tuple[SeekableBytes, FilePiece]:
-    """The part's bytes, which are those that were recorded, and the piece they are."""
-    piece, digest = part.piece, part.digest or part.file.digest
-    if piece.groups is not None:
-        return source, piece
-    source.seek(piece.start)
-    if part.size <= _IN_MEMORY:
-        content = source.read(part.size)
-        hashed, source, piece = (
-            hashlib.sha256(content),
-            pa.BufferReader(content),
-            replace(piece, start=0, size=None),
-        )
-    else:
-        hashed = _hash(source, part.size)
-    if hashed.hexdigest() != digest:
-        raise SpillwayError(
-            f"{part.file.name}: a landing file must not change once it is recorded, its digest did; "
-            "deliver the change as a new file"
-        )
-    return source, piece
+def _why(file: LandingFile, problem: Exception) -> Dropped:
+    name = safely(file.name)
+    if isinstance(problem, WholeFile):
+        return Dropped(REFUSED, str(Problem(name, *problem.why)), problem.why)
+    if isinstance(problem, GoneOrChanged | FileNotFoundError):
+        return Dropped(MISSED, f"{name} is left for a later run: {problem}")
+    kind = safely(f"{type(problem).__name__}: {problem}", _MOST_TOLD)
+    return Dropped(REFUSED, str(Problem(name, "the file", "be one that can be read", kind, "mend the file")))
 
 
-def _hash(source: SeekableBytes, size: int, also: Any = None) -> Any:
-    """The digest of the next `size` bytes, a few at a time."""
-    hashed = hashlib.sha256()
-    while size > 0 and (found := source.read(min(size, _READ_BYTES))):
-        hashed.update(found)
-        if also is not None:
-            also.update(found)
-        size -= len(found)
-    return hashed
+def _header(source: SeekableBytes) -> str | None:
+    """The line that names a CSV file's columns: what its refused records are read by when they are replayed."""
+    first = plain_bytes(source).read(_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    try:
+        return first.partition(b"\n")[0].decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 class _Aside:
     """What a task does not take: written as it gathers, so that a file of nothing else takes bounded memory."""
 
-    def __init__(self, contract: StreamContract, target: Target, batch: Batch) -> None:
-        self._contract, self._target, self._batch = contract, target, batch
+    def __init__(self, target: Target, work: TaskFiles) -> None:
+        self._target, self._batch = target, work.batch
         self._held: list[pa.Table] = []
         self._written: list[Written] = []
-        self._reasons: dict[str, int] = {}
+        self._fates = {part.file.base_seq: Fate(part.file) for part in work.files}
         self._notes: dict[str, int] = {}
         self._nulls: dict[str, int] = {}
+        self.headers: dict[int, str | None] = {}
 
-    def add(self, found: Parsed, file: LandingFile) -> None:
-        for name in self._contract.names:
+    def add(self, contract: StreamContract, found: Parsed, file: LandingFile) -> None:
+        for name in contract.names:
             self._nulls[name] = self._nulls.get(name, 0) + found.table.column(name).null_count
         for note, count in found.notes.items():
             self._notes[note] = self._notes.get(note, 0) + count
+        self._count(contract, found, file)
         if not found.rejected.num_rows:
             return
         part = _numbered(found.rejected, self._batch, file)
         self._held.append(part.append_column("file", pa.array([file.name] * part.num_rows, pa.string())))
-        for broken, rule in zip(part["field"].to_pylist(), part["rule"].to_pylist(), strict=True):
-            reason = reason_of(self._contract, broken, rule)
-            self._reasons[reason] = self._reasons.get(reason, 0) + 1
         if sum(table.nbytes for table in self._held) > _REJECTED_BYTES:
             self._write()
 
+    def _count(self, contract: StreamContract, found: Parsed, file: LandingFile) -> None:
+        told = found.rejected
+        reasons: dict[str, int] = {}
+        for broken, rule in zip(told["field"].to_pylist(), told["rule"].to_pylist(), strict=True):
+            reason = reason_of(contract, broken, rule)
+            reasons[reason] = reasons.get(reason, 0) + 1
+        first = told["reason"][0].as_py() if told.num_rows else None
+        whole = bool(told.num_rows) and told["line"][0].as_py() == 0
+        more = Fate(file, good=found.table.num_rows, reasons=reasons, reason=first, whole=whole)
+        self._fates[file.base_seq] = self._fates[file.base_seq].with_more(more)
+
+    def dropped(self, file: LandingFile, why: Dropped) -> None:
+        self._fates[file.base_seq] = Fate(file, why.status, reason=why.reason)
+
+    def wants_header(self, contract: StreamContract, file: LandingFile) -> bool:
+        """Whether records of a file were refused that only its header can read."""
+        named = contract.source.format == "csv" and contract.source.options.header
+        return named and bool(self._fates[file.base_seq].bad) and file.replays is None
+
     def _write(self) -> None:
-        place = {"stream": self._contract.stream}
+        place = {"stream": self._batch.stream}
         made = write_file(self._target.folder, place, self._target.schema, iter(self._held))
         self._written += [made] if made else []
         self._held = []
 
-    def told(self, raw: Written | None, damaged: Mapping[str, Why]) -> ParsedFiles:
+    def told(self, raw: Written | None, dropped: Drops) -> ParsedFiles:
         self._write()
+        fates = (
+            one.with_more(Fate(one.file, header=self.headers.get(at))) for at, one in self._fates.items()
+        )
         return ParsedFiles(
-            self._batch.batch, raw, tuple(self._written), self._reasons, self._notes, self._nulls, damaged
+            self._batch.batch, raw, tuple(self._written), tuple(fates), self._notes, self._nulls, dropped
         )
 
     def drop(self) -> None:
@@ -286,46 +273,3 @@ def _numbered(part: pa.Table, batch: Batch, file: LandingFile) -> pa.Table:
     for name, column in numbers.items():
         part = part.append_column(name, column)
     return part
-
-
-def in_tasks(
-    engine: Engine, contract: StreamContract, landing: str, batches: Sequence[Batch]
-) -> list[TaskFiles]:
-    """Consecutive files, or pieces, in groups of about `TASK_BYTES`, never across a batch: rows lie in seq order.
-
-    Where files are cut depends on their bytes alone, and not on who works on them.
-    """
-    large = [file for batch in batches for file in batch.taken if file.size > TASK_BYTES]
-    pieces = dict(
-        zip((f.name for f in large), engine.map(partial(_cut, contract, landing), large), strict=True)
-    )
-    groups: list[tuple[Batch, list[FilePart]]] = []
-    size = 0
-    for batch in batches:
-        for file in batch.taken:
-            for part in pieces.get(file.name, (FilePart(file),)):
-                if not groups or size + part.size > TASK_BYTES or groups[-1][0].batch != batch.batch:
-                    groups.append((batch, []))
-                    size = 0
-                groups[-1][1].append(part)
-                size += part.size
-    return [TaskFiles(batch, tuple(files)) for batch, files in groups]
-
-
-def _cut(contract: StreamContract, landing: str, file: LandingFile) -> tuple[FilePart, ...]:
-    """A large file in pieces, each with its digest; whole where it has changed, for then whoever reads it says so."""
-    with delivered_file(file.name, path_of(landing, file.name)) as source:
-        pieces = cut(contract, source, TASK_BYTES)
-        if pieces == (WHOLE,):
-            return (FilePart(file),)
-        source.seek(0)
-        if pieces[0].groups is not None:
-            parts = [FilePart(file, piece) for piece in pieces]
-            changed = _hash(source, file.size).hexdigest() != file.digest
-        else:
-            parts, whole = [], hashlib.sha256()
-            for piece in pieces:
-                size = file.size - piece.start if piece.size is None else piece.size
-                parts.append(FilePart(file, piece, _hash(source, size, whole).hexdigest()))
-            changed = whole.hexdigest() != file.digest
-    return (FilePart(file),) if changed else tuple(parts)

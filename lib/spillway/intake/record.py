@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 
-from spillway.batch import RECORDED, Batch, LandingFile, utc_now
+from spillway.batch import DUPLICATE, EMPTY, MISSED, RECORDED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.intake.landing import EMPTY, Delivered, batch_date_of
-from spillway.intake.parse import measured
-from spillway.records import MeasuredFile
+from spillway.errors import Problem, safely
+from spillway.intake.landing import Delivered, batch_date_of, landing_root
+from spillway.levers.protocol import Say
+from spillway.records import measure_file
 from spillway.store.batches import save_batches
+from spillway.store.landing_zone import GoneOrChanged, open_landed
 from spillway.store.tables import Tables
 
 
-def _measure(contract: StreamContract, one: Delivered) -> MeasuredFile:
-    return measured(contract, one.name, one.path)
+@dataclass(frozen=True)
+class _Measured:
+    """What a file was found to hold; or why it is left for later (`missed`), or refused (rule, value, remedy)."""
+
+    digest: str = ""
+    records: int = 0
+    missed: str | None = None
+    problem: tuple[str, str, str] | None = None
 
 
 def record_batches(
@@ -25,52 +34,149 @@ def record_batches(
     engine: Engine,
     contract: StreamContract,
     known: Sequence[Batch],
-    fresh: Sequence[Delivered],
+    step: Sequence[Delivered],
     run_id: str,
+    now: datetime,
+    say: Say = lambda _: None,
+    again: bool = False,
 ) -> list[Batch]:
-    """Record new files as batches, one a batch date, before anything of them is written."""
-    if not fresh:
-        return []
-    digests = {file.digest for batch in known for file in batch.files if file.status == "taken"}
-    found = dict(zip(fresh, engine.map(partial(_measure, contract), fresh), strict=True))
-    now = utc_now()
+    """Record files as batches, one a batch date, before anything of them is written.
+
+    A file whose bytes are known under its name is given its new size and time in the batch that knows it. `again`:
+    files that were refused are asked for once more, whatever bytes they hold now.
+    """
+    root = landing_root(contract, tables.settings.landing)
+    measured = dict(zip(step, engine.map(partial(_measure, contract, root), step), strict=True))
+    for one in step:
+        if (missed := measured[one].missed) is not None:
+            say(f"{contract.stream}: {safely(one.name)} is left for the next run: {missed}")
+    touched = {} if again else _touched(known, {one: measured[one].digest for one in step})
+    unmoved = {file.name for _, file in touched.values()}
     by_date: dict[date, list[Delivered]] = {}
-    for one in fresh:
-        by_date.setdefault(batch_date_of(one.name, now.date()), []).append(one)
-    number = max((batch.batch for batch in known), default=0)
-    seq = max((batch.last_seq for batch in known), default=-1) + 1
+    for one in step:
+        if measured[one].missed is None and one.name not in unmoved:
+            by_date.setdefault(batch_date_of(one.name, now.date()), []).append(one)
+    digests = {file.digest for batch in known for file in batch.files if file.status == TAKEN}
+    number, seq = next_numbers(known)
     arrived = max((f.modified_at for b in known for f in b.files if f.modified_at), default=None)
     batches = []
     for batch_date in sorted(by_date):
-        number += 1
-        first_seq = seq
-        files = []
+        number, first_seq, files = number + 1, seq, []
         for one in by_date[batch_date]:
-            digest, records = found[one].digest, found[one].records
-            again = digest in digests and contract.duplicates.files == "skip"
-            status = EMPTY if not records else "duplicate" if again else "taken"
+            found = measured[one]
+            status, reason = _fate(contract, known, digests, one, found, again)
             # record n has seq base + n, and n starts at 1
-            files.append(LandingFile(one.name, one.size, digest, records, seq - 1, status, one.modified_at))
-            if status == "taken":
-                digests.add(digest)
-                seq += records
+            files.append(
+                LandingFile(
+                    one.name, one.size, found.digest, found.records, seq - 1, status, one.modified_at, reason
+                )
+            )
+            if reason is not None:
+                say(f"{contract.stream}: {reason}")
+            if status == TAKEN:
+                digests.add(found.digest)
+                seq += found.records
         batches.append(
             Batch(
-                contract.stream,
-                number,
-                batch_date,
-                RECORDED,
-                tuple(files),
-                first_seq,
-                seq - 1,
-                run_id,
-                now,
-                now,
+                contract.stream, number, batch_date, RECORDED, tuple(files), first_seq, seq - 1, run_id, now, now,
                 seconds_covered=_arrival_seconds(by_date[batch_date], arrived),
             )
-        )
+        )  # fmt: skip
         arrived = max(one.modified_at for one in by_date[batch_date])
-    return save_batches(tables, batches)
+    moved = _with_new_times(touched)
+    return save_batches(tables, [*moved, *batches])[len(moved) :]
+
+
+def next_numbers(known: Sequence[Batch]) -> tuple[int, int]:
+    """The last batch's number, and the first `seq` that none has set aside."""
+    return max((b.batch for b in known), default=0), max((b.last_seq for b in known), default=-1) + 1
+
+
+def _measure(contract: StreamContract, root: str, one: Delivered) -> _Measured:
+    if one.problem is not None:
+        return _Measured(problem=one.problem)
+    try:
+        with open_landed(
+            root, one.path, None if "://" in one.path else (one.size, one.modified_at)
+        ) as source:
+            found = measure_file(contract, source)
+    except GoneOrChanged as problem:
+        return _Measured(missed=str(problem))
+    except OSError as problem:
+        remedy = "give whoever takes it in the right to read it, then spillway replay"
+        return _Measured(problem=("be readable", problem.strerror or str(problem), remedy))
+    return _Measured(found.digest, found.records)
+
+
+def _fate(
+    contract: StreamContract,
+    known: Sequence[Batch],
+    digests: set[str],
+    one: Delivered,
+    found: _Measured,
+    again: bool,
+) -> tuple[str, str | None]:
+    """What becomes of a file, and why, where that has to be told."""
+    if found.problem is not None:
+        return REFUSED, str(Problem(safely(one.name), "the file", *found.problem))
+    before = next(
+        (
+            (batch, file)
+            for batch in reversed(known)
+            for file in batch.files
+            if file.name == one.name and file.status in (TAKEN, DUPLICATE)
+        ),
+        None,
+    )
+    if not found.records:
+        if before is None:
+            return EMPTY, None
+        return (
+            EMPTY,
+            f"{safely(one.name)} is empty now; the rows that batch {before[0].batch} took of it stay",
+        )
+    if found.digest in digests and contract.duplicates.files == "skip":
+        return DUPLICATE, None
+    if before is None or again:
+        return TAKEN, None
+    batch, file = before
+    if contract.source.changed == "new_batch":
+        return TAKEN, (
+            f"{safely(one.name)} has changed since batch {batch.batch} took it in ({file.size:,} bytes then, "
+            f"{one.size:,} now); it is taken in whole as a new batch, the earlier rows stay (source.changed: new_batch)"
+        )  # fmt: skip
+    rule = f"not change once it was taken in (batch {batch.batch}, {file.size:,} bytes)"
+    remedy = (
+        f"the rows taken in stay: deliver what is new as a new file, or spillway replay {contract.stream} --file "
+        "takes it in whole beside them"
+    )
+    return REFUSED, str(Problem(safely(one.name), "the file", rule, f"{one.size:,} other bytes", remedy))
+
+
+def _touched(
+    known: Sequence[Batch], digests: dict[Delivered, str]
+) -> dict[Delivered, tuple[Batch, LandingFile]]:
+    """Files that hold what was recorded under their names, and the entry that says so."""
+    found = {}
+    for one, digest in digests.items():
+        for batch in known:
+            for file in batch.files:
+                same = (file.name, file.digest) == (one.name, digest)
+                if digest and same and file.status not in (MISSED, REPLAYED):
+                    found[one] = (batch, file)
+    return found
+
+
+def _with_new_times(touched: dict[Delivered, tuple[Batch, LandingFile]]) -> list[Batch]:
+    """Their batches, with the times (and nothing else) that these files have now."""
+    batches = {batch.batch: batch for batch, _ in touched.values()}
+    for one, (batch, file) in touched.items():
+        files = tuple(
+            replace(other, modified_at=one.modified_at) if other == file else other
+            for other in batches[batch.batch].files
+        )
+        batches[batch.batch] = replace(batches[batch.batch], files=files)
+    return list(batches.values())
 
 
 def _arrival_seconds(files: Sequence[Delivered], arrived: datetime | None) -> float | None:

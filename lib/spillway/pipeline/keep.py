@@ -172,7 +172,7 @@ def _put_away(tables: Tables, contract: StreamContract, done: Kept, say: Say) ->
     archive = contract.source.after_taken_in == "archive"
     files = bytes_ = 0
     for one in delivered(contract, tables.settings):
-        if not any(_is_same(one, file) for file in known.get(one.name, ())):
+        if one.problem or not any(_is_same(one, file) for file in known.get(one.name, ())):
             continue
         if not done.dry_run:
             if archive:

@@ -18,6 +18,7 @@ from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, UNTRAINED,
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
+from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.accounting import sent_kbps
 from spillway.pipeline.drafting import Drafts, draft, publish, told_by, written_tables
@@ -115,7 +116,8 @@ def _ready(
 def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] | None) -> list[Batch]:
     """The batches to bring through, oldest first."""
     if dates is None:
-        return load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
+        begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
+        return [batch for batch in begun if not waits_for_a_rate(batch)]
     dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
     found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})

@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch
+from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch, utc_now
 from spillway.contracts import Contracts, Subject, load_usable
-from spillway.intake.landing import new_files
+from spillway.intake.landing import look
+from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
+from spillway.show.landed import troubles
 from spillway.show.quotas import QuotaStatus, quotas_of
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
@@ -53,6 +55,8 @@ class StreamStatus:
     mode: str
     batches: Mapping[str, int]
     waiting_files: int
+    settling_files: int
+    refused_files: int
     facts: Mapping[str, int | None]
     """By lever of the contract, in order, and then by any other that was trained: the newest version of its facts."""
     untrained: tuple[str, ...]
@@ -100,7 +104,7 @@ class Status:
         return any(shortage.wrong for shortage in self.shortages)
 
 
-def status(tables: Tables) -> Status:
+def status(tables: Tables, now: datetime | None = None) -> Status:
     """How things stand now. A lake without tables is a lake where nothing has happened yet."""
     contracts, batches = load_usable(tables.settings.schemas), load_batches(tables)
     lines = tables.at("ledger").rows().to_pylist()
@@ -114,12 +118,15 @@ def status(tables: Tables) -> Status:
         mine = [batch for batch in batches if batch.stream == stream]
         own, certified = ledger.get(stream, []), certificates.get(stream, [])
         facts = _facts(contract, versions.get(stream, []))
+        landing = look(contract, tables.settings, mine, now or utc_now())
         found = StreamStatus(
             stream=stream,
             channel=contract.channel,
             mode=contract.mode,
             batches=dict(Counter(batch.status for batch in mine)),
-            waiting_files=len(new_files(contract, tables.settings, mine)),
+            waiting_files=len(landing.waiting),
+            settling_files=len(landing.settling),
+            refused_files=len(landing.refused),
             facts=facts,
             untrained=tuple(
                 name for name in contract.lever_names if facts[name] is None and lever(name).needs_training
@@ -129,7 +136,10 @@ def status(tables: Tables) -> Status:
         )
         streams.append(found)
         shortages += _broken(found)
-        shortages += _waiting(found)
+        shortages += _waiting(found, sum(waits_for_a_rate(batch) for batch in mine))
+        shortages += [
+            Shortage(stream, kind, False, *said) for kind, *said in troubles(contract, mine, landing)
+        ]
         shortages += _asked(tables, found)
         shortages += _over_capacity(stream, own)
         shortages += _unvalidated(stream, own, certified)
@@ -210,7 +220,7 @@ def _broken(found: StreamStatus) -> Iterator[Shortage]:
         )  # fmt: skip
 
 
-def _waiting(found: StreamStatus) -> Iterator[Shortage]:
+def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
     stream = found.stream
     for name in found.untrained if found.batches else ():
         yield Shortage(
@@ -219,7 +229,7 @@ def _waiting(found: StreamStatus) -> Iterator[Shortage]:
         )  # fmt: skip
     # what waits for training alone has been told; once trained it waits for shedding as the rest does
     open_ones = [name for name in PENDING if not (found.untrained and name == UNTRAINED)]
-    pending = sum(found.batches.get(name, 0) for name in open_ones)
+    pending = max(0, sum(found.batches.get(name, 0) for name in open_ones) - unrated)
     if pending or found.waiting_files:
         yield Shortage(
             stream, "pending", False,

@@ -1,0 +1,224 @@
+"""Writing what was recorded: `raw`, `rejected`, the ledger's first stage, and then the batch is taken in.
+
+Each replaces what the same batch wrote before, so that a rerun, a retry or a kill at any instant ends in the same rows.
+Batches are written together; where that fails each is written alone, so that one's fault keeps no other back. One that
+fails a second time is set aside by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from spillway.batch import MISSED, REFUSED, TAKEN_IN, Batch
+from spillway.contracts import StreamContract
+from spillway.engine.protocol import Engine
+from spillway.errors import ConcurrentRun, SpillwayError
+from spillway.intake.fates import Fate
+from spillway.intake.first_time import without_repeats
+from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
+from spillway.intake.quarantine import FILE_REFUSED, settled_files, whole_files
+from spillway.intake.rate import rate_of
+from spillway.intake.repeats import Repeated
+from spillway.intake.replayed import originals_of
+from spillway.ledger import LedgerRow
+from spillway.levers.protocol import Say
+from spillway.records import absent_column, bounded_notes, bounded_reasons, counted_together
+from spillway.store.batches import load_batches, reserve, save_batches
+from spillway.store.ledgers import write_ledger
+from spillway.store.tables import Tables
+from spillway.store.writing import Written, write_file
+
+INTAKE = "intake"
+
+
+def write_batches(
+    tables: Tables,
+    engine: Engine,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    clock: Callable[[], datetime],
+    say: Say,
+) -> tuple[list[Batch], list[SpillwayError]]:
+    """Write recorded batches; those that were, and why the others were not."""
+    if not batches:
+        return [], []
+    try:
+        return _write(tables, engine, contract, batches, clock, say), []
+    except ConcurrentRun:
+        raise
+    except SpillwayError as problem:
+        if len(batches) == 1:
+            (after,) = [one.failed(clock(), problem) for one in batches]
+            save_batches(tables, [after])
+            return [], [SpillwayError(_said_of_failure(after, problem))]
+    alone = [write_batches(tables, engine, contract, [one], clock, say) for one in batches]
+    return [one for done, _ in alone for one in done], [one for _, failed in alone for one in failed]
+
+
+def _said_of_failure(batch: Batch, problem: SpillwayError) -> str:
+    if batch.status == "set_aside":
+        return (
+            f"{batch.stream}: batch {batch.batch} failed a second time and is set aside: {problem}; mend it, then "
+            f"spillway replay {batch.stream} --date {batch.batch_date}"
+        )
+    return f"{batch.stream}: batch {batch.batch} could not be written and is tried once more: {problem}"
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a batch's files came to, and what was written of them."""
+
+    batch: Batch
+    """With the fates of its files."""
+    reasons: Mapping[str, int]
+    """Records that are not in `raw`, by reason."""
+    raw: tuple[Written, ...]
+
+
+def _write(
+    tables: Tables,
+    engine: Engine,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    clock: Callable[[], datetime],
+    say: Say,
+) -> list[Batch]:
+    stream, numbers = contract.stream, [batch.batch for batch in batches]
+    raw = tables.at("raw", stream).with_attributes([(a.name, a.type) for a in contract.attributes])
+    rejected = tables.at("rejected")
+    reserve(tables, batches, [raw, rejected, *map(tables.at, ("ledger", "sketches"))])
+    kept = originals_of(tables, contract, batches)
+    parsed, fates = parse_all(engine, contract, tables.settings.landing, raw, rejected, batches, kept)
+    problem = next((one.problem for one in parsed if one.problem), None)
+    if problem is not None:
+        drop_drafts(raw, rejected, parsed)
+        raise problem
+    taken = {batch.batch: _taken(batch, fates[batch.batch], parsed) for batch in batches}
+    aside = [written for one in parsed for written in one.rejected]
+    for one in taken.values():
+        refused = [
+            f for f in one.batch.files if f.status == REFUSED and not _stands_whole(fates[one.batch.batch], f)
+        ]
+        if refused:
+            target = Target.of(rejected)
+            whole = write_file(
+                target.folder, {"stream": stream}, target.schema, [whole_files(refused, one.batch)]
+            )
+            aside += [whole] if whole is not None else []
+        for file in one.batch.files:
+            if file.status in (REFUSED, MISSED) and file.reason:
+                say(f"{stream}: {file.reason}")
+    files = {n: list(taken[n].raw) for n in numbers}
+    repeated = without_repeats(
+        tables, engine, contract, [one.batch for one in taken.values()], raw, files, aside
+    )
+    days = sorted({batch.batch_date for batch in batches})
+    raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
+    rejected.publish(aside, stream=stream, batch=numbers)
+    states = [one.state for one in repeated.values() if one.state is not None]
+    if states:
+        tables.at("sketches").replace(states, stream=stream, kind="stable_bloom", batch=numbers)
+    ledger: list[LedgerRow] = []
+    known = {one.batch: one for one in load_batches(tables, stream)}
+    for number, one in taken.items():
+        again, rows = repeated.get(number), sum(part.rows for part in files[number])
+        own = [part for part in parsed if part.batch == number]
+        notes = _noted(contract, own, rows + (len(again.rows) if again else 0))
+        ledger += _lines(contract, one, rows, notes, again, files[number])
+        seconds, note = rate_of(tables, contract, one.batch, rows, list(known.values()))
+        done = one.batch.becomes(
+            clock(),
+            status=TAKEN_IN,
+            rows=rows,
+            rejected=sum(one.reasons.values()),
+            deduplicated=_delivered_before(one.batch) + (len(again.rows) if again else 0),
+            seconds_covered=seconds,
+            rate_note=note,
+            attempts=0,
+            reason=None,
+        )
+        known[number] = done
+        _tell(done, notes, say)
+    write_ledger(tables, stream, numbers, [INTAKE], ledger)
+    return save_batches(tables, [known[number] for number in numbers])
+
+
+def _taken(batch: Batch, fates: Sequence[Fate], parsed: Sequence[ParsedFiles]) -> _Taken:
+    told = [one.reasons for one in fates if one.whole or one.status not in (REFUSED, MISSED)]
+    gone = sum(file.status == REFUSED for file in batch.files)
+    gone += sum(max(1, one.good + one.bad) for one in fates if one.status == REFUSED and not one.whole)
+    reasons = bounded_reasons(counted_together([*told, *([{FILE_REFUSED: gone}] if gone else [])]))
+    raw = tuple(one.raw for one in parsed if one.batch == batch.batch and one.raw)
+    return _Taken(replace(batch, files=settled_files(batch, fates)), reasons, raw)
+
+
+def _stands_whole(fates: Sequence[Fate], file: object) -> bool:
+    """Whether the file's refusal is a row of `rejected` already."""
+    base = getattr(file, "base_seq", None)
+    name = getattr(file, "name", None)
+    return any(one.whole and (one.file.base_seq, one.file.name) == (base, name) for one in fates)
+
+
+def _tell(batch: Batch, notes: Mapping[str, int], say: Say) -> None:
+    parts = [f"{batch.rows:,} tuples"]
+    parts += [f"{batch.rejected:,} refused (see rejected)"] * bool(batch.rejected)
+    parts += [f"{batch.deduplicated:,} delivered before"] * bool(batch.deduplicated)
+    parts += [f"{count:,} with {note}" for note, count in notes.items()]
+    say(f"{batch.stream}: took in batch {batch.batch} of {batch.batch_date}: {', '.join(parts)}")
+    if batch.rate_note:
+        say(f"{batch.stream}: batch {batch.batch}: {batch.rate_note}")
+
+
+def _noted(contract: StreamContract, parsed: Sequence[ParsedFiles], rows: int) -> dict[str, int]:
+    """What is odd about rows that were taken, a few words each."""
+    notes = counted_together(one.notes for one in parsed)
+    nulls = counted_together(one.nulls for one in parsed)
+    # a record of JSON has no columns: what none of them has is what is absent
+    if rows and contract.source.format == "json":
+        fields = {a.name: a.source_name for a in contract.attributes}
+        notes |= {absent_column(fields[name]): rows for name, count in nulls.items() if count == rows}
+    return bounded_notes(notes)
+
+
+def _delivered_before(batch: Batch) -> int:
+    return sum(file.records for file in batch.files if file.status == "duplicate")
+
+
+def _lines(
+    contract: StreamContract,
+    one: _Taken,
+    rows: int,
+    notes: Mapping[str, int],
+    again: Repeated | None,
+    files: Sequence[Written],
+) -> Iterator[LedgerRow]:
+    """The first stage: what was delivered, by what became of it, and the total."""
+    batch = one.batch
+    line = partial(LedgerRow, "stream", batch.stream, batch.batch, batch.batch_date, INTAKE, 0, "rows")
+    columns = ("seq", *contract.names)
+    landed = sum(file.size for file in batch.taken)
+    kept = sum(part.column_bytes.get(name, 0) for part in files for name in columns)
+    before = _delivered_before(batch)
+    repeats = len(again.rows) if again is not None else 0
+    refused = sum(one.reasons.values())
+    yield line(
+        offered=rows + refused + before + repeats,
+        kept=rows,
+        rejected=refused,
+        deduplicated=before + repeats,
+        bytes_offered=landed,
+        bytes_kept=kept,
+    )
+    yield line("reason", "taken in", "taken in", offered=rows, kept=rows)
+    for reason, count in sorted(one.reasons.items()):
+        yield line("reason", reason, reason, offered=count, rejected=count)
+    for note, count in notes.items():
+        yield line("note", note, "taken all the same", offered=count, kept=count)
+    if before:
+        told = "file delivered before"
+        yield line("reason", told, told, offered=before, deduplicated=before)
+    if again is not None:
+        yield line("reason", again.reason, again.reason, offered=repeats, deduplicated=repeats)

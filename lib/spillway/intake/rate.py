@@ -1,0 +1,154 @@
+"""The time that a batch covers, and so its rate: robust against single clocks, told where it is doubtful.
+
+`event_time`: k moments over a span stand for span k/(k-1), for the last step's tuples take one step more. So that one
+clock that says 1970, or one late tuple of last week, changes nothing, the span is compared with that of the tuples but
+for the outermost 1 % on either side (at least one of them), scaled up to all of them. Where all tuples cover more than
+1.25 (and, of few tuples n, 8/n more) times that, the outermost do not count: too short a span sheds more, too long a
+one would send more than the channel carries.
+
+A batch that has no rate of its own (one record, one moment) takes the stream's last known one, and the note says so;
+the first of a stream covers the time since the files before it came, and where not even that is known it waits, by
+name, until another batch tells, or the contract declares the rate: it stops nobody, and sends nothing meanwhile.
+
+>>> import numpy as np
+>>> covered(np.array([10, 20, 30, 40])), covered(np.array([7, 7, 7]))
+(40.0, None)
+>>> quarter = np.arange(900)
+>>> [round(covered(np.append(quarter, odd))) for odd in ([], [-1_700_000_000], [-604_800])]
+[900, 901, 901]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.store.files import read_rows
+from spillway.store.tables import Tables
+
+Moments = npt.NDArray[np.int64]
+
+OUTER_SHARE = 0.01
+STRETCH, STRETCH_OF_FEW = 1.25, 8.0
+DISAGREE = 10.0
+HISTORY_NOTE = "history that was delivered at once?"
+HISTORY = timedelta(days=1)
+"""What ended so long before it arrived is history delivered at once: its arrival says nothing of its rate."""
+
+
+def covered(order: Moments) -> float | None:
+    """Seconds, where `order` counts seconds, that these tuples cover; None where they know but one moment."""
+    order = np.sort(order, kind="stable")
+    whole = _seconds(order)
+    outer = max(1, int(len(order) * OUTER_SHARE))
+    if whole is None or len(order) < 2 * outer + 2:
+        return whole
+    inner = order[outer:-outer]
+    robust = _seconds(inner)
+    if robust is None:
+        # one moment and odd tuples around it: of many tuples no rate, of few the rate of all
+        return None if outer > 1 else whole
+    robust = robust * len(order) / len(inner)
+    return robust if whole > robust * (STRETCH + STRETCH_OF_FEW / len(order)) else whole
+
+
+def _seconds(order: Moments) -> float | None:
+    """The span of sorted moments and one step more."""
+    if not len(order) or order[0] == order[-1]:
+        return None
+    moments = 1 + int(np.count_nonzero(np.diff(order)))
+    return (float(order[-1]) - float(order[0])) * moments / (moments - 1)
+
+
+def rate_of(
+    tables: Tables, contract: StreamContract, batch: Batch, rows: int, known: Sequence[Batch]
+) -> tuple[float | None, str | None]:
+    """Seconds that a batch of so many tuples covers, by the contract's `rate`, and what is to be known of them.
+
+    `batch.seconds_covered` is the time its files took to arrive, where that is known.
+    """
+    if not rows:
+        return None, None
+    if contract.rate.from_ == "declared":
+        return rows / float(contract.rate.tuples_per_second or 1.0), None
+    arrival = batch.seconds_covered
+    seconds, note = arrival, None
+    if contract.rate.from_ == "event_time":
+        kind = contract.attribute(contract.order).type
+        order = _order(tables, contract, batch)
+        found = covered(order)
+        seconds = None if found is None else found * (1.0 if kind == "integer" else 1e-6)
+        if seconds is not None and arrival is not None and kind != "integer":
+            note = _disagreement(seconds, arrival, order, batch)
+    return (seconds, note) if seconds is not None else borrowed(contract, batch, rows, known, arrival)
+
+
+def borrowed(
+    contract: StreamContract, batch: Batch, rows: int, known: Sequence[Batch], arrival: float | None = None
+) -> tuple[float | None, str | None]:
+    """Seconds by the rate of the nearest batch that has one (before it, else after), or by arrival, with a note."""
+    if contract.rate.from_ == "declared":
+        return rows / float(contract.rate.tuples_per_second or 1.0), None
+    told = [
+        one
+        for one in known
+        if one.rows and one.seconds_covered and one.batch != batch.batch and is_rated(one)
+    ]
+    nearest = [one for one in told if one.batch < batch.batch][-1:] or told[:1]
+    if nearest:
+        (one,) = nearest
+        assert one.rows
+        assert one.seconds_covered
+        note = f"it has no rate of its own: the last known one, of batch {one.batch}"
+        return rows * one.seconds_covered / one.rows, note
+    if arrival is not None:
+        return arrival, "it has no rate of its own: the time since the files before it arrived"
+    return None, (
+        "its rate is not known: it waits until another batch tells it, or `rate: {from: declared, "
+        "tuples_per_second: ...}` in the contract does"
+    )
+
+
+def is_rated(batch: Batch) -> bool:
+    """Whether what is known of the batch's rate was measured, or declared."""
+    return batch.status != "recorded" and batch.seconds_covered is not None
+
+
+def _disagreement(seconds: float, arrival: float, order: Moments, batch: Batch) -> str | None:
+    if 1 / DISAGREE <= seconds / arrival <= DISAGREE:
+        return None
+    note = (
+        f"event time says that it covers {seconds:,.4g} s, its files arrived within {arrival:,.4g} s; where the clocks "
+        "of its senders are wrong write `rate: {from: arrival}`"
+    )
+    arrived = max((file.modified_at for file in batch.files if file.modified_at), default=None)
+    ended = _moment(int(np.median(order)))
+    if arrived is not None and ended is not None and arrived - ended > HISTORY:
+        return f"{note} (its events are {(arrived - ended).days:,} days old: {HISTORY_NOTE})"
+    return note
+
+
+def _moment(microseconds: int) -> datetime | None:
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return None
+
+
+def _order(tables: Tables, contract: StreamContract, batch: Batch) -> Moments:
+    """The order attribute of the batch's tuples, in microseconds where it is a time."""
+    integer = contract.attribute(contract.order).type == "integer"
+    where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
+    parts = []
+    for file in tables.at("raw", contract.stream).files(**where):
+        order = read_rows([file], [contract.order], batch.first_seq, batch.last_seq)[contract.order]
+        order = order if integer else order.cast(pa.timestamp("us"))
+        parts.append(np.asarray(order.cast(pa.int64()).drop_null()))
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)

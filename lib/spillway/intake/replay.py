@@ -1,0 +1,241 @@
+"""Replay: what was refused is taken in again, once its contract or its file was mended, each tuple once.
+
+Three things wait for it: files that were refused (read anew from where they lie), rejected records (their original
+bytes stand in `rejected`, their files need not be there any more), and batches that were set aside after they failed
+twice. Files and records become batches of their own, of the date of the batch that had refused them, with numbers of
+their own; the ledger of either batch says what became of what it was offered, and each balances. What is refused again
+stands in `rejected` under the new batch and may be replayed once more. A run that dies is finished by the next one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from spillway.batch import (
+    PLANNED,
+    RECORDED,
+    REFUSED,
+    REPLAYED,
+    RETIRED,
+    SET_ASIDE,
+    TAKEN_IN,
+    Batch,
+    LandingFile,
+    utc_now,
+)
+from spillway.contracts import StreamContract
+from spillway.engine.protocol import Engine
+from spillway.errors import Refused, SpillwayError
+from spillway.intake.into_raw import write_batches
+from spillway.intake.landing import batch_date_of, look
+from spillway.intake.record import next_numbers, record_batches
+from spillway.intake.repeats import DELIVERED_BEFORE
+from spillway.intake.replayed import (
+    can_be_replayed,
+    content_of,
+    entries_of,
+    original_rows,
+    refusal_kind,
+    refused_rows,
+)
+from spillway.intake.take_in import in_steps
+from spillway.ledger import Row
+from spillway.levers.protocol import Say
+from spillway.store.batches import load_batches, save_batches
+from spillway.store.tables import Tables
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is to be replayed: of one file, of reasons that hold these words, of one batch date; or everything."""
+
+    file: str | None = None
+    reason: str | None = None
+    day: date | None = None
+
+    def takes_file(self, name: str) -> bool:
+        return self.file is None or name == self.file or name.endswith(f"/{self.file}")
+
+    def takes_reason(self, reason: str | None) -> bool:
+        return self.reason is None or self.reason in (reason or "")
+
+    def takes_date(self, day: date) -> bool:
+        return self.day is None or day == self.day
+
+
+@dataclass(frozen=True)
+class ReplayDone:
+    """What a replay came to."""
+
+    files: int
+    records: int
+    batches: tuple[Batch, ...]
+    """Taken in by it."""
+    reopened: tuple[int, ...]
+    """Batches that had been set aside and go on."""
+
+
+def replay(
+    tables: Tables,
+    engine: Engine,
+    contract: StreamContract,
+    asked: Selection,
+    run_id: str,
+    say: Say = lambda _: None,
+    clock: Callable[[], datetime] | None = None,
+) -> ReplayDone:
+    """Take in again what was refused of the stream; shedding brings it through as it does all that is taken in."""
+    tables, clock = tables.now(), clock or utc_now
+    stream = contract.stream
+    reopened = _reopened(tables, contract, asked, clock)
+    for batch in reopened:
+        say(f"{stream}: batch {batch.batch} of {batch.batch_date} is no longer set aside")
+    begun = [batch for batch in load_batches(tables, stream) if batch.status == RECORDED]
+    written, failed = write_batches(tables, engine, contract, begun, clock, say)
+    now = clock()
+    known = load_batches(tables, stream)
+    refused = look(contract, tables.settings, known, now).refused
+    files = [
+        one
+        for one, entry in refused
+        if one.problem is None
+        and asked.takes_file(one.name)
+        and asked.takes_reason(entry.reason)
+        and asked.takes_date(_date_of(known, entry))
+    ]
+    for step in in_steps(contract, files, now.date()):
+        known = load_batches(tables, stream)
+        recorded = record_batches(tables, engine, contract, known, step, run_id, now, say, again=True)
+        done, problems = write_batches(tables, engine, contract, recorded, clock, say)
+        written, failed = [*written, *done], [*failed, *problems]
+    recorded, records = _records(tables, contract, asked, run_id, now)
+    done, problems = write_batches(tables, engine, contract, recorded, clock, say)
+    for problem in [*failed, *problems]:
+        raise problem
+    return ReplayDone(len(files), records, (*written, *done), tuple(batch.batch for batch in reopened))
+
+
+def _date_of(known: Sequence[Batch], entry: LandingFile) -> date:
+    return next(
+        (batch.batch_date for batch in reversed(known) if entry in batch.files),
+        batch_date_of(entry.name, date.min),
+    )
+
+
+def _reopened(
+    tables: Tables, contract: StreamContract, asked: Selection, clock: Callable[[], datetime]
+) -> list[Batch]:
+    """Batches that were set aside go on where they had come to; what went on from them is brought through again."""
+    known = load_batches(tables, contract.stream)
+    found = [
+        batch
+        for batch in known
+        if batch.status == SET_ASIDE
+        and asked.takes_date(batch.batch_date)
+        and asked.takes_reason(batch.reason)
+        and (asked.file is None or any(asked.takes_file(file.name) for file in batch.files))
+    ]
+    after: dict[int, Batch] = {}
+    for batch in found:
+        if batch.rows is None:
+            continue
+        later = [b for b in known if b.batch_date == batch.batch_date and b.batch > batch.batch]
+        gone = [str(b.batch) for b in later if b.status == RETIRED]
+        if gone:
+            raise SpillwayError(
+                f"{contract.stream}: batch {batch.batch} must go before batch {', '.join(gone)} of its date "
+                f"{batch.batch_date}, whose raw tuples are retired; deliver its files again under another date"
+            )
+        after |= {b.batch: b for b in later if b.is_pinned and b.status != SET_ASIDE}
+    reopened = [
+        batch.becomes(
+            clock(),
+            status=RECORDED if batch.rows is None else PLANNED if batch.is_pinned else TAKEN_IN,
+            attempts=0,
+            reason=None,
+        )
+        for batch in found
+    ]
+    again = [batch.becomes(clock(), status=PLANNED) for batch in after.values()]
+    saved = save_batches(tables, [*reopened, *again])
+    return saved[: len(reopened)]
+
+
+def _records(
+    tables: Tables, contract: StreamContract, asked: Selection, run_id: str, now: datetime
+) -> tuple[list[Batch], int]:
+    """Record the rejected records that are asked for as batches, one a batch date; and how many they are."""
+    known = load_batches(tables, contract.stream)
+    dates = {batch.batch: batch.batch_date for batch in known if asked.takes_date(batch.batch_date)}
+    if not dates:
+        return [], 0
+    whole = {(b.batch, file.name) for b in known for file in b.files if file.status == REFUSED}
+    rows = [
+        row
+        for row in refused_rows(tables, contract.stream, batch=sorted(dates))
+        if (row["batch"], row["file"]) not in whole
+        and can_be_replayed(row)
+        and asked.takes_file(row["file"])
+        and _is_asked_for(asked, row)
+    ]
+    before = [entry for _, entry in entries_of(known)]
+    number, seq = next_numbers(known)
+    batches: list[Batch] = []
+    records = 0
+    for day in sorted({dates[row["batch"]] for row in rows}):
+        files: list[LandingFile] = []
+        number, first_seq = number + 1, seq
+        for entry in _entries(contract, known, [row for row in rows if dates[row["batch"]] == day], asked):
+            taken = original_rows(rows, before, entry)
+            if not taken:
+                continue
+            content = content_of(contract, entry, taken)
+            entry = LandingFile(
+                entry.name, len(content), hashlib.sha256(content).hexdigest(), content.count(b"\n"), seq - 1,
+                REPLAYED, None, None, entry.replays, entry.rule, entry.header,
+            )  # fmt: skip
+            files.append(entry)
+            before.append(entry)
+            seq += entry.records
+            records += len(taken)
+        if files:
+            batches.append(
+                Batch(
+                    contract.stream, number, day, RECORDED, tuple(files), first_seq, seq - 1, run_id, now, now
+                )
+            )
+        else:
+            number -= 1
+    return save_batches(tables, batches), records
+
+
+def _is_asked_for(asked: Selection, row: Row) -> bool:
+    if asked.reason is None:
+        return refusal_kind(row) != DELIVERED_BEFORE
+    return asked.takes_reason(refusal_kind(row))
+
+
+def _entries(
+    contract: StreamContract, known: Sequence[Batch], rows: Sequence[Row], asked: Selection
+) -> list[LandingFile]:
+    """What a batch would name to replay these rows, one a batch, file and (where reasons are asked for) kind."""
+    headers = {
+        (b.batch, file.name): file.header for b in known for file in b.files if file.header is not None
+    }
+    places = sorted(
+        {(row["batch"], row["file"], refusal_kind(row) if asked.reason is not None else "") for row in rows}
+    )
+    found = []
+    for batch, name, kind in places:
+        header = headers.get((batch, name))
+        needs = contract.source.format == "csv" and contract.source.options.header
+        if needs and header is None and kind != DELIVERED_BEFORE:
+            raise Refused(
+                "--file", "be one whose header is known", name,
+                f"deliver its rejected records (batch {batch}) as a new file", contract.stream,
+            )  # fmt: skip
+        found.append(LandingFile(name, 0, "", 0, 0, REPLAYED, None, None, batch, kind or None, header))
+    return found

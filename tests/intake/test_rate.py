@@ -1,0 +1,149 @@
+"""The time that a batch covers: no single clock changes it, who has none takes the last known, all of it said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.intake.landing_world import CONTRACT, LandingWorld, contract
+
+from spillway.intake.rate import covered
+
+EVENT = {"rate": {"from": "event_time"}}
+QUARTER = np.repeat(np.arange(0, 900, 9), 10)
+"""A thousand tuples in a quarter of an hour, ten at a moment."""
+
+
+def timed(tmp_path: Path, kind: str = "timestamp", **more: Any) -> LandingWorld:
+    attributes = [{**one, "type": kind} if one["name"] == "at" else one for one in CONTRACT["attributes"]]
+    return LandingWorld(tmp_path, contract(attributes=attributes, **{**EVENT, **more}))
+
+
+def at(moments: Iterable[datetime]) -> bytes:
+    rows = [{"router": "r", "at": one.isoformat(), "delay_ms": 1.0} for one in moments]
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def every(seconds: float, count: int, start: datetime) -> list[datetime]:
+    return [start + timedelta(seconds=seconds * i) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [-1_767_244_172],
+        [-604_800],
+        [+604_800],
+        [2**40],
+        [-1_767_244_172, 2**40],
+        [-604_800] * 5,
+        [900 + 600] * 9,
+    ],
+    ids=["1970", "last week", "next week", "far ahead", "both sides", "five late ones", "nine a bit late"],
+)
+def test_few_odd_clocks_change_nothing(odd: list[int]) -> None:
+    found = covered(np.append(QUARTER, odd))
+    assert found is not None
+    assert found == pytest.approx(900, rel=0.26)
+
+
+def test_one_odd_clock_among_few_tuples_does_not_stretch_them_over_years() -> None:
+    assert covered(np.array([0, 10, 20, 30, 40, 50, 60, -1_767_244_172])) == pytest.approx(80, rel=0.3)
+
+
+def test_a_moment_with_odd_tuples_around_it_tells_no_rate() -> None:
+    assert covered(np.append(np.zeros(1000, np.int64), [-604_800])) is None
+    assert covered(np.array([0, 0, 0, 3600])) == 7200
+
+
+@given(st.integers(2, 400), st.integers(1, 10_000), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_regular_tuples_cover_exactly_their_steps_in_whatever_order(
+    moments: int, step: int, a_moment: int, chance: Any
+) -> None:
+    order = [i * step for i in range(moments) for _ in range(a_moment)]
+    chance.shuffle(order)
+    assert covered(np.array(order)) == pytest.approx(moments * step)
+
+
+def test_one_tuple_that_says_1970_changes_no_rate_of_a_batch(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    start = world.now
+    world.deliver("a.json", at([*every(1, 900, start), datetime(1970, 1, 1, tzinfo=UTC)]))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == pytest.approx(901, rel=0.01)
+
+
+@pytest.mark.parametrize("moments", [1, 5])
+def test_a_batch_without_a_rate_takes_the_last_known_one_and_says_so(tmp_path: Path, moments: int) -> None:
+    world = timed(tmp_path)
+    start = world.now
+    world.deliver("a.json", at(every(2, 100, start)))
+    world.take_in()
+    world.deliver("b.json", at([start + timedelta(seconds=300)] * moments))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == 2.0 * moments
+    assert batch.rate_note == "it has no rate of its own: the last known one, of batch 1"
+    assert world.said[-1] == f"delays: batch 2: {batch.rate_note}"
+
+
+def test_the_first_batch_of_a_stream_without_a_rate_waits_by_name_until_another_tells(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    start = world.now
+    world.deliver("a.json", at([start]))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered is None
+    assert "it waits until another batch tells it, or `rate: {from: declared" in (batch.rate_note or "")
+    assert world.is_quiet()
+    world.deliver("b.json", at(every(2, 100, start)))
+    world.take_in()
+    first, second = world.batches()
+    assert (first.seconds_covered, second.seconds_covered) == (2.0, 200.0)
+    assert first.rate_note == "it has no rate of its own: the last known one, of batch 2"
+
+
+def test_a_rate_that_is_declared_afterwards_is_given_to_what_waits(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    world.deliver("a.json", at([world.now]))
+    world.take_in()
+    world.contract = timed(tmp_path, rate={"from": "declared", "tuples_per_second": 4}).contract
+    world.take_in()
+    assert [batch.seconds_covered for batch in world.batches()] == [0.25]
+
+
+def test_a_first_batch_of_one_moment_covers_the_time_its_files_took_to_arrive(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    world.deliver("a.json", at([world.now]))
+    world.deliver("b.json", at([world.now - timedelta(seconds=61)]))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == 61.0
+    assert batch.rate_note == "it has no rate of its own: the time since the files before it arrived"
+
+
+def test_event_time_and_arrival_that_disagree_by_ten_times_are_told_by_name(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    start = world.now
+    world.deliver("a.json", at(every(1, 100, start)))
+    world.take_in()
+    world.deliver("b.json", at(every(60, 100, start - timedelta(seconds=3000))))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == 6000.0
+    assert "event time says that it covers 6,000 s, its files arrived within 61 s" in (batch.rate_note or "")
+    assert "write `rate: {from: arrival}`" in world.said[-1]
+    assert "history" not in (batch.rate_note or "")
+
+
+def test_history_that_is_delivered_at_once_is_told_as_that(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    old = world.now - timedelta(days=400)
+    world.deliver("a.json", at(every(3600, 100, old)))
+    world.deliver("b.json", at(every(3600, 100, old + timedelta(seconds=360_000))))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == 720_000.0
+    assert "history that was delivered at once?" in (batch.rate_note or "")

@@ -1,0 +1,234 @@
+"""What was refused is taken in again after its contract or its file was mended: once, balanced, whatever is killed."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
+
+from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
+from spillway.errors import SpillwayError
+from spillway.store.batches import save_batches
+from spillway.store.tables import Table
+
+STRICT = [{**one, "nullable": one["name"] != "delay_ms"} for one in CONTRACT["attributes"]]
+"""A delay must be there; in `CONTRACT` it may be null."""
+WIDER = [*CONTRACT["attributes"], {"name": "hops", "type": "integer"}]
+DAY = date(2026, 3, 1)
+
+
+def without_delay(at: int) -> bytes:
+    return json.dumps({"router": "r", "at": at}).encode() + b"\n"
+
+
+def mended(world: LandingWorld, **more: Any) -> None:
+    world.contract = contract(world_source(world), **more)
+
+
+def world_source(world: LandingWorld) -> dict[str, Any]:
+    return {"format": world.contract.source.format}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LandingWorld:
+    """A file with two refused records, and one that is refused whole, under a contract that is too strict."""
+    world = LandingWorld(tmp_path, contract(attributes=STRICT))
+    world.deliver("2026-03-01/a.json", lines(range(30)) + without_delay(30) + lines([31]) + without_delay(32))
+    world.deliver("2026-03-01/b.json", b"".join(without_delay(at) for at in range(40, 43)))
+    world.take_in()
+    assert world.fates() == [("2026-03-01/a.json", "taken"), ("2026-03-01/b.json", "refused")]
+    assert world.totals() == [(36, 31, 5, 0)]
+    return world
+
+
+def test_refused_files_and_records_are_taken_in_once_under_numbers_of_their_own(world: LandingWorld) -> None:
+    (before,) = world.batches()
+    mended(world)
+    done = world.replay()
+    assert (done.files, done.records, [batch.rows for batch in done.batches]) == (1, 2, [3, 2])
+    assert sorted(world.ats()) == [*range(33), *range(40, 43)]
+    assert world.ats()[-2:] == [30, 32]
+    assert world.batches()[0] == before
+    assert {batch.batch_date for batch in world.batches()} == {DAY}
+    assert [batch.first_seq > before.last_seq for batch in done.batches] == [True, True]
+    assert world.totals() == [(36, 31, 5, 0), (3, 3, 0, 0), (2, 2, 0, 0)]
+    assert len(world.rejected()) == 3, "what was refused once stays on record under its batch"
+    assert world.replay() == type(done)(0, 0, (), ())
+    assert world.is_quiet()
+
+
+def test_what_is_refused_again_is_named_by_its_line_and_may_be_replayed_once_more(
+    world: LandingWorld,
+) -> None:
+    done = world.replay()
+    assert [(batch.rows, batch.rejected) for batch in done.batches] == [(0, 3), (0, 2)]
+    again = [row for row in world.rejected() if row["batch"] == 3]
+    assert [(row["file"], row["line"]) for row in again] == [
+        ("delays/2026-03-01/a.json", n) for n in (31, 33)
+    ]
+    assert again[0]["reason"].startswith("delays/2026-03-01/a.json:31: `delay_ms` must be there")
+    assert world.fates()[2:] == [("2026-03-01/b.json", "refused"), ("2026-03-01/a.json", "replayed")]
+    mended(world)
+    world.replay()
+    assert sorted(world.ats()) == [*range(33), *range(40, 43)]
+    assert [total[:3] for total in world.totals()] == [
+        (36, 31, 5), (3, 0, 3), (2, 0, 2), (3, 3, 0), (2, 2, 0),
+    ]  # fmt: skip
+    assert world.replay().records == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "files", "records"),
+    [
+        ({"file": "a.json"}, 0, 2),
+        ({"file": "2026-03-01/b.json"}, 1, 0),
+        ({"file": "delays/2026-03-01/b.json"}, 1, 0),
+        ({"file": "c.json"}, 0, 0),
+        ({"reason": "delay_ms must be there"}, 0, 2),
+        ({"reason": "can be used"}, 1, 0),
+        ({"reason": "must be young"}, 0, 0),
+        ({"day": DAY}, 1, 2),
+        ({"day": date(2026, 3, 2)}, 0, 0),
+        ({"day": DAY, "file": "a.json", "reason": "delay_ms"}, 0, 2),
+    ],
+)
+def test_only_what_is_asked_for_is_replayed(
+    world: LandingWorld, asked: dict[str, Any], files: int, records: int
+) -> None:
+    mended(world)
+    done = world.replay(**asked)
+    assert (done.files, done.records) == (files, records)
+    world.replay()
+    assert sorted(world.ats()) == [*range(33), *range(40, 43)], "and the rest by whoever asks next"
+
+
+def test_a_reason_takes_its_records_and_leaves_those_of_others(tmp_path: Path) -> None:
+    world = LandingWorld(tmp_path, contract(attributes=STRICT))
+    odd = b'{"router": "r", "at": 31, "delay_ms": 1.0, "hops": 3}\n'
+    world.deliver("a.json", lines(range(30)) + without_delay(30) + odd)
+    world.take_in()
+    world.contract = contract(attributes=WIDER)
+    kinds = {f"{row['field']} must {row['rule']}" for row in world.rejected()}
+    if len(kinds) > 1:
+        assert world.replay(reason="delay_ms must be there").records == 1
+    world.replay()
+    assert sorted(world.ats()) == list(range(32))
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["there", "gone"])
+def test_records_of_csv_are_read_by_the_header_they_came_with(tmp_path: Path, gone: bool) -> None:
+    world = LandingWorld(tmp_path, contract({"format": "csv"}, attributes=STRICT))
+    rows = b"".join(b'%d,"r, ""%d""",%.1f\n' % (at, at, at / 2) for at in range(30))
+    path = world.deliver("a.csv", b"at,router,delay_ms\n" + rows + b'30,"r\nx",\n31,r,1.0\n32,r,\n')
+    world.take_in()
+    if gone:
+        path.unlink()
+    mended(world)
+    assert world.replay().records == 2
+    assert sorted(world.ats()) == list(range(33))
+    rows_now = world.tables.at("raw", "delays").rows(["at", "router"]).to_pylist()
+    assert {row["router"] for row in rows_now if row["at"] in (30, 32)} == {"r\nx", "r"}
+
+
+def test_rows_of_parquet_are_read_by_their_values(tmp_path: Path) -> None:
+    attributes = [{**one, "type": "timestamp"} if one["name"] == "at" else one for one in STRICT]
+    world = LandingWorld(tmp_path, contract({"format": "parquet"}, attributes=attributes))
+    sink = io.BytesIO()
+    times = pa.array([1_700_000_000_000_000 + i for i in range(30)], pa.timestamp("us", "UTC"))
+    delays = pa.array([None if i == 7 else i / 2 for i in range(30)])
+    pq.write_table(pa.table({"router": ["r"] * 30, "at": times, "delay_ms": delays}), sink)
+    world.deliver("a.parquet", sink.getvalue())
+    world.take_in()
+    world.contract = contract(
+        {"format": "parquet"}, attributes=[{**one, "nullable": True} for one in attributes]
+    )
+    assert world.replay().records == 1
+    assert sorted(world.ats()) == sorted(times.to_pylist())
+
+
+def test_rows_that_were_delivered_before_are_replayed_only_when_that_is_asked_for(tmp_path: Path) -> None:
+    world = LandingWorld(tmp_path, contract(duplicates={"rows": "exact"}))
+    world.deliver("a.json", lines([1, 2, 3]))
+    world.deliver("b.json", lines([3, 4]))
+    world.take_in()
+    assert world.ats() == [1, 2, 3, 4]
+    world.contract = contract()
+    assert world.replay().records == 0
+    assert world.replay(reason="delivered before").records == 1
+    assert world.ats() == [1, 2, 3, 4, 3]
+    assert world.totals() == [(5, 4, 0, 1), (1, 1, 0, 0)]
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("write", range(14))
+def test_a_replay_that_is_killed_before_any_write_ends_in_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int
+) -> None:
+    def fresh(folder: Path) -> LandingWorld:
+        made = LandingWorld(folder, contract(attributes=STRICT))
+        made.deliver("a.json", lines(range(30)) + without_delay(30))
+        made.deliver("b.json", without_delay(40))
+        made.take_in()
+        mended(made)
+        return made
+
+    broken = fresh(tmp_path)
+    left = write
+    with monkeypatch.context() as patch:
+        for method in ("publish", "replace"):
+            whole = getattr(Table, method)
+
+            def until_then(self: Table, *args: Any, _whole: Any = whole, **more: Any) -> Any:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Killed
+                return _whole(self, *args, **more)
+
+            patch.setattr(Table, method, until_then)
+        with suppress(Killed):
+            broken.replay()
+    broken.replay()
+    assert sorted(broken.ats()) == [*range(31), 40]
+    assert [total[1] for total in broken.totals()] == [30, 1, 1]
+    assert all(offered == sum(parts) for offered, *parts in broken.totals())
+    assert broken.replay().records == 0
+    assert broken.is_quiet()
+
+
+def test_a_batch_that_was_set_aside_while_it_was_shed_goes_on_with_all_that_came_after_it_that_day(
+    world: LandingWorld,
+) -> None:
+    world.deliver("2026-03-01/c.json", lines(range(50, 53)))
+    world.deliver("2026-03-02/d.json", lines(range(60, 63)))
+    world.take_in()
+    now = world.now
+    first, second, third = world.batches()
+    pinned = {"frame_origin": 0, "frame_tuples": 100}
+    aside = first.becomes(now, status=SET_ASIDE, attempts=2, reason="a kernel failed", **pinned)
+    save_batches(world.tables, [aside, *(b.becomes(now, status=DONE, **pinned) for b in (second, third))])
+    assert world.replay(day=date(2026, 3, 2)).reopened == ()
+    assert world.replay(file="a.json", reason="kernel").reopened == (1,)
+    assert [b.status for b in world.batches()][:3] == [PLANNED, PLANNED, DONE]
+    assert (world.batches()[0].attempts, world.batches()[0].reason) == (0, None)
+    stands = world.batches()[0].revision
+    save_batches(world.tables, [aside.becomes(now, frame_origin=None, revision=stands)])
+    world.replay(reason="kernel")
+    (first, second, *_) = world.batches()
+    assert first.status == TAKEN_IN
+    save_batches(
+        world.tables, [aside.becomes(now, revision=first.revision), second.becomes(now, status=RETIRED)]
+    )
+    with pytest.raises(SpillwayError, match=r"batch 1 must go before batch 2 of its date 2026-03-01"):
+        world.replay(reason="kernel")
