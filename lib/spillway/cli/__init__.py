@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from spillway.cli.ask import add_ask
 from spillway.cli.contracts import add_contracts
@@ -21,7 +22,7 @@ from spillway.cli.plan import add_plan
 from spillway.cli.recover import add_recover
 from spillway.cli.report import add_report
 from spillway.cli.status import add_status
-from spillway.errors import SpillwayError, UsageError
+from spillway.errors import SpillwayError, UsageError, safely
 
 OK, WRONG, USAGE = 0, 1, 2
 COMMANDS = (
@@ -38,9 +39,16 @@ COMMANDS = (
 )
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what it does not understand so that no terminal obeys it."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(safely(message, 2000))
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="spillway",
         description="Keeps data streams inside the capacity you have, and proves what it gives back.",
         epilog="Roots come from SPILLWAY_HOME, SPILLWAY_LAKE, SPILLWAY_DESTINATION, SPILLWAY_LANDING and "

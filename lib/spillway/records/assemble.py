@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +60,12 @@ def assemble(
         rule, remedy = rule_of(attribute.type, contract.timezone, contract.non_finite)
         for i in np.flatnonzero(bad & ~refused):
             rejects.add(
-                int(lines[i]), attribute.source_name, rule, _text(raw[int(i)]), remedy, original(int(i))
+                int(lines[i]),
+                attribute.source_name,
+                rule,
+                str(shown_value(raw[int(i)])),
+                remedy,
+                original(int(i)),
             )
         refused |= bad
         if attribute.required and values.null_count > 0:
@@ -74,9 +80,12 @@ def assemble(
     return table.filter(pa.array(~refused)) if refused.any() else table
 
 
-def _text(value: pa.Scalar) -> str:
+def shown_value(value: pa.Scalar) -> Any:
+    """The value as Python has it; a time that Python has none for as its number, bytes that are no text escaped."""
     try:
         plain = value.as_py()
-    except (ValueError, OverflowError):  # a time that Python has none for
-        plain = value.cast(pa.int64()).as_py()
-    return plain.decode("utf-8", "backslashreplace") if isinstance(plain, bytes) else str(plain)
+    except UnicodeDecodeError:
+        plain = value.cast(pa.binary()).as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        plain = value.cast(pa.int32() if pa.types.is_date32(value.type) else pa.int64()).as_py()
+    return plain.decode("utf-8", "backslashreplace") if isinstance(plain, bytes) else plain

@@ -41,6 +41,7 @@ _OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _DATE_ONLY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _EARLIEST_US = -62135596800_000_000
 _LATEST_US = 253402300799_999_999
+_DAY_US = 86_400_000_000
 _UTC = pa.timestamp("us", tz="UTC")
 
 
@@ -71,6 +72,8 @@ def convert(
         return _FROM_TEXT[kind](values)
     if kind == "string":
         return _cast(values, lambda v: v.cast(pa.binary()).cast(pa.string()))
+    if kind == "date":
+        return _years(*_cast(values, lambda v: v.cast(target)))
     return _cast(values, lambda v: v.cast(target))
 
 
@@ -212,9 +215,13 @@ def _in_calendar(values: pa.Array, bad: Mask) -> tuple[pa.Array, Mask]:
 
 
 def _date(values: pa.Array) -> tuple[pa.Array, Mask]:
-    found, bad = _text_to(pa.date32(), _DATE_ONLY)(values)
-    year_zero = _mask(pc.less(found.cast(pa.int32()), _EARLIEST_US // 86_400_000_000))
-    return _drop(found, year_zero), bad | year_zero
+    return _years(*_text_to(pa.date32(), _DATE_ONLY)(values))
+
+
+def _years(values: pa.Array, bad: Mask) -> tuple[pa.Array, Mask]:
+    days = values.cast(pa.int32())
+    outside = _mask(pc.or_(pc.less(days, _EARLIEST_US // _DAY_US), pc.greater(days, _LATEST_US // _DAY_US)))
+    return _drop(values, outside), bad | outside
 
 
 _FROM_TEXT: dict[str, Callable[[pa.Array], tuple[pa.Array, Mask]]] = {

@@ -12,16 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet
 
 from spillway.contracts.model import StreamContract
 from spillway.contracts.shapes import suggest
-from spillway.records.assemble import Parsed, assemble
+from spillway.records.assemble import Parsed, assemble, shown_value
 from spillway.records.convert import RULES, fits
 from spillway.records.notes import absent_column, unknown_column
 from spillway.records.rejects import Rejects, WholeFile
@@ -132,14 +130,5 @@ class _RowAsJson:
         self._batch = batch
 
     def __call__(self, index: int) -> bytes:
-        row = {name: _plain(self._batch.column(name)[index]) for name in self._batch.schema.names}
+        row = {name: shown_value(self._batch.column(name)[index]) for name in self._batch.schema.names}
         return json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace")
-
-
-def _plain(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except UnicodeDecodeError:
-        return value.cast(pa.binary()).as_py().decode("utf-8", "backslashreplace")
-    except (ValueError, OverflowError):  # a time that Python has none for
-        return pc.cast(value, pa.int64()).as_py()

@@ -85,7 +85,9 @@ class _Inside:
 
     def read(self, count: int) -> bytes:
         try:
-            found = bytes(self.stream.read(count))
+            # not read(): what that sets aside is never given back when it fails
+            room = memoryview(bytearray(count))
+            found = bytes(room[: self.stream.readinto(room)])
         except (OSError, pa.ArrowException, MemoryError) as error:
             remedy = "send the file again, whole; nothing of it was taken"
             problem = " ".join(str(error).split())

@@ -1,0 +1,1 @@
+"""What the product does when it is killed, raced and fed nonsense: `make torture`."""
