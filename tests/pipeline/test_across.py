@@ -20,17 +20,17 @@ from spillway.store.tables import Tables
 NAMES = ("temp", "level", "pulses", "sky")
 
 
-def brought_across(folder: Path, capacity: str = "14 kbps", **lever: Any) -> World:
+def brought_across(folder: Path, capacity: str = "10 kbps", **lever: Any) -> World:
     """Two batches that share a frame, shed by a source whose destination is elsewhere."""
     contract = {**SITES, "levers": [{"lever": "attributes", "training": {"tuples": 240}, **lever}]}
     world = World.begin(
         InProcess(), folder, contract, capacity=capacity, SPILLWAY_DESTINATION=str(folder / "there")
     )
-    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 1980)))
     world.shed()
     world.train("sites")
     world.shed()
-    world.deliver("sites/2020-01-01/b.json", json_lines(sites(330, 350)))
+    world.deliver("sites/2020-01-01/b.json", json_lines(sites(1980, 2100)))
     world.shed()
     return world
 
@@ -42,8 +42,8 @@ def at_the_destination(world: World) -> Tables:
 
 def values(tables: Tables, world: World) -> dict[str, list[Any]]:
     contract = world.contracts.streams["sites"]
-    found = look_up(tables, contract, Question.parse(contract, from_seq=0, to_seq=700))
-    assert found.rows.num_rows == 680
+    found = look_up(tables, contract, Question.parse(contract, from_seq=0, to_seq=4200))
+    assert found.rows.num_rows == 4080
     return {name: found.rows[name].to_pylist() for name in found.rows.column_names}
 
 

@@ -127,10 +127,15 @@ def test_what_is_merely_observed_is_planned_as_if_it_were_not(tmp_path: Path) ->
         assert any(counts[1] or counts[2] for counts in touched.values())
 
 
-@pytest.mark.parametrize("synopsis", ["send", "hold"])
-def test_the_loss_is_that_of_what_the_destination_has_by_itself(world: World, synopsis: str) -> None:
+@pytest.mark.parametrize(("synopsis", "capacity"), [("send", "12 kbps"), ("hold", CAPACITY)])
+def test_the_loss_is_that_of_what_the_destination_has_by_itself(
+    world: World, synopsis: str, capacity: str
+) -> None:
     stated = {**SITES, "levers": [{**SITES["levers"][0], "synopsis": synopsis}]}
-    world.contract_becomes(stated, METERS, capacity=CAPACITY)
+    world.contract_becomes(stated, METERS, capacity=capacity)
+    if synopsis == "send":  # so much that its synopses are small beside it
+        world.deliver("sites/2020-01-03/c.json", json_lines(sites(630, 4000)))
+        world.shed()
     with dry_run(world.tables, world.engine, world.contracts, "narrow") as run:
         contract, batch = run.contracts.streams["sites"], run.batches["sites"]
         ledger = run.tables.at("ledger").rows(subject="sites").to_pylist()

@@ -305,8 +305,7 @@ def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[
         by: dict[str, list[float]] = {}
         for capacity, one in found.items():
             place = f"{slug}.{synopsis}.{capacity}"
-            if synopsis != "send":
-                figures[f"attributes.absent_pct.{place}"] = one.absent_pct
+            figures[f"attributes.absent_pct.{place}"] = one.absent_pct
             figures[f"attributes.error_at_capacity_pct.{place}"] = one.error_pct
             figures[f"attributes.over_capacity_pct.{place}"] = one.over_pct
             if one.used_pct is not None:

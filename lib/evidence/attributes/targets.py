@@ -71,10 +71,7 @@ OVERALL = (
     Target("attributes.bytes_over_pcodec_mean.equal_error", 0.75, False, "see the table by measure"),
 )
 _EVERY = tuple(f"{synopsis}.{capacity}" for synopsis in ("hold", "send") for capacity in (90, 75, 50, 25))
-_CROSSES = (
-    "what crosses least is more than there is room for: with `synopsis: send` nothing may stay behind, and what is too "
-    "much is on record"
-)
+_CROSSES = "what crosses least is more than there is room for, and what is too much is on record"
 OF_CAPACITIES = (
     *(
         Target(

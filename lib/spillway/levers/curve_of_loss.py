@@ -4,7 +4,8 @@ At every capacity the plan's own choice (`levers.rate_distortion`) among all way
 
     loss(C) = sum of values x loss of the way chosen at C / sum of values          (in %; absent counts 100)
 
-each measure value counted alike, whatever it is worth. The yardstick beside it is dropping rows at random: a row that
+each measure value counted alike, whatever it is worth; where a plan may treat a part of the tuples better, so does the
+curve. The yardstick beside it is dropping rows at random: a row that
 is dropped lacks all its values, so where a share s = C / rate of the rows fits, loss = 100 x (1 - s).
 
 Guarantee: where everything fits the loss is 0; what the plan weighs (worth x loss) never grows with the capacity.
@@ -24,10 +25,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spillway.levers.protocol import Offer
-from spillway.levers.rate_distortion import Alternative, least_cost
+from spillway.levers.rate_distortion import Alternative, least_cost, least_mixed
 from spillway.levers.shares import proportional_capacities
 
 STATES = 4_000
@@ -44,6 +45,8 @@ class Taken:
     choice: Alternative
     item: int
     """Its place among the stream's items."""
+    share: float = 1.0
+    """Of its values: another part may be taken otherwise."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,23 @@ def at_capacity(offers: Mapping[str, Offer], capacity_kbps: float, divide_by: st
         items = [(name, at, ways) for name, offer in mine.items() for at, ways in enumerate(offer.items)]
         fixed = math.fsum(offer.fixed_kbps for offer in mine.values())
         if items:
-            picks = least_cost([ways for _, _, ways in items], room - fixed, STATES).picks
-            taken += [
-                Taken(name, ways[pick], at) for (name, at, ways), pick in zip(items, picks, strict=True)
-            ]
+            offered = [ways for _, _, ways in items]
+            found = least_cost(offered, room - fixed, STATES)
+            mixed = least_mixed(offered, room - fixed, found)
+            for place, ((name, at, ways), pick) in enumerate(zip(items, (mixed or found).picks, strict=True)):
+                share = mixed.share if mixed is not None and mixed.place == place else 0.0
+                if share < 1.0:
+                    taken.append(Taken(name, for_share(ways[pick], 1.0 - share), at, 1.0 - share))
+                if mixed is not None and share:
+                    taken.append(Taken(name, for_share(ways[mixed.finer], share), at, share))
     sent = math.fsum(offer.fixed_kbps for offer in offers.values())
     sent += math.fsum(one.choice.crosses for one in taken)
     return LossPoint(capacity_kbps, sent, mean_loss([one.choice for one in taken]), tuple(taken))
+
+
+def for_share(choice: Alternative, share: float) -> Alternative:
+    """A choice for a share of the values only."""
+    return replace(choice, crosses=choice.crosses * share, values=choice.values * share)
 
 
 def mean_loss(choices: Sequence[Alternative]) -> float:
@@ -151,7 +164,8 @@ def pays_next(offers: Mapping[str, Offer], point: LossPoint) -> NextPaid | None:
     found: list[tuple[float, NextPaid]] = []
     for one in point.taken:
         now = one.choice
-        for other in offers[one.stream].items[one.item]:
+        for whole in offers[one.stream].items[one.item]:
+            other = for_share(whole, one.share)
             fall = (now.lost_pct - other.lost_pct) * now.values
             if fall > 0 and other.crosses > now.crosses:
                 step = NextPaid(one.stream, now, other, fall / values)

@@ -160,6 +160,8 @@ class Work:
     """By batch, the share of its part that is aimed at: less than 1 where more came out than was planned."""
     tried: Mapping[int, tuple[Plan, Drafted]] = field(default_factory=dict)
     """By batch, what was planned the last time and what it came to, where it is planned again."""
+    fits: bool = False
+    """Whether a draft that fits is at hand, so that this one may try what is not known yet."""
     columns: tuple[str, ...] = ()
     """What reaches this stage: the stream's attributes, and what the levers before it added."""
     ordinal: int = 1

@@ -12,7 +12,11 @@ known choice is dropped too.
 
 Guarantee: the best choice there is while no more than `MOST_STATES` states are alive at a time; beyond, the most
 promising go on, `exact` is False, and `gap` says how far the first cost may be from the best. What is chosen fits, or
-is what crosses least, and `over` says by how much that is too much.
+is what crosses least, and `over` says by how much that is too much. A *last resort* is chosen only where nothing fits
+without one.
+
+`least_mixed` is the same where one item may be divided: a part of it is served by one choice, the rest by another, so
+that the room is filled. The relaxation's own choice is the best of these where what is divided takes no more for it.
 
 >>> a = [Alternative(24, (0, 0, 24)), Alternative(18, (0, 1, 18))]
 >>> b = [Alternative(16, (0, 0, 16)), Alternative(12, (0, 1, 12))]
@@ -25,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -33,6 +37,8 @@ import numpy as np
 from spillway.errors import Refused
 
 MOST_STATES = 20_000
+WORTH_DIVIDING = 0.01
+"""An item is divided for so much less cost."""
 _SLACK = 1e-12
 """Sums of floats depend on their order: so much of the room is forgiven."""
 
@@ -53,6 +59,22 @@ class Alternative:
     """What is lost of each of its values."""
     values: float = field(default=0.0, compare=False)
     """How many values a second that is about."""
+    last_resort: bool = field(default=False, compare=False)
+    """Whether it is chosen only where nothing fits without."""
+    divisible: bool = field(default=False, compare=False)
+    """Whether a part of what is chosen for may have it, and the rest another."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """A choice of every item, one of which is divided: the share `share` of `place` has the choice `finer` instead."""
+
+    picks: tuple[int, ...]
+    place: int
+    finer: int
+    share: float
+    crosses: float
+    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -72,8 +94,110 @@ def least_cost(items: Sequence[Sequence[Alternative]], room: float, most_states:
 
     >>> least_cost([[Alternative(5, (0, 0, 5)), Alternative(2, (3, 1, 2))]], room=1).over
     1.0
+    >>> gone = Alternative(0, (1, 0, 0), last_resort=True)
+    >>> [least_cost([[gone, Alternative(5, (9, 0, 5))]], room).picks for room in (5, 4)]
+    [(1,), (0,)]
     """
     _check(items, room)
+    found = _least_cost(*_first_resorts(items), room, most_states)
+    if found.over and any(one.last_resort for item in items for one in item):
+        return _least_cost(items, [range(len(item)) for item in items], room, most_states)
+    return found
+
+
+def least_mixed(
+    items: Sequence[Sequence[Alternative]], room: float, whole: Chosen, dearer: Sequence[float] | None = None
+) -> Mixed | None:
+    """The choice of least first cost with one item divided; None where that is not `WORTH_DIVIDING`.
+
+    `whole`: what `least_cost` chose of the same, to which nothing is done but to use what it leaves. `dearer`: by item,
+    how much more than the mean of both its parts a divided one takes.
+
+    >>> temp = [Alternative(4, (0, 0, 4), divisible=True), Alternative(0, (100, 1, 0), divisible=True)]
+    >>> found = least_mixed([temp], 3.0, least_cost([temp], 3.0))
+    >>> found.picks, found.finer, found.share, found.cost[0]
+    ((1,), 0, 0.75, 25.0)
+    >>> least_mixed([temp], 3.0, least_cost([temp], 3.0), dearer=[1.5]).share
+    0.5
+    """
+    if whole.over or whole.cost[0] <= 0 or not all(one.divisible for item in items for one in item):
+        return None
+    factors = [1.0] * len(items) if dearer is None else dearer
+    keeps_to = not any(item[at].last_resort for item, at in zip(items, whole.picks, strict=True))
+    offered, places = _first_resorts(items) if keeps_to else (items, [range(len(item)) for item in items])
+    bases = [[mine.index(at) for mine, at in zip(places, whole.picks, strict=True)]]
+    relaxed = _relaxed(offered, room)
+    bases += [] if relaxed is None else [relaxed]
+    found: list[tuple[float, Mixed]] = []
+    for base in bases:
+        taken = [item[at] for item, at in zip(offered, base, strict=True)]
+        left = room - math.fsum(one.crosses for one in taken)
+        picks = tuple(mine[at] for mine, at in zip(places, base, strict=True))
+        cost = [math.fsum(one.cost[k] for one in taken) for k in range(3)]
+        for place, (item, before, factor) in enumerate(zip(offered, taken, factors, strict=True)):
+            for at, after in enumerate(item):
+                if after.crosses <= before.crosses or after.cost[0] >= before.cost[0]:
+                    continue
+                width = after.crosses - before.crosses
+                share = min(1.0, ((before.crosses + left) / factor - before.crosses) / width)
+                if share <= 0:
+                    continue
+                first, second, third = (
+                    so_far + share * (then - now)
+                    for so_far, now, then in zip(cost, before.cost, after.cost, strict=True)
+                )
+                crosses = room - left - before.crosses + factor * (before.crosses + share * width)
+                mixed = Mixed(picks, place, places[place][at], share, crosses, (first, second, third))
+                found.append((first, mixed))
+    best = min(found, key=lambda one: one[0], default=None)
+    gains = best is not None and best[0] < whole.cost[0] * (1.0 - WORTH_DIVIDING)
+    return best[1] if best is not None and gains else None
+
+
+def _relaxed(items: Sequence[Sequence[Alternative]], room: float) -> list[int] | None:
+    """The relaxation's choice without its part of a choice; None where even what crosses least does not fit."""
+    hulls = [
+        lower_hull(np.array([one.crosses for one in item]), np.array([one.cost[0] for one in item]))
+        for item in items
+    ]
+    picks = [hull[0] for hull in hulls]
+    left = room - math.fsum(item[at].crosses for item, at in zip(items, picks, strict=True))
+    if left < 0:
+        return None
+    steps = []
+    for place, (item, hull) in enumerate(zip(items, hulls, strict=True)):
+        for before, after in pairwise(hull):
+            width = item[after].crosses - item[before].crosses
+            steps.append(((item[after].cost[0] - item[before].cost[0]) / width, place, after, width))
+    for _, place, after, width in sorted(steps):
+        if width > left:
+            break
+        picks[place], left = after, left - width
+    return picks
+
+
+def _first_resorts(
+    items: Sequence[Sequence[Alternative]],
+) -> tuple[list[list[Alternative]], list[list[int]]]:
+    """The items without their last resorts, unless they have nothing else, and where each choice was."""
+    places = [
+        [at for at, one in enumerate(item) if not one.last_resort] or list(range(len(item))) for item in items
+    ]
+    return [[item[at] for at in mine] for item, mine in zip(items, places, strict=True)], places
+
+
+def _least_cost(
+    items: Sequence[Sequence[Alternative]],
+    places: Sequence[Sequence[int]],
+    room: float,
+    most_states: int,
+) -> Chosen:
+    """The choice among these, by the places that they have among all."""
+    found = _least(items, room, most_states)
+    return replace(found, picks=tuple(mine[at] for mine, at in zip(places, found.picks, strict=True)))
+
+
+def _least(items: Sequence[Sequence[Alternative]], room: float, most_states: int) -> Chosen:
     crosses = [np.array([one.crosses for one in item]) for item in items]
     costs = [np.array([one.cost for one in item]) for item in items]
     dearest = [_first(cost) for cost in costs]

@@ -42,6 +42,8 @@ class Again:
     """By ordinal of the lever and batch, its plan and what that came to."""
     fixed_kbps: Mapping[int, float] = field(default_factory=dict)
     """By batch, what crossed beside the columns of `transmitted`."""
+    fits: bool = False
+    """Whether a draft that fits is at hand."""
 
 
 def plan_all(
@@ -113,6 +115,7 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -
         loads,
         {number: again.aims.get(number, 1.0) for number in way.numbers},
         again.tried.get(ordinal, {}),
+        again.fits,
         (*(c for one in levers[: ordinal - 1] for c, _, _ in columns_of(one)), *contract.names),
         ordinal,
     )

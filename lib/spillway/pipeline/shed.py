@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 
@@ -30,7 +31,9 @@ from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
 ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
-"""Of a batch that fits and could lose less; and of one that does not fit though it could: above its part comes last."""
+"""Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
+WELL_USED = 0.9
+"""Who could lose less with what is left is asked again while it uses less of its part than this."""
 FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.02, 0.7
 """What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
 
@@ -236,20 +239,21 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                 if fitting is not None:
                     fitting[1].discard()
                 fitting = (way, drafts)
-            aims |= _lower_aims(way, drafts, over, aims)
+            aims |= _next_aims(way, drafts, over, aims)
             told, losing = told_by(tables, way, drafts, aims), _losing(way)
-            enough = last if fitting is None else attempt >= ENOUGH_DRAFTS
-            if enough or not (over or losing):
+            enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
+            if last or enough or not (over or losing):
                 break
             (way,) = plan_all(room, {(stream, levers): way.batches}, told)
+            if fitting is not None and not _worth_a_draft(way, fitting[0]):
+                bold = replace(told, fits=True)
+                (way,) = plan_all(room, {(stream, levers): way.batches}, bold)
             if fitting is None:
                 say(
                     f"{stream}: {len(over)} batches came out above the channel's part; "
                     "planned again by what came out"
                 )
-            elif any(
-                now.is_worth_a_draft(then) for now, then in zip(way.plans, fitting[0].plans, strict=True)
-            ):
+            elif _worth_a_draft(way, fitting[0]):
                 say(f"{stream}: {len(losing)} batches could lose less; planned again by what came out")
             else:
                 break
@@ -261,11 +265,22 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
     return fitting
 
 
-def _lower_aims(
+def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
+    return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
+
+
+def _well_used(way: WayDown, drafts: Drafts) -> bool:
+    return all(sent_kbps(way, drafts, batch) >= WELL_USED * batch.allowed_kbps for batch in way.batches)
+
+
+def _next_aims(
     way: WayDown, drafts: Drafts, over: Sequence[int], aims: Mapping[int, float]
 ) -> dict[int, float]:
-    """What the next plan of what came out too large aims at: sizes are known then, and every time a little better."""
-    found = {}
+    """What the next plan aims at: sizes are known then, and every time a little better.
+
+    Lower for what came out too large. What fits may aim high again: if that comes out too large, this is at hand.
+    """
+    found = {one.batch: max(aims[one.batch], FIRST_AIM) for one in way.batches if one.batch not in over}
     for batch in (one for one in way.batches if one.batch in over):
         before = aims[batch.batch]
         excess = sent_kbps(way, drafts, batch) / batch.allowed_kbps - 1.0

@@ -92,19 +92,22 @@ def test_the_choice_loses_least_of_all_that_fits_by_priority_and_place(
     priorities = {"a": 4.0, "b": 1.0, "c": 2.5}
     rests_on = replace(choosing_of(costs, synopsis="send"), priorities=priorities)
     found = decide(rests_on, capacity_bytes * 8.0, ranking)
-    tried = []
-    for combination in itertools.product(("keep", "round", "shed"), repeat=3):
-        crosses, lost = 2.0, 0.0
-        for name, way in zip(NAMES, combination, strict=True):
-            kept, rounded, stored = costs[name]
-            if (way == "round" and rounded >= kept) or (way == "shed" and stored >= kept):
-                break  # it saves nothing
-            crosses += {"keep": kept, "round": rounded, "shed": stored}[way]
-            worth = priorities[name] * (ranking.index(name) + 1) / 3
-            lost += {"keep": 0.0, "round": 0.5, "shed": 0.3}[way] * worth
-        else:
-            tried.append((crosses, lost))
-    fitting = [lost for crosses, lost in tried if crosses <= capacity_bytes]
+    tried: list[tuple[float, float]] = []
+    for allowed in (("keep", "round", "shed"), ("keep", "round", "shed", "held")):
+        for combination in itertools.product(allowed, repeat=3):
+            crosses, lost = 2.0, 0.0
+            for name, way in zip(NAMES, combination, strict=True):
+                kept, rounded, stored = costs[name]
+                if (way == "round" and rounded >= kept) or (way in ("shed", "held") and stored >= kept):
+                    break  # it saves nothing
+                crosses += {"keep": kept, "round": rounded, "shed": stored, "held": 0.0}[way]
+                worth = priorities[name] * (ranking.index(name) + 1) / 3
+                lost += {"keep": 0.0, "round": 0.5, "shed": 0.3, "held": 100.0}[way] * worth
+            else:
+                tried.append((crosses, lost))
+        fitting = [lost for crosses, lost in tried if crosses <= capacity_bytes]
+        if fitting:  # what is to be sent stays only where nothing else fits
+            break
     if fitting:
         assert found.loss == pytest.approx(min(fitting))
         assert found.planned_kbps <= capacity_bytes * 8.0 + 1e-9

@@ -172,6 +172,8 @@ def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Alter
                 way.name,
                 way.loss,
                 rate,
+                one.last_resort,
+                one.divisible,
             )
             for way, one in zip(ways, choices, strict=True)
         )

@@ -15,7 +15,7 @@ from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
-from spillway.levers.attributes.policy import choosing, measures_now, policy_of
+from spillway.levers.attributes.policy import DIVIDED, choosing, measures_now, policy_of
 from spillway.levers.attributes.scheme import Run, Runs
 from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, state_before
 from spillway.levers.attributes.stated import bound_now
@@ -24,8 +24,12 @@ from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
 AROUND_SENT_BYTES = 3_000
 """About what a file of sent synopses takes beside them, and its log says of it, before one has told."""
-LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
+LEAST_FACTOR, MOST_FACTOR = 0.1, 1e6
 """What a batch's bytes came to over what was planned is believed within these."""
+LEAST_DIVIDED = 0.9
+"""The same of an attribute whose tuples are not all treated alike."""
+OTHERWISE = 1.5
+"""So much more than now was taken while other attributes, which it is predicted from, travelled otherwise."""
 WORTH_A_DRAFT = 0.05
 """Another draft is made for so much less loss."""
 
@@ -60,6 +64,7 @@ class AttributePlan(Plan):
                 work.aims[batch.batch],
                 self.paid[batch.batch],
                 self.around[batch.batch] / max(1, batch.rows or 0),
+                work.fits,
             )
             self.runs[batch.batch], state = plan_batch(
                 work.before(batch.batch_date),
@@ -109,8 +114,16 @@ class AttributePlan(Plan):
         learned = self.learned[batch.models["attributes"]]
         measures = measures_now(self.contract, learned)
         options = choosing(self.contract, self.channel, learned, load, measures).measured
+        known = self.paid[batch.batch]
+        expected = choosing(self.contract, self.channel, learned, load, measures, known).measured
         found = {name: dict(ways) for name, ways in self.paid[batch.batch].items()}
         for name in measures:
+            ways = {one for run in self.runs[batch.batch] for one in run.ways if one.attribute == name}
+            if len({(one.way, one.precision, one.sent) for one in ways}) > 1:
+                # how much each part takes of it is not known, but what all take beside what was expected of them
+                if dearer := self._divided(drafted, name, expected[name]):
+                    found.setdefault(name, {})[DIVIDED] = dearer
+                continue
             planned = {"round": 0.0, "shed": 0.0}
             precisions: dict[str, set[int]] = {"round": set(), "shed": set()}
             others = 0.0
@@ -134,8 +147,25 @@ class AttributePlan(Plan):
                 if bytes_ > 0 and measured[way] > 0:
                     factor = min(MOST_FACTOR, max(LEAST_FACTOR, measured[way] / bytes_))
                     seen = [way] + [f"{way}/{one}" for one in precisions[way] if len(precisions[way]) == 1]
-                    found.setdefault(name, {}).update(dict.fromkeys(seen, factor))
+                    mine = found.setdefault(name, {})
+                    for place in seen:
+                        # what another draft of this very batch took for it may come again with the others' ways
+                        worse = batch.batch in self.work.tried and mine.get(place, 0.0) > OTHERWISE * factor
+                        mine[place] = mine[place] if worse else factor
         return found
+
+    def _divided(self, drafted: Drafted, name: str, expected: Sequence[Option]) -> float:
+        """What of an attribute crossed over what was expected of the parts of the batch; 0 where nothing was."""
+        batch, planned = drafted.batch, 0.0
+        for run in self.runs[batch.batch]:
+            one = next((way for way in run.ways if way.attribute == name), None)
+            option = None if one is None else _option(expected, one.way, one.precision)
+            if one is not None and option is not None:
+                share = (run.to_seq - run.from_seq + 1) / (batch.last_seq - batch.first_seq + 1)
+                packed = option.synopsis_bytes_per_tuple if one.sent else 0.0
+                planned += (option.wire_bytes_per_tuple + packed) * share * (batch.rows or 0)
+        crossed = drafted.sent_bytes.get(name, 0) + drafted.counts.get(f"sent.{name}", 0)
+        return min(MOST_FACTOR, max(LEAST_DIVIDED, crossed / planned)) if planned > 0 else 0.0
 
     def runs_of(self, batch: int) -> Runs:
         """The runs of one batch."""

@@ -53,6 +53,10 @@ class Consequence:
     reason: str
     loss: float = 0.0
     """The sum of worth x loss that was planned."""
+    finer: tuple[Way, ...] = ()
+    """The ways of the first tuples, where one attribute has a better one there than in `ways`; none: all are alike."""
+    finer_share: float = 0.0
+    """How many of the tuples these are."""
 
     @property
     def scheme(self) -> tuple[str, ...]:
@@ -226,8 +230,23 @@ def plan_batch(
     closed = [replace(run, to_seq=after.from_seq - 1) for run, after in pairwise(runs)]
     closed.append(replace(runs[-1], to_seq=last_seq))
     # what the last window led to is in force from the next batch on
-    kept = [run for run in closed if run.from_seq <= last_seq]
+    kept = [part for run in closed if run.from_seq <= last_seq for part in _parted(run, policy)]
     return kept, {"window": window, "reevaluation": state.to_dict()}
+
+
+def _parted(run: Run, policy: Policy) -> Iterator[Run]:
+    """A run as its first tuples, which have the finer ways, and the rest; as it is where all have the same.
+
+    Windows and what was found on them are told of the first part.
+    """
+    decision = policy.decide([name for name, _, _ in run.ranking])
+    rest = run.from_seq + round(decision.finer_share * (run.to_seq - run.from_seq + 1))
+    finer = replace(run, ways=decision.finer) if decision.finer else run
+    if rest > run.to_seq or rest == run.from_seq:
+        yield finer if rest > run.to_seq else run
+        return
+    yield replace(finer, to_seq=rest - 1)
+    yield replace(run, from_seq=rest, windows=0, evaluations=0, hits=min(run.hits, 0))
 
 
 def _looked_at(

@@ -30,6 +30,10 @@ OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
 Paid = Mapping[str, Mapping[str, float]]
 """By attribute and way, and by way and precision, what its bytes came to over what was planned, as last seen."""
+DIVIDED = "divided"
+"""As a way in `Paid`: of an attribute whose tuples were not all treated alike."""
+UNTRIED_DIVIDED = 1.05
+"""The same of an attribute whose tuples were all treated alike so far."""
 UNTRIED = 1.02
 """How much more than planned is expected of what was not tried yet, of an attribute of which something was."""
 
@@ -46,6 +50,8 @@ class Choosing:
     """By attribute, what a per cent of error of it weighs before the ranking has its say."""
     around_sent_bytes: float = 0.0
     """What a file of sent synopses takes beside them, a tuple: none is written where none is sent."""
+    dearer: Mapping[str, float] = field(default_factory=dict)
+    """By attribute whose tuples need not all be treated alike, how much more than the mean of its parts it takes."""
 
     def worths(self, ranking: Sequence[str]) -> dict[str, float]:
         """What a per cent of error of each attribute weighs: priority x place / number of measures.
@@ -84,8 +90,12 @@ def choosing(
     measures: Sequence[str],
     paid: Paid | None = None,
     around_sent_bytes: float = 0.0,
+    bold: bool = True,
 ) -> Choosing:
-    """What the contract, the channel and training say of a stream's choice."""
+    """What the contract, the channel and training say of a stream's choice.
+
+    What a column takes of which only a part is rounded or shed is known when it was tried; `bold` tries.
+    """
     settings = own_settings(contract)
     # a class that was only assumed holds the bounds, and gives no stream a claim on what others need
     known = None if learned.category.get("assumed") else learned.category.get("criticality")
@@ -93,7 +103,10 @@ def choosing(
     allowed = options_now(contract, learned, measures)
     options = {name: corrected(found, (paid or {}).get(name, {})) for name, found in allowed.items()}
     priorities = {name: weight * contract.attribute(name).priority for name in measures}
-    return Choosing(settings, options, load, terms_of(settings, channel), priorities, around_sent_bytes)
+    told = {name: known[DIVIDED] for name, known in (paid or {}).items() if DIVIDED in known}
+    dearer = {name: told.get(name, UNTRIED_DIVIDED) for name in measures if bold or name in told}
+    terms = terms_of(settings, channel)
+    return Choosing(settings, options, load, terms, priorities, around_sent_bytes, dearer)
 
 
 def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
@@ -110,10 +123,10 @@ def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
 
 def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Option]:
     """The options with what their bytes really came to; what is kept is measured, not planned."""
-    found = []
+    found, tried = [], bool(paid.keys() - {DIVIDED})
     for one in options:
         known = paid.get(f"{one.way}/{one.precision}")
-        factor = known if known is not None else paid.get(one.way, 1.0) * (UNTRIED if paid else 1.0)
+        factor = known if known is not None else paid.get(one.way, 1.0) * (UNTRIED if tried else 1.0)
         found.append(one if one.way == "keep" else one.scaled(factor))
     return found
 
@@ -127,13 +140,14 @@ def policy_of(
     aim: float = 1.0,
     paid: Paid | None = None,
     around_sent_bytes: float = 0.0,
+    bold: bool = False,
     hits: bool = False,
 ) -> Policy:
     """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
     settings = own_settings(contract)
     measures = measures_now(contract, learned)
     stated = settings.reevaluate
-    rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes)
+    rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes, bold)
     return Policy(
         cycle=learned.cycle,
         attributes=measures,
@@ -195,14 +209,9 @@ def _decider(
 
     def decided(ranking: Sequence[str]) -> Consequence:
         found = decide_stages(rests_on, part, ranking)
-        ways = tuple(
-            replace(way, predictor=learned.models[way.attribute].predictors[0].name)
-            if way.way == "shed"
-            else way
-            for way in found.ways
-        )
+        ways, finer = _with_predictors(found.ways, learned), _with_predictors(found.finer, learned)
         if contract.mode != "observe" or not found.scheme:
-            return replace(found, ways=ways)
+            return replace(found, ways=ways, finer=finer)
         kept = tuple(
             Way(way.attribute, "keep", way.stage, "", f"observed only: would be {way.way}, {way.reason}")
             if way.way != "keep"
@@ -220,6 +229,13 @@ def _decider(
         return known[place]
 
     return decision
+
+
+def _with_predictors(ways: Sequence[Way], learned: Learned) -> tuple[Way, ...]:
+    return tuple(
+        replace(way, predictor=learned.models[way.attribute].predictors[0].name) if way.way == "shed" else way
+        for way in ways
+    )
 
 
 def measures_now(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
@@ -267,11 +283,14 @@ def decide_stages(rests_on: Choosing, part: Part, ranking: Sequence[str]) -> Con
         return _prefix_at_the_trunk(rests_on, part.trunk_kbps, first, ranking)
     second = decide(rests_on, part.trunk_kbps, ranking)
     before = {way.attribute: way.treatment for way in first.ways}
-    ways = tuple(
-        way if way.way == "keep" or way.treatment == before[way.attribute] else replace(way, stage=2)
-        for way in second.ways
+    ways, finer = (
+        tuple(
+            way if way.way == "keep" or way.treatment == before[way.attribute] else replace(way, stage=2)
+            for way in found
+        )
+        for found in (second.ways, second.finer)
     )
-    return replace(second, ways=ways, reason=f"{first.reason}; trunk: {second.reason}")
+    return replace(second, ways=ways, finer=finer, reason=f"{first.reason}; trunk: {second.reason}")
 
 
 def _prefix_at_the_trunk(
@@ -335,14 +354,25 @@ def _coarsest(options: Sequence[Option]) -> int:
 def _by_loss(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
     load, measured = rests_on.load, rests_on.measured
     room = (capacity_kbps - rests_on.fixed_kbps) / rests_on.bytes_to_kbps
-    found = cross(measured, rests_on.worths(ranking), room, rests_on.terms, rests_on.around_sent_bytes)
+    worths, around = rests_on.worths(ranking), rests_on.around_sent_bytes
+    found = cross(measured, worths, room, rests_on.terms, around, rests_on.dearer)
     ways = tuple(_way(one, measured[name]) for name, one in found.ways.items())
     planned = rests_on.fixed_kbps + found.crosses * rests_on.bytes_to_kbps
     shortfall = max(0.0, planned - capacity_kbps) if found.over else 0.0
     text = _sentence(ways, load, capacity_kbps, planned, shortfall)
+    finer: tuple[Way, ...] = ()
+    if found.finer is not None:
+        better = _way(found.finer.way, measured[found.finer.attribute])
+        finer = tuple(better if way.attribute == better.attribute else way for way in ways)
+        text += f"; {better.attribute} {found.finer.way.name} for {found.finer.share:.0%} of the tuples"
+    held = [way.attribute for way in ways if way.way == "shed" and not way.sent]
+    if rests_on.terms.synopsis == "send" and held:
+        text += f"; no room to send the synopses of {', '.join(held)}, which stay at the source"
     if not found.exact:
         text += f"; within {found.gap:.2g} of the least loss there is"
-    return Consequence(ways, planned, shortfall, text, found.loss)
+    return Consequence(
+        ways, planned, shortfall, text, found.loss, finer, found.finer.share if found.finer else 0.0
+    )
 
 
 def _way(one: Crossing, options: Sequence[Option]) -> Way:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -72,17 +73,33 @@ def slowly(
     return ways
 
 
+def tried_all(
+    options: dict[str, list[Option]], asked: Terms, room: float, around: float = 0.0
+) -> list[tuple[float, tuple[float, float, float]]]:
+    """What crosses and costs, over every combination; what is to be sent may stay where nothing else fits."""
+    worths = [1.0 + place for place in range(len(options))]
+    tried: list[tuple[float, tuple[float, float, float]]] = []
+    for terms in (asked, replace(asked, synopsis="auto")):
+        for picks in itertools.product(*slowly(options, terms).values()):
+            extra = around if any(one[0] == "sent" for one in picks) else 0.0
+            crosses = math.fsum(one[1] for one in picks) + extra
+            lost = math.fsum(worth * one[2] for worth, one in zip(worths, picks, strict=True))
+            touched, paid = (sum(one[k] for one in picks) for k in (3, 4))
+            paid += extra
+            tried.append(
+                (crosses, (lost, touched, paid) if asked.minimize == "error" else (paid, lost, touched))
+            )
+        if asked.synopsis != "send" or any(crosses <= room for crosses, _ in tried):
+            return tried
+    return tried
+
+
 @settings(max_examples=300, deadline=None)
 @given(streams, terms, st.integers(0, 120).map(float))
 def test_nothing_that_fits_costs_less(options: dict[str, list[Option]], asked: Terms, room: float) -> None:
     worths = {name: 1.0 + place for place, name in enumerate(options)}
     found = cross(options, worths, room, asked)
-    tried = []
-    for picks in itertools.product(*slowly(options, asked).values()):
-        crosses = math.fsum(one[1] for one in picks)
-        lost = math.fsum(worth * one[2] for worth, one in zip(worths.values(), picks, strict=True))
-        touched, paid = (sum(one[k] for one in picks) for k in (3, 4))
-        tried.append((crosses, (lost, touched, paid) if asked.minimize == "error" else (paid, lost, touched)))
+    tried = tried_all(options, asked, room)
     fitting = [cost for crosses, cost in tried if crosses <= room]
     assert found.exact
     if fitting:
@@ -96,6 +113,56 @@ def test_nothing_that_fits_costs_less(options: dict[str, list[Option]], asked: T
     else:
         assert found.crosses == pytest.approx(min(crosses for crosses, _ in tried))
         assert found.over == pytest.approx(found.crosses - room)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    streams, st.sampled_from(["auto", "send", "hold"]), st.integers(0, 120).map(float), st.floats(1.0, 1.5)
+)
+def test_a_part_of_the_tuples_has_what_all_cannot_have(
+    options: dict[str, list[Option]], synopsis: str, room: float, dearer: float
+) -> None:
+    worths = {name: 1.0 + place for place, name in enumerate(options)}
+    whole = cross(options, worths, room, Terms(synopsis=synopsis))
+    found = cross(options, worths, room, Terms(synopsis=synopsis), dearer=dict.fromkeys(options, dearer))
+    assert (found.over, found.loss <= whole.loss) == (whole.over, True)
+    if found.finer is None:
+        assert found == whole
+        return
+    name, share = found.finer.attribute, found.finer.share
+    rest, better = found.ways[name], found.finer.way
+    assert 0.0 < share <= 1.0
+    assert better.loss < rest.loss
+    # written down once more: what crosses, what is lost, and that the room is filled
+    others = [one for other, one in found.ways.items() if other != name]
+    divided = dearer * (share * better.crosses + (1 - share) * rest.crosses)
+    crosses = math.fsum(one.crosses for one in others) + divided
+    assert crosses == pytest.approx(found.crosses)
+    assert crosses <= room + 1e-9
+    lost = math.fsum(worths[other] * one.loss for other, one in found.ways.items() if other != name)
+    assert found.loss == pytest.approx(lost + worths[name] * (share * better.loss + (1 - share) * rest.loss))
+    assert share == 1.0 or crosses == pytest.approx(room)
+
+
+def test_where_one_attribute_is_all_there_is_most_of_it_crosses() -> None:
+    value = [Option("v", "keep", 10.0), Option("v", "round", 4.0, 0.0, 1.0), Option("v", "shed", 0.0, 6.0)]
+    found = cross({"v": value}, {"v": 1.0}, 3.0, Terms(synopsis="hold"), dearer={"v": 1.0})
+    assert found.finer is not None
+    assert (found.ways["v"].name, found.finer.way.name) == ("shed, its synopsis held", "round")
+    assert (found.finer.share, found.loss, found.crosses) == (0.75, 25.75, 3.0)
+
+
+def test_what_was_to_be_sent_stays_where_nothing_else_fits_and_no_more_than_that() -> None:
+    def ways(name: str) -> list[Option]:
+        return [Option(name, "keep", 10.0), Option(name, "shed", 0.0, 4.0, 1.0)]
+
+    options = {name: ways(name) for name in "ab"}
+    for room, names in ((8.0, set()), (7.0, {"a"}), (3.0, {"a", "b"})):
+        found = cross(options, {"a": 1.0, "b": 2.0}, room, Terms(synopsis="send"))
+        assert (found.over, {name for name, one in found.ways.items() if one.name.endswith("held")}) == (
+            0.0,
+            names,
+        )
 
 
 def test_with_room_for_everything_nothing_is_touched() -> None:
@@ -173,14 +240,8 @@ def test_what_lies_around_sent_synopses_is_paid_once_where_any_is_sent(
 ) -> None:
     worths = {name: 1.0 + place for place, name in enumerate(options)}
     found = cross(options, worths, room, asked, around)
-    tried = []
-    for picks in itertools.product(*slowly(options, asked).values()):
-        extra = around if any(one[0] == "sent" for one in picks) else 0.0
-        crosses = math.fsum(one[1] for one in picks) + extra
-        lost = math.fsum(worth * one[2] for worth, one in zip(worths.values(), picks, strict=True))
-        paid = sum(one[4] for one in picks) + extra
-        tried.append((crosses, lost if asked.minimize == "error" else paid))
-    fitting = [cost for crosses, cost in tried if crosses <= room]
+    tried = tried_all(options, asked, room, around)
+    fitting = [cost[0] for crosses, cost in tried if crosses <= room]
     if fitting:
         assert found.over == 0.0
         assert found.cost[0] == pytest.approx(min(fitting))

@@ -12,16 +12,24 @@ over all attributes at once (`levers.rate_distortion`). Paid for is what is sent
 is expected to be asked back, at the price of sending; and what is held at that of keeping. The smallest form of a
 synopsis within E is the one that is held. A synopsis that is not smaller than its column is no way to shed it.
 
+Where the next better way of an attribute takes more than is left, a part of the tuples has it and the rest not
+(`Crossings.finer`): the room is filled.
+
+`synopsis: send` is kept to as long as anything that keeps to it fits. Where nothing does, what is worth least stays at
+the source, for no more may cross than there is room for.
+
 Guarantee: with room for everything nothing is touched; the loss never grows with the room.
 
 >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5), Option("temp", "shed", 0.0, 0.4, 1.0)]
->>> for room in (2.0, 1.0, 0.5, 0.1):
-...     found = cross({"temp": temp}, {"temp": 1.0}, room, Terms())
-...     print(found.ways["temp"].name, found.loss)
-keep 0.0
-round 0.5
-shed, its synopsis sent 1.0
-shed, its synopsis held 100.0
+>>> for room in (2.0, 1.5, 1.0, 0.4, 0.1):
+...     found = cross({"temp": temp}, {"temp": 1.0}, room, Terms(), dearer={"temp": 1.0})
+...     finer = f", {found.finer.share:.0%} {found.finer.way.name}" if found.finer else ""
+...     print(f"{found.ways['temp'].name}{finer}: {found.loss:.4g}")
+keep: 0
+round, 50% keep: 0.25
+round: 0.5
+shed, its synopsis sent: 1
+shed, its synopsis held, 25% shed, its synopsis sent: 75.25
 """
 
 from __future__ import annotations
@@ -34,7 +42,7 @@ from spillway.errors import Refused
 from spillway.levers.attributes.choices import CROSSINGS, WAYS
 from spillway.levers.attributes.loss import option_loss
 from spillway.levers.attributes.option import Option, of_way
-from spillway.levers.rate_distortion import Alternative, least_cost
+from spillway.levers.rate_distortion import Alternative, least_cost, least_mixed
 
 _OBJECTIVES = ("error", "bytes")
 
@@ -72,6 +80,8 @@ class Crossing:
     option: Option
     sent: bool = False
     asked_back: float = 0.0
+    last_resort: bool = False
+    """Whether it is for where nothing else fits."""
 
     @property
     def name(self) -> str:
@@ -98,6 +108,15 @@ class Crossing:
 
 
 @dataclass(frozen=True)
+class Finer:
+    """What a part of the tuples has of one attribute, instead of the way that the rest has."""
+
+    attribute: str
+    way: Crossing
+    share: float
+
+
+@dataclass(frozen=True)
 class Crossings:
     """How every attribute crosses, what that comes to a tuple, and how far from the best it may be."""
 
@@ -110,6 +129,19 @@ class Crossings:
     gap: float
     cost: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """What it costs, part by part, as the terms order them."""
+    finer: Finer | None = None
+    """Of one attribute, what a part of the tuples has instead."""
+
+    @property
+    def sends_any(self) -> bool:
+        """Whether a synopsis crosses."""
+        every = [*self.ways.values(), *([self.finer.way] if self.finer else [])]
+        return any(one.sent for one in every)
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether a synopsis stays."""
+        return any(one.option.way == "shed" and not one.sent for one in self.ways.values())
 
 
 def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
@@ -117,7 +149,7 @@ def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
 
     >>> options = [Option("a", "keep", 1.0), Option("a", "shed", 0.0, 0.7, 0.0), Option("a", "shed", 0.0, 2.0, 0.0)]
     >>> [one.name for one in crossings_of(options, Terms(synopsis="send"))]
-    ['keep', 'shed, its synopsis sent']
+    ['keep', 'shed, its synopsis sent', 'shed, its synopsis held']
     """
     kept = of_way(options, "keep")
     if kept is None:
@@ -131,9 +163,8 @@ def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
     if "shed" in terms.ways and forms:
         if terms.synopsis != "hold":
             found += [Crossing(one, sent=True) for one in forms]
-        if terms.synopsis != "send":
-            smallest = min(forms, key=lambda one: (one.synopsis_bytes_per_tuple, one.mean_error_pct))
-            found.append(Crossing(smallest, asked_back=terms.asked_back))
+        smallest = min(forms, key=lambda one: (one.synopsis_bytes_per_tuple, one.mean_error_pct))
+        found.append(Crossing(smallest, asked_back=terms.asked_back, last_resort=terms.synopsis == "send"))
     return found
 
 
@@ -152,7 +183,18 @@ def choices_of(
     """Attribute by attribute, the ways there are and the same as the knapsack takes them."""
     for name, found in options.items():
         ways = crossings_of(found, terms)
-        yield ways, [Alternative(one.crosses, cost_of(one, worths[name], terms)) for one in ways]
+        yield (
+            ways,
+            [
+                Alternative(
+                    one.crosses,
+                    cost_of(one, worths[name], terms),
+                    last_resort=one.last_resort,
+                    divisible=terms.minimize == "error",
+                )
+                for one in ways
+            ],
+        )
 
 
 def cross(
@@ -161,11 +203,13 @@ def cross(
     room_bytes: float,
     terms: Terms,
     around_sent_bytes: float = 0.0,
+    dearer: Mapping[str, float] | None = None,
 ) -> Crossings:
     """The best way of every attribute into a room of so many bytes a tuple; what crosses least where none fits.
 
     `around_sent_bytes`: what sending any synopsis takes beside it, which is taken once: the best that sends none is
-    set against the best that sends some.
+    set against the best that sends some. `dearer`: by attribute, how much more it takes than the mean of its parts
+    where these are treated otherwise; what is not named is not divided.
 
     >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5), Option("temp", "shed", 0.0, 0.4)]
     >>> for around in (0.5, 0.7):
@@ -173,15 +217,17 @@ def cross(
     shed, its synopsis sent
     round
     """
-    whole = _best(options, worths, room_bytes, terms, 0.0)
-    if not any(one.sent for one in whole.ways.values()) or not around_sent_bytes:
+    whole = _best(options, worths, room_bytes, terms, 0.0, dearer or {})
+    if not whole.sends_any or not around_sent_bytes:
         return whole
-    with_file = _best(options, worths, room_bytes, terms, around_sent_bytes)
-    none_sent = replace(terms, synopsis="hold")
+    with_file = _best(options, worths, room_bytes, terms, around_sent_bytes, dearer or {})
+    held = replace(terms, synopsis="hold")
+    found = [with_file, _best(options, worths, room_bytes, held, 0.0, dearer or {})]
     if terms.synopsis == "send":
-        none_sent = replace(terms, ways=tuple(way for way in terms.ways if way != "shed"))
-    without = _best(options, worths, room_bytes, none_sent, 0.0)
-    return min(without, with_file, key=lambda one: (one.over, one.cost))
+        # nothing stays at the source while there is another way
+        none = replace(held, ways=tuple(way for way in terms.ways if way != "shed"))
+        found.append(_best(options, worths, room_bytes, none, 0.0, dearer or {}))
+    return min(found, key=lambda one: (one.over, terms.synopsis == "send" and one.holds_any, one.cost))
 
 
 def _best(
@@ -190,24 +236,33 @@ def _best(
     room_bytes: float,
     terms: Terms,
     around: float,
+    dearer: Mapping[str, float],
 ) -> Crossings:
     """The best choice where `around` is taken off the room first."""
     offered = list(choices_of(options, worths, terms))
     # what always travels may take more than there is
-    found = least_cost([choices for _, choices in offered], room_bytes - around)
-    ways = {name: ways[at] for name, (ways, _), at in zip(options, offered, found.picks, strict=True)}
-    if not any(one.sent for one in ways.values()):
-        around = 0.0
+    items = [choices for _, choices in offered]
+    found = least_cost(items, room_bytes - around)
+    mixed = least_mixed(items, room_bytes - around, found, [dearer.get(name, math.inf) for name in options])
+    better, finer = mixed or found, None
+    ways = {name: ways[at] for name, (ways, _), at in zip(options, offered, better.picks, strict=True)}
     lost = math.fsum(worths[name] * one.loss for name, one in ways.items())
-    first, second, third = found.cost
+    if mixed is not None:
+        name, way = list(options)[mixed.place], offered[mixed.place][0][mixed.finer]
+        finer = Finer(name, way, mixed.share)
+        lost -= mixed.share * worths[name] * (ways[name].loss - way.loss)
+    if not any(one.sent for one in (*ways.values(), *([finer.way] if finer else []))):
+        around = 0.0
+    first, second, third = better.cost
     cost = (
         (first + around * terms.sent_price, second, third)
         if terms.minimize == "bytes"
         else (first, second, third + around)
     )
-    crosses = found.crosses + around
+    crosses = better.crosses + around
     over = crosses - room_bytes if crosses > room_bytes * (1 + 1e-12) else 0.0
-    return Crossings(ways, crosses, lost, max(0.0, over), found.exact, found.gap, cost)
+    exact, gap = (True, 0.0) if mixed is not None else (found.exact, found.gap)
+    return Crossings(ways, crosses, lost, max(0.0, over), exact, gap, cost, finer)
 
 
 def why(one: Crossing, options: Sequence[Option]) -> str:
