@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -107,6 +107,8 @@ class World:
         now = datetime(2026, 1, 1, tzinfo=UTC)
         last = first + len(rows) - 1
         made = Batch("sites", number, of, status, (), first, last, "run", now, now, rows=len(rows))
+        standing = load_batches(self.tables, "sites", batch=number)
+        made = replace(made, revision=standing[0].revision if standing else made.revision)
         save_batches(self.tables, [made])
 
     def sketch(self, asked: StreamContract | None = None, *dates: date) -> int:
@@ -307,3 +309,47 @@ def test_a_range_over_a_change_of_the_contract_is_answered_by_its_parts(world: W
     assert [(one.key, one.answer.estimate) for one in site.top(1)] == [(("site-0",), 100.0)]
     with pytest.raises(Refused, match=r"2020-01-01 to 2020-01-02: .*; ask from 2020-01-03 on"):
         site.self_join_size()
+
+
+def test_what_may_be_asked_is_listed(world: World, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    code, found = ask(world, monkeypatch, capsys)
+    assert code == 0
+    assert {one["sketch"] for one in found} == NAMES
+    site = next(one for one in found if one["sketch"] == "site")
+    assert (site["from"], site["batches"], site["rows"]) == ("2020-01-01", 2, 540)
+    assert site["questions"] == "frequency, top, skew, self-join, join"
+    code, told = ask(world, monkeypatch, capsys, "nothing")
+    assert (code, "got none named nothing" in told["error"]) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("site", "frequency"), "`frequency` must be given 1 values, got none; it takes VALUE"),
+        (("site", "frequency", "a", "b"), "must be given 1 values, got a b"),
+        (("site+level", "distinct", "JFK", "7"), "`distinct` must be given 0 values, got JFK 7"),
+        (("pulses", "between", "1", "2", "3"), "`between` must be given 2 values"),
+        (
+            ("pulses", "between", "1", "many"),
+            "`value` must be of type integer, or null, got 'many'; write e.g. 4711",
+        ),
+    ],
+)
+def test_words_that_are_too_many_too_few_or_of_another_type_are_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: Any, words: tuple[str, ...], told: str
+) -> None:
+    code, answer = ask(world, monkeypatch, capsys, *words)
+    assert (code in (1, 2), told in answer["error"]) == (True, True), answer
+
+
+def test_times_are_asked_and_answered_on_the_contracts_clocks(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert world.sketch(contract([{"kind": "quantiles", "attributes": ["at"]}])) == 2
+    monkeypatch.setattr("spillway.cli.ask._zone", lambda *_: "Europe/Berlin")
+    code, (answer,) = ask(world, monkeypatch, capsys, "at", "quantile", "0")
+    assert (code, answer["estimate"]) == (0, "2020-01-01T01:00:00+01:00")
+    code, (answer,) = ask(
+        world, monkeypatch, capsys, "at", "between", "2020-01-01T01:00", "2020-01-01T00:09:59Z"
+    )
+    assert (code, answer["estimate"]) == (0, 60.0)

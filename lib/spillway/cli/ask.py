@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from datetime import date
+from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_table
-from spillway.errors import UsageError
+from spillway.contracts import load_contracts
+from spillway.contracts.timezone import UTC_NAME, in_zone, utc_moment
+from spillway.errors import SpillwayError, UsageError
 from spillway.settings import Settings
+from spillway.sketches.answers import Answer
 from spillway.sketches.kinds import every_kind
 
 QUESTIONS = {question.name: (kind.name, question) for kind in every_kind() for question in kind.questions}
@@ -21,6 +25,7 @@ def add_ask(commands: Any) -> None:
         "ask",
         "Ask a stored sketch: every answer with its interval, its method and what it covers.",
         [
+            "spillway ask weather                       what may be asked",
             "spillway ask weather origin frequency JFK",
             "spillway ask weather temp quantile 0.5 0.99 --from-date 2013-08-01",
             "spillway ask weather origin+temp+dewp+wind_dir+pressure near-duplicates --json",
@@ -28,9 +33,11 @@ def add_ask(commands: Any) -> None:
         ],
     )
     made.add_argument("stream", help="a stream whose contract has `sketches`")
-    made.add_argument("sketch", help="what was sketched: attributes joined by +")
-    made.add_argument("question", choices=QUESTIONS, help="what to ask, see below")
-    made.add_argument("values", nargs="*", help="what the question is about")
+    made.add_argument(
+        "sketch", nargs="?", help="what was sketched, attributes joined by +; without: what there is"
+    )
+    made.add_argument("question", nargs="?", choices=QUESTIONS, help="what to ask, see below")
+    made.add_argument("values", nargs="*", help="what the question is about; dates and times as in the data")
     made.add_argument("--from-date", type=date.fromisoformat, help="first batch date")
     made.add_argument("--to-date", type=date.fromisoformat, help="last batch date")
     made.add_argument("--confidence", type=float, default=0.95, help="of the interval (default: 0.95)")
@@ -39,9 +46,13 @@ def add_ask(commands: Any) -> None:
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.pipeline.sketch import load_sketch
+    from spillway.sketches.values import read_value
     from spillway.store.tables import Tables
 
-    tables = Tables(Settings.from_environment())
+    settings = Settings.from_environment()
+    tables, zone = Tables(settings), _zone(settings, asked.stream)
+    if asked.question is None:
+        return _list(tables, asked)
     kind, question = QUESTIONS[asked.question]
     first, last = asked.from_date, asked.to_date
     sketch = load_sketch(tables, asked.stream, asked.sketch, kind, first, last)
@@ -53,25 +64,71 @@ def _run(asked: argparse.Namespace) -> int:
             )
         stream, name = asked.values
         about = load_sketch(tables, stream, name, kind, first, last)
+    else:
+        words = question.checked(asked.values, sketch.types)
+        types = sketch.types if question.typed == "key" else sketch.types[:1] * len(words)
+        if question.typed:
+            moment = partial(utc_moment, zone=zone)
+            about = [read_value(word, kind, moment) for word, kind in zip(words, types, strict=True)]
     answers = question.ask(sketch, about, asked.confidence)
     if asked.json:
-        say_json([{"question": told, **one.__dict__} for told, one in answers])
+        say_json([{"question": told, **one.__dict__, **_shown(one, zone)} for told, one in answers])
         return 0
+    covers = sketch.covers
+    missing = f" ({covers.told_missing})" if covers.missing else ""
     say_table(
-        f"{asked.stream}, {asked.sketch}, {sketch.covers.from_date} to {sketch.covers.to_date}: "
-        f"{sketch.covers.rows:,} rows in {sketch.covers.batches} batches",
+        f"{asked.stream}, {asked.sketch}, {covers.from_date} to {covers.to_date}: "
+        f"{covers.rows:,} rows in {covers.batches} batches{missing}",
         ["", "#estimate", "#from", "#to", "#confidence", "method", "note"],
         [
-            (
-                told,
-                one.estimate,
-                one.low,
-                one.high,
-                f"{100 * one.confidence:g} %",
-                one.method,
-                one.note or "-",
-            )
+            (told, *_shown(one, zone).values(), f"{100 * one.confidence:g} %", one.method, one.note or "-")
             for told, one in answers
         ],
     )
     return 0
+
+
+def _list(tables: Any, asked: argparse.Namespace) -> int:
+    """What may be asked of a stream (or of one sketch of it)."""
+    from spillway.pipeline.sketch import sketched
+
+    found = [one for one in sketched(tables, asked.stream) if asked.sketch in (None, one.name)]
+    if not found:
+        raise UsageError(
+            f"`{asked.stream}` must have sketches to be asked, got none"
+            f"{f' named {asked.sketch}' if asked.sketch else ''}; name some under `sketches` in its contract and take "
+            "batches in"
+        )
+    rows = [
+        (one.name, one.kind, one.from_date, one.to_date, one.batches, one.rows, _questions(one.kind))
+        for one in found
+    ]
+    heads = ["sketch", "kind", "from", "to", "#batches", "#rows", "questions"]
+    if asked.json:
+        say_json([dict(zip((head.lstrip("#") for head in heads), row, strict=True)) for row in rows])
+    else:
+        say_table(f"{asked.stream}: spillway ask {asked.stream} SKETCH QUESTION [VALUE ...]", heads, rows)
+    return 0
+
+
+def _questions(kind: str) -> str:
+    return ", ".join(name for name, (of, _) in QUESTIONS.items() if of == kind)
+
+
+def _zone(settings: Settings, stream: str) -> str:
+    """The contract's clocks; a stream whose contract is gone can still be asked, in UTC."""
+    try:
+        return load_contracts(settings.schemas).stream(stream).timezone
+    except SpillwayError:
+        return UTC_NAME
+
+
+def _shown(answer: Answer, zone: str) -> dict[str, Any]:
+    """The three numbers of an answer as what they stand for, moments on the contract's clocks."""
+    from spillway.sketches.values import as_value
+
+    values = {name: as_value(getattr(answer, name), answer.kind) for name in ("estimate", "low", "high")}
+    return {
+        name: in_zone(value, zone).isoformat() if isinstance(value, datetime) else value
+        for name, value in values.items()
+    }

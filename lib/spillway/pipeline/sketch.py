@@ -11,6 +11,7 @@ one small payload a batch and sketch; in the result, the number of files and pie
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from itertools import chain
@@ -155,6 +156,36 @@ def load_sketch(
     held = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), **dates)["batch"].to_pylist()
     missing = set(held) - {row["batch"] for rows in known.values() for row in rows}
     return load([*days, *rows], stream, name, kind, missing=len(missing) if kind_of(kind).merges else 0)
+
+
+@dataclass(frozen=True)
+class Sketched:
+    """A sketch that a stream has, and what of the stream it covers."""
+
+    kind: str
+    name: str
+    from_date: date
+    to_date: date
+    batches: int
+    rows: int
+
+
+def sketched(tables: Tables, stream: str) -> list[Sketched]:
+    """The sketches of a stream, by name."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in tables.at("sketches").rows(["kind", "name", "batch_date", "rows"], stream=stream).to_pylist():
+        found.setdefault((row["name"], row["kind"]), []).append(row)
+    return [
+        Sketched(
+            kind,
+            name,
+            min(row["batch_date"] for row in rows),
+            max(row["batch_date"] for row in rows),
+            len(rows),
+            sum(row["rows"] for row in rows),
+        )
+        for (name, kind), rows in sorted(found.items())
+    ]
 
 
 def sum_up_days(

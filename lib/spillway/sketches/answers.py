@@ -42,6 +42,8 @@ class Answer:
     method: str
     covers: Covers = Covers()
     note: str = ""
+    kind: str = "double"
+    """The type of what the numbers stand for: days since 1970 of a date, microseconds of a timestamp."""
 
     def __str__(self) -> str:
         dates = f", {self.covers.from_date} to {self.covers.to_date}" if self.covers.from_date else ""

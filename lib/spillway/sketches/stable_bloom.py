@@ -252,6 +252,15 @@ class StableBloom(binary.CounterSketch):
         )  # fmt: skip
         return duplicates
 
+    def holds(self, keys: object) -> Booleans:
+        """Which keys would be taken for duplicates now; nothing is taken in."""
+        copy = StableBloom(self.parameters)
+        found = []
+        for key in as_keys(keys):
+            copy.words[:], copy.elements[:] = self.words, self.elements
+            found.append(bool(copy.observe(np.array([key], dtype=np.uint64))[0]))
+        return np.array(found, dtype=np.bool_)
+
     def shard_of(self, keys: object) -> Keys:
         """The shard of each key: elements of one shard must be observed in stream order, shards in any."""
         shards = np.uint64(self.parameters.shards)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.errors import Refused
+
+_WRITE = {
+    "integer": "write e.g. 4711",
+    "double": "write e.g. 21.5",
+    "date": "write e.g. 2013-02-01",
+    "timestamp": "write e.g. 2013-02-01T06:00, on the clocks of the contract's timezone, or with an offset",
+    "boolean": "write true or false",
+}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -43,6 +53,51 @@ def _parsed(text: str, kind: str) -> object:
     if kind == "timestamp":
         return datetime.datetime.fromisoformat(text)
     return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def read_value(
+    text: str, kind: str, moment: Callable[[datetime.datetime], datetime.datetime | None]
+) -> object:
+    """A value as somebody typed it; `moment` reads a time without an offset, None where there is none.
+
+    >>> read_value("2013-01-01", "date", lambda local: local), read_value("null", "string", lambda local: local)
+    (datetime.date(2013, 1, 1), None)
+    >>> read_value("'null'", "string", lambda local: local)
+    'null'
+    """
+    if text == "null":
+        return None
+    if kind == "string":
+        return "null" if text == "'null'" else text
+    wanted = f"be of type {kind}, or null"
+    try:
+        found = _parsed(text, kind)
+    except ValueError:
+        found = text
+    if isinstance(found, datetime.datetime):
+        found = moment(found) or text
+        wanted += ", at a time that clocks show"
+    if isinstance(found, str):
+        raise Refused("value", wanted, text, _WRITE[kind])
+    return found
+
+
+def as_value(number: float, kind: str) -> object:
+    """What a number on the axis of a quantile sketch stands for.
+
+    >>> as_value(2.0, "date"), as_value(2.5, "double"), as_value(7.0, "integer")
+    (datetime.date(1970, 1, 3), 2.5, 7)
+    """
+    try:
+        if kind == "date":
+            return _EPOCH.date() + datetime.timedelta(days=round(number))
+        if kind == "timestamp":
+            return _EPOCH + datetime.timedelta(microseconds=round(number))
+    except OverflowError:
+        return number  # no calendar reaches it
+    if kind == "boolean":
+        return number >= 0.5
+    return int(number) if kind == "integer" else number
 
 
 def ordinal(value: object) -> int | float:

@@ -29,14 +29,27 @@ Answered = list[tuple[str, Answer]]
 class SketchQuestion:
     """A question of the command line: its name, what is said of it, and how its values become answers.
 
-    `ask` gets the loaded sketch, the values as typed and the confidence; of two sketches (`of_two`) it gets the other
-    one instead of values.
+    `ask` gets the loaded sketch, the values and the confidence; of two sketches (`of_two`) it gets the other one
+    instead of values. `takes` are the least and the most words it takes (None: any number), and `typed` says what they
+    are: `key`, a value of each attribute; `ordered`, values of the one attribute; else words.
     """
 
     name: str
     about: str
     ask: Callable[..., Answered]
     of_two: bool = False
+    takes: tuple[int, int | None] = (0, 0)
+    typed: str = ""
+
+    def checked(self, words: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+        """The words, when they are as many as the question takes."""
+        least, most = (len(types), len(types)) if self.typed == "key" else self.takes
+        if len(words) < least or (most is not None and len(words) > most):
+            ends = f"{least} to {most}" if most != least else str(least)
+            wanted = f"at least {least}" if most is None else ends
+            got = " ".join(words) or "none"
+            raise UsageError(f"`{self.name}` must be given {wanted} values, got {got}; it takes {self.about}")
+        return words
 
 
 class Kind(ABC):
@@ -155,6 +168,11 @@ class Loaded:
             self._sketch.kind,
             f"add a {wanted} sketch to the contract",
         )
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of the attributes that were sketched."""
+        return tuple(self._sketch.context.get("types", ()))
 
     def covered(self, answer: Answer) -> Answer:
         """The answer with what it covers."""

@@ -118,9 +118,9 @@ class Frequencies(Loaded):
         return counts
 
 
-def _frequency(sketch: Frequencies, values: Sequence[str], confidence: float) -> Answered:
-    key = [None if value == "null" else value for value in values]
-    return [(f"rows with {', '.join(values)}", sketch.frequency(*key, confidence=confidence))]
+def _frequency(sketch: Frequencies, values: Sequence[object], confidence: float) -> Answered:
+    told = ", ".join("null" if value is None else str(value) for value in values)
+    return [(f"rows with {told}", sketch.frequency(*values, confidence=confidence))]
 
 
 def _top(sketch: Frequencies, values: Sequence[str], confidence: float) -> Answered:
@@ -141,9 +141,12 @@ class FrequencyKind(Kind):
     of_two = frozenset({"join_size"})
     questions = (
         SketchQuestion(
-            "frequency", "VALUE ...: rows with these values, one an attribute (null for null)", _frequency
+            "frequency",
+            "VALUE ...: rows with these values, one an attribute (null for null)",
+            _frequency,
+            typed="key",
         ),
-        SketchQuestion("top", "[COUNT]: the most frequent keys", _top),
+        SketchQuestion("top", "[COUNT]: the most frequent keys", _top, takes=(0, 1)),
         SketchQuestion(
             "skew",
             "equally frequent keys that would be as skewed",

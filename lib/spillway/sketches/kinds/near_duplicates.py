@@ -38,9 +38,9 @@ class NearDuplicates(Loaded):
 
 
 def _pairs(sketch: NearDuplicates, values: Sequence[str], confidence: float) -> Answered:
-    least = int(numbers("near-duplicates", values, 1)[0]) if values else None
+    least = int(numbers("near-duplicates", values, 1)[0]) if values else sketch.sketch.parameters.similarity
     return [
-        ("pairs that agree in so many attributes", sketch.near_duplicate_pairs(least, confidence)),
+        (f"pairs that agree in at least {least} attributes", sketch.near_duplicate_pairs(least, confidence)),
         ("as a share of all pairs", sketch.near_duplicate_share(least, confidence)),
     ]
 
@@ -55,7 +55,10 @@ class NearDuplicateKind(Kind):
     of_two = frozenset({"near_duplicate_join"})
     questions = (
         SketchQuestion(
-            "near-duplicates", "[ATTRIBUTES]: pairs of rows that agree in so many attributes", _pairs
+            "near-duplicates",
+            "[ATTRIBUTES]: pairs of rows that agree in so many attributes",
+            _pairs,
+            takes=(0, 1),
         ),
         SketchQuestion(
             "similarity-join",

@@ -36,7 +36,16 @@ class Quantiles(Loaded):
         rank = max(math.ceil(wanted * held.n), 1)
         (middle,) = held.quantiles([wanted])
         low, high = held.at_ranks([max(rank - reach, 1), min(rank + reach, held.n)])
-        return self.covered(Answer(float(middle), float(low), float(high), confidence, METHOD))
+        return self.covered(
+            Answer(
+                float(middle),
+                float(low),
+                float(high),
+                confidence,
+                METHOD,
+                kind=(self.types or ("double",))[0],
+            )
+        )
 
     def between(self, low: object, high: object, confidence: float = 0.95) -> Answer:
         """How many values lie from `low` to `high`, both included."""
@@ -54,12 +63,14 @@ class Quantiles(Loaded):
 
 def _quantile(sketch: Quantiles, values: Sequence[str], confidence: float) -> Answered:
     shares = numbers("quantile", values or ["0.5"])
-    return [(f"{share:g} of the values lie below", sketch.quantile(share, confidence)) for share in shares]
+    return [
+        (f"{share:g} of the values lie at or below", sketch.quantile(share, confidence)) for share in shares
+    ]
 
 
-def _between(sketch: Quantiles, values: Sequence[str], confidence: float) -> Answered:
-    low, high = numbers("between", values, 2)
-    return [(f"values from {low:g} to {high:g}", sketch.between(low, high, confidence))]
+def _between(sketch: Quantiles, values: Sequence[object], confidence: float) -> Answered:
+    low, high = values
+    return [(f"values from {low} to {high}", sketch.between(low, high, confidence))]
 
 
 class QuantileKind(Kind):
@@ -67,8 +78,12 @@ class QuantileKind(Kind):
     default_kib = 8
     answers: ClassVar[Mapping[str, str]] = {"quantile": ANSWER, "between": ANSWER}
     questions = (
-        SketchQuestion("quantile", "[SHARE ...]: the value below which that share lies", _quantile),
-        SketchQuestion("between", "LOW HIGH: values from LOW to HIGH", _between),
+        SketchQuestion(
+            "quantile", "[SHARE ...]: the value below which that share lies", _quantile, takes=(0, None)
+        ),
+        SketchQuestion(
+            "between", "LOW HIGH: values from LOW to HIGH", _between, takes=(2, 2), typed="ordered"
+        ),
     )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:

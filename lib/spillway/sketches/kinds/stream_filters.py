@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.sketches.kinds.base import Kind
+from spillway.sketches.answers import Answer
+from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -13,9 +15,33 @@ if TYPE_CHECKING:
     from spillway.sketches.specification import SketchSpec
 
 
+class RowFilter(Loaded):
+    """Questions to the filter of `duplicates.rows`, as the last batch left it."""
+
+    def seen(self, *key: object, confidence: float = 0.95) -> Answer:
+        """Whether rows with these values came lately: 1 for yes (or a false positive), 0 for no (or long ago)."""
+        import numpy as np
+
+        from spillway.sketches.hashing import fingerprint
+
+        hashed = np.array([fingerprint(list(key), self.types, self.sketch.context["seed"])], dtype=np.uint64)
+        found = float(self.sketch.holds(hashed)[0])
+        wrong = 100 * self.sketch.parameters.false_positive_bound
+        note = f"a yes is wrong for at most {wrong:.2g} % of new keys; a no may be an old key that has faded"
+        return self.covered(Answer(found, 0.0, found, confidence, "stable_bloom", note=note))
+
+
+def _seen(sketch: RowFilter, values: Sequence[object], confidence: float) -> Answered:
+    return [("came lately (1: yes, 0: no)", sketch.seen(*values, confidence=confidence))]
+
+
 class FilterKind(Kind):
     name = "stable_bloom"
     merges = False
+    answers: ClassVar[Mapping[str, str]] = {"seen": ANSWER}
+    questions = (
+        SketchQuestion("seen", "VALUE ...: whether a row with these values came lately", _seen, typed="key"),
+    )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
         from spillway.sketches.stable_bloom import StableBloom
@@ -27,6 +53,9 @@ class FilterKind(Kind):
 
         rate = (spec.false_positive_pct or 1.0) / 100
         return StableBloom(choose(8 * 1024 * spec.memory_kib, rate, seed=spec.seed, shards=spec.shards))
+
+    def asking(self) -> type[Loaded]:
+        return RowFilter
 
     def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
         from spillway.sketches.column_keys import keys_of
