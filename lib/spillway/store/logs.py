@@ -11,9 +11,10 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from itertools import repeat
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
@@ -115,23 +116,29 @@ class DeltaLog:
         if self._listed[0] == self.version:
             return self._listed[1]
         actions = pa.table(self._table.get_add_actions(flatten=True))
-        names, rows = actions.column_names, actions.to_pylist()
+        # by column: a row at a time, a year of small files takes seconds to list
+        columns = {name: actions[name].to_pylist() for name in actions.column_names}
 
-        def part(row: Mapping[str, Any], prefix: str) -> tuple[tuple[str, Any], ...]:
-            return tuple((n.removeprefix(prefix), row[n]) for n in names if n.startswith(prefix))
+        def parts(prefix: str) -> Iterator[tuple[tuple[str, Any], ...]]:
+            mine = {name.removeprefix(prefix): n for name, n in columns.items() if name.startswith(prefix)}
+            rows = zip(*mine.values(), strict=True) if mine else repeat((), actions.num_rows)
+            return (tuple(zip(mine, row, strict=True)) for row in rows)
 
+        records = columns.get("num_records") or [0] * actions.num_rows
+        known = zip(
+            columns["path"],
+            columns["size_bytes"],
+            parts("partition."),
+            parts("min."),
+            parts("max."),
+            records,
+            strict=True,
+        )
         found = [
-            DataFile(
-                path=f"{self.path}/{unquote(row['path'])}",
-                size=int(row["size_bytes"]),
-                partition=part(row, "partition."),
-                minimum=part(row, "min."),
-                maximum=part(row, "max."),
-                records=int(row.get("num_records") or 0),
-            )
-            for row in rows
+            DataFile(f"{self.path}/{unquote(path)}", int(size), partition, low, high, int(count or 0))
+            for path, size, partition, low, high, count in known
         ]
-        self._spelled = {one.path: str(row["path"]) for one, row in zip(found, rows, strict=True)}
+        self._spelled = {one.path: str(path) for one, path in zip(found, columns["path"], strict=True)}
         self._listed = (self.version, sorted(found, key=lambda file: file.path))
         return self._listed[1]
 
