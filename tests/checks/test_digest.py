@@ -51,7 +51,12 @@ def stored(folder: Path, files: Sequence[Sequence[dict[str, Any]]], batches: set
         path = folder / f"{len(files)}-{number}.parquet"
         pq.write_table(pa.Table.from_pylist(list(part), SCHEMA), path)
         found.append(DataFile(str(path), path.stat().st_size, (("batch_date", DAY),)))
-    return Digest("s", StoredRows({}, tuple(found), frozenset(batches)), ("site", "room"), ("seq", "scheme"))
+    return Digest(
+        "s",
+        StoredRows({}, tuple(found), frozenset(batches), ("room", "site")),
+        ("site", "room"),
+        ("seq", "scheme"),
+    )
 
 
 def summed(asked: Digest) -> list[dict[str, Any]]:
@@ -79,7 +84,9 @@ def test_counts_are_those_of_a_slow_count(tmp_path: Path) -> None:
             "checksum": row["checksum"],
             "without_scheme": sum(one["scheme"] is None for one in mine),
             "schemes": sorted({one["scheme"] for one in mine} - {None}),
+            "columns": row["columns"],
         }
+        assert [one["name"] for one in row["columns"]] == ["room", "site"]
 
 
 def test_neither_order_nor_files_change_anything(tmp_path: Path) -> None:
@@ -111,6 +118,85 @@ def test_one_other_value_is_another_checksum(tmp_path: Path, column: str, value:
     row[column] = value
     after = summed(stored(tmp_path, [given], {1}))
     assert before[0]["checksum"] != after[0]["checksum"]
+
+
+def checksums(folder: Path, name: str, table: pa.Table) -> dict[str, int]:
+    """Each column's, of one batch in one file."""
+    path = folder / f"{name}.parquet"
+    whole = table.append_column("batch", pa.array(np.ones(table.num_rows, np.int64)))
+    pq.write_table(whole, path, row_group_size=97)
+    file = DataFile(str(path), path.stat().st_size, (("batch_date", DAY),))
+    columns = tuple(column for column in table.column_names if column != "seq")
+    (found,) = summed(Digest("s", StoredRows({}, (file,), frozenset({1}), columns), (), ()))
+    return {one["name"]: one["checksum"] for one in found["columns"]}
+
+
+KEPT = pa.table(
+    {
+        "seq": np.arange(500),
+        "at": pa.array(np.arange(500) * 1_000_000, pa.timestamp("us", "UTC")),
+        "level": np.random.default_rng(3).normal(size=500),
+        "count": np.random.default_rng(4).integers(0, 9, 500),
+        "sky": [("clear", "rain", "ß", "")[i % 4] for i in range(500)],
+        "wet": [i % 3 == 0 for i in range(500)],
+    }
+)
+
+
+def swapped(column: pa.ChunkedArray) -> pa.Array:
+    """Rows 3 and 8 in each other's place."""
+    order = np.arange(len(column))
+    order[[3, 8]] = [8, 3]
+    return column.take(pa.array(order)).combine_chunks()
+
+
+def with_first(column: pa.ChunkedArray, value: Any) -> pa.Array:
+    return pa.array([value, *column.to_pylist()[1:]], column.type)
+
+
+NAN, STAND_IN = np.array([0x7FF8000000000001, digest._NULL], np.uint64).view(np.float64)
+SPOILT = {
+    "the order rolled by 7": ("at", lambda column: pa.array(np.roll(column.to_numpy(), 7), column.type)),
+    "a measure rolled by 1": ("level", lambda column: pa.array(np.roll(column.to_numpy(), 1))),
+    "a text all null": ("sky", lambda column: pa.nulls(len(column), pa.string())),
+    "a text rolled by 1": ("sky", lambda column: pa.array([*column.to_pylist()[1:], "clear"])),
+    "two rows swapped": ("level", swapped),
+    "one null": ("count", lambda column: with_first(column, None)),
+    "one flag": ("wet", lambda column: with_first(column, False)),
+    "one other number": ("count", lambda column: with_first(column, 77)),
+    "a NaN": ("level", lambda column: with_first(column, float("nan"))),
+    "a NaN of other bits": ("level", lambda column: pa.array(np.append(NAN, column.to_numpy()[1:]))),
+    "the bits that stand in for null": (
+        "level",
+        lambda column: pa.array(np.append(STAND_IN, column.to_numpy()[1:])),
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
+def test_a_column_that_is_another_has_another_checksum_and_the_others_have_theirs(
+    tmp_path: Path, spoil: str
+) -> None:
+    name, change = SPOILT[spoil]
+    other = KEPT.set_column(KEPT.column_names.index(name), name, change(KEPT[name]))
+    before, after = checksums(tmp_path, "before", KEPT), checksums(tmp_path, "after", other)
+    assert {column for column in before if before[column] != after[column]} == {name}
+
+
+def test_nulls_nans_and_zeros_of_every_kind_are_told_apart(tmp_path: Path) -> None:
+    kinds = [None, 0.0, -0.0, float("nan"), NAN, STAND_IN]
+    found = [
+        checksums(tmp_path, f"kind {i}", pa.table({"seq": [1], "x": pa.array([kind], pa.float64())}))["x"]
+        for i, kind in enumerate(kinds)
+    ]
+    assert len(set(found)) == len(kinds)
+
+
+def test_two_columns_that_change_places_have_other_checksums(tmp_path: Path) -> None:
+    straight = pa.table({"seq": [1, 2], "a": [3, 4], "b": [5, 6]})
+    crossed = pa.table({"seq": [1, 2], "a": [5, 6], "b": [3, 4]})
+    one, other = checksums(tmp_path, "straight", straight), checksums(tmp_path, "crossed", crossed)
+    assert {one["a"], one["b"]}.isdisjoint({other["a"], other["b"]})
 
 
 def test_keys_that_change_places_are_another_checksum() -> None:

@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -124,6 +125,7 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("transmitted", "no_key_is_shed"): put("transmitted", site=None),
     ("transmitted", "every_tuple_is_sent"): without("transmitted", 2),
     ("transmitted", "the_tuples_sent_are_the_raw_ones"): swap_keys("transmitted"),
+    ("transmitted", "what_was_kept_is_sent_as_it_came"): put("transmitted", at=None),
     ("transmitted", "seq_is_of_the_batch"): put("transmitted", 5, seq=600),
     ("transmitted", "raw_is_what_was_taken_in"): without("raw", 2),
     ("transmitted", "every_tuple_has_a_scheme"): put("transmitted", scheme=None),
@@ -140,6 +142,7 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("recovered", "required_columns_are_filled"): put("recovered", seq=None),
     ("recovered", "every_tuple_is_recovered"): again("recovered"),
     ("recovered", "the_tuples_recovered_are_the_raw_ones"): swap_keys("recovered"),
+    ("recovered", "what_was_kept_is_as_it_came"): put("recovered", at=NOW + timedelta(seconds=7)),
     ("recovered", "keys_survive"): put("recovered", site=None),
     ("recovered", "no_scheme_is_lost"): put("recovered", scheme=None),
     ("recovered", "scheme_is_as_transmitted"): put("recovered", scheme=8),
@@ -208,6 +211,7 @@ def stored(folder: Path, name: str, rows: list[dict[str, Any]]) -> StoredRows:
         {column.name: column.type for column in columns.columns},
         (DataFile(str(path), path.stat().st_size, (("batch_date", DAY),)),),
         frozenset({1}),
+        ("site", "at", "temp"),
     )
 
 

@@ -23,9 +23,9 @@ from spillway.batch import DONE, RETIRED
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.levers.attributes.plan import AttributePlan
+from spillway.pipeline import certify as certifying
 from spillway.pipeline import drafting
 from spillway.pipeline import shed as shedding
-from spillway.pipeline import validate as validating
 from spillway.pipeline.drafting import SendDown
 from spillway.pipeline.planning import plan_all
 from spillway.pipeline.question import Question
@@ -199,14 +199,14 @@ def test_what_is_shed_again_while_it_is_validated_is_validated_again(
     two: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = two.copy(tmp_path)
-    measured = validating._certificate_rows
+    measured = certifying._certificate_rows
 
     def amid(*given: Any) -> Iterator[Any]:
         monkeypatch.undo()
         world.shed(dates=(day(0), day(0)))
         yield from measured(*given)
 
-    monkeypatch.setattr(validating, "_certificate_rows", amid)
+    monkeypatch.setattr(certifying, "_certificate_rows", amid)
     world.validate("sites")
     assert [batch.batch for batch in changed_batches(world.tables.now(), "sites")] == [1]
 

@@ -26,10 +26,10 @@ from spillway.levers.pieces import pieces
 from spillway.levers.protocol import FramePart
 from spillway.pipeline import drafting
 from spillway.pipeline import recover as recovering
+from spillway.pipeline.certify import certify_ways
 from spillway.pipeline.reading import recovered_table
 from spillway.pipeline.recover import WayBack, recover_batches, ways_back
 from spillway.pipeline.stages import GiveBack, LayAside, SendDown
-from spillway.pipeline.validate import certify_ways
 from spillway.store import writing
 from spillway.store.files import RowReader
 from spillway.store.writing import shaped, write_file

@@ -24,11 +24,11 @@ from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.engine import InProcess
 from spillway.intake.take_in import take_in
 from spillway.levers.protocol import Load
+from spillway.pipeline.certify import certify_ways
 from spillway.pipeline.recover import recover_batches
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.train import train_stream
-from spillway.pipeline.validate import certify_ways
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.batches import load_batches

@@ -3,11 +3,15 @@
 Rows, nulls in keys and in required columns, first and last `seq`, schemes (and rows without one, where the files have
 such a column at all), and a checksum of (seq, keys): the exclusive or of a hash of each row, so that neither order nor
 files matter. Equal counts and checksums mean the same tuples; a uniqueness test over all rows would cost a shuffle and
-say less. These few columns are read straight from the tables' files, file by file, where the engine has room.
+say less. And of every column that is asked for, a checksum of its own: the sum modulo 2^64 of a 64-bit hash of each
+value, keyed by the column's name and the row's `seq`. So a value that is another, or at another row, or null, or a NaN
+of other bits, changes it (but for one case in 2^64), and neither order nor files do. These columns are read straight
+from the tables' files, once, file by file, where the engine has room.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -38,6 +42,7 @@ SUMMARY = pa.schema(
         ("checksum", pa.int64()),
         ("without_scheme", pa.int64()),
         ("schemes", pa.list_(pa.int64())),
+        ("columns", pa.list_(pa.struct([("name", pa.string()), ("checksum", pa.int64())]))),
     ]
 )
 """The columns of a stream's table, summarised."""
@@ -54,6 +59,8 @@ class StoredRows:
     types: Mapping[str, str]
     files: tuple[DataFile, ...]
     batches: frozenset[int]
+    columns: tuple[str, ...] = ()
+    """Those to take a checksum of."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,8 @@ def file_sums(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
     """The rows of one file, summed up by batch and scheme."""
     day = as_date(file.value("batch_date"))
     found: dict[tuple[int, int], dict[str, Any]] = {}
-    columns = list(dict.fromkeys(["seq", "batch", "scheme", *asked.keys, *asked.required]))
+    summed = asked.rows.columns
+    columns = list(dict.fromkeys(["seq", "batch", "scheme", *asked.keys, *asked.required, *summed]))
     for rows in rows_of(file, columns, _ROWS_AT_A_TIME):
         for part in _runs_of(rows, asked):
             if part["batch"] in asked.rows.batches:
@@ -134,6 +142,9 @@ def _runs_of(rows: pa.Table, asked: Digest) -> Iterator[dict[str, Any]]:
         "last_seq": np.maximum.reduceat(seq, starts),
         "checksum": np.bitwise_xor.reduceat(hashes(rows, asked.keys).view(np.int64), starts),
     }
+    keys = hashes(rows, [])
+    for name in asked.rows.columns:
+        sums[_column(name)] = _keyed_sums(rows[name], keys, _salt(name), starts)
     for at, start in enumerate(starts.tolist()):
         yield {
             "batch": int(batch[start]),
@@ -168,6 +179,37 @@ def hashes(rows: pa.Table, keys: Sequence[str]) -> np.ndarray:
     for name in ["seq", *keys]:
         _mix_in(state, _bits(rows[name]))
     return state
+
+
+def _column(name: str) -> str:
+    return f"column {name}"
+
+
+def _salt(name: str) -> np.uint64:
+    """What tells one column's values from another's."""
+    return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
+
+
+def _keyed_sums(column: pa.ChunkedArray, keys: np.ndarray, salt: np.uint64, starts: np.ndarray) -> np.ndarray:
+    """For each stretch of rows the sum of its values' hashes, each under its row's key."""
+    missing = np.asarray(column.is_null()) if column.null_count else np.zeros(1, np.bool_)
+    bits = _bits(column)
+    return np.asarray(_sum_up(bits, missing, keys, salt, np.append(starts, len(bits)))).view(np.int64)
+
+
+@njit(cache=True)
+def _sum_up(bits, missing, keys, salt, edges):  # type: ignore[no-untyped-def]
+    found = np.zeros(len(edges) - 1, np.uint64)
+    some = len(missing) == len(bits)
+    for stretch in range(len(edges) - 1):
+        total = np.uint64(0)
+        for i in range(edges[stretch], edges[stretch + 1]):
+            key = keys[i] ^ salt
+            if some and missing[i]:
+                key = ~key  # null is no value, whatever bits stand in for it
+            total += mix64(bits[i], key)
+        found[stretch] = total
+    return found
 
 
 @njit(cache=True)
@@ -211,7 +253,17 @@ def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         "first_seq": min(one["first_seq"], other["first_seq"]),
         "last_seq": max(one["last_seq"], other["last_seq"]),
         "checksum": one["checksum"] ^ other["checksum"],
+        **{name: _wrapped(one[name] + other[name]) for name in one if name.startswith(_column(""))},
     }
+
+
+def _wrapped(total: int) -> int:
+    """A sum modulo 2^64, as a whole number with a sign.
+
+    >>> _wrapped(2**63), _wrapped(-(2**63) - 1)
+    (-9223372036854775808, 9223372036854775807)
+    """
+    return (total + 2**63) % 2**64 - 2**63
 
 
 def _added_up(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -226,6 +278,15 @@ def _added_up(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             found[place] = part | {"schemes": schemes}
     return [
-        {**part, "schemes": sorted(set(part["schemes"]))}
+        {**part, "schemes": sorted(set(part["schemes"])), "columns": _columns(part)}
         for part in sorted(found.values(), key=lambda p: p["batch"])
+    ]
+
+
+def _columns(part: Mapping[str, Any]) -> list[dict[str, Any]]:
+    prefix = _column("")
+    return [
+        {"name": name.removeprefix(prefix), "checksum": value}
+        for name, value in part.items()
+        if name.startswith(prefix)
     ]

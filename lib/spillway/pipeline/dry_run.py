@@ -22,13 +22,13 @@ from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.protocol import Rows, Say
+from spillway.pipeline.certify import certify_ways
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.facts import untrained
 from spillway.pipeline.recover import recover_batches, ways_back
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.stages import EndRows
 from spillway.pipeline.train import train_stream
-from spillway.pipeline.validate import certify_ways
 from spillway.registry import lever
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, newest_batch, save_batches

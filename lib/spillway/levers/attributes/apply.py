@@ -29,10 +29,11 @@ from spillway.levers.attributes.frames import (
 )
 from spillway.levers.attributes.scheme import Runs
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
-from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.certificate import certify, changed
 from spillway.levers.attributes.synopsis.entries import Recovered
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import round_rows
+from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
 
 FRAMES_READ_AHEAD = 64
@@ -130,11 +131,19 @@ class Shedding(Decision):
             yield pa.Table.from_pylist(blocks)
 
     def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
-        """Errors of recovered and rounded values against the truth, and rows that only one side has."""
+        """Errors of recovered and rounded values against the truth, kept ones that are others, and rows that only one
+        side has.
+
+        What no run of the batch touched is not read here: the pipeline compares its checksums.
+        """
         version = self.versions[part.batch]
         bounds = self.bounds.get(version) or {name: one.bound for name, one in self.models[version].items()}
-        was = truth(list(bounds), part.from_seq, part.to_seq)
-        back = given(list(bounds), part.from_seq, part.to_seq)
+        mine = [one for one in self.parts if one.batch == part.batch]
+        runs = self.runs.within(mine[0].from_seq, mine[-1].to_seq)
+        touched = {*runs.attributes("shed"), *runs.attributes("round")}
+        columns = [name for name in bounds if name in touched]
+        was = truth(columns, part.from_seq, part.to_seq)
+        back = given(columns, part.from_seq, part.to_seq)
         left, right = np.asarray(was["seq"]), np.asarray(back["seq"])
         strays = 0
         if not np.array_equal(left, right):
@@ -144,11 +153,15 @@ class Shedding(Decision):
             left = both
         found = []
         for name, bound in bounds.items():
-            shed, rounded = (self.runs.mask(name, way, left) for way in ("shed", "round"))
-            left_column, right_column = Column.from_arrow(was[name]), Column.from_arrow(back[name])
-            one = certify(left_column, right_column, bound.error_pct, shed, 0, rounded, error=bound.error)
+            one, ways = Certificate(bound.error_pct, error=bound.error), list[str]()
+            if name in touched:
+                shed, rounded = (self.runs.mask(name, way, left) for way in ("shed", "round"))
+                left_column, right_column = Column.from_arrow(was[name]), Column.from_arrow(back[name])
+                one = certify(left_column, right_column, bound.error_pct, shed, 0, rounded, error=bound.error)
+                ways = [way for way, rows in (("shed", shed), ("round", rounded)) if rows.any()]
+                others = changed(left_column, right_column) & ~(shed | rounded)
+                one = one.with_violations(one.violations + int(others.sum()))
             # a row that only one side has is a violation of every attribute's promise
-            ways = [way for way, rows in (("shed", shed), ("round", rounded)) if rows.any()]
             certificate = one.with_violations(one.violations + strays)
             found.append(Measured(part.batch, name, frozenset(ways), certificate))
         return found

@@ -79,6 +79,19 @@ def relative_errors_pct(truth: Column, given: Column) -> np.ndarray:
     return np.asarray(_errors_pct(*_numbers(truth, given)))
 
 
+def changed(truth: Column, given: Column) -> np.ndarray:
+    """Where `given` is not what the truth is to the bit; null is a value of its own.
+
+    >>> changed(Column.real([1.0, 0.0, None]), Column.real([1.0, -0.0, None])).tolist()
+    [False, True, False]
+    """
+    if truth.kind == "text":
+        same = given if given.kind == "text" else Column.nulls("text", len(truth))
+        return ~np.asarray(truth.same(same))
+    was, known, now, here, _ = _numbers(truth, given)
+    return np.asarray((known != here) | (known & (was.view(np.int64) != now.view(np.int64))))
+
+
 def certify(
     truth: Column,
     given: Column,
