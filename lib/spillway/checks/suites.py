@@ -23,6 +23,8 @@ SEVERITIES = ("critical", "info")
 """critical: a violation fails the task. info: what falls short with its reason on record is reported only."""
 
 _PARAMETER = "$PARAMETER"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same safe loader, compiled where that is there: a tenth of the time."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def load_suites(
     rules: dict[str, set[str]] = {}
     searched = [Path(folder) for folder in folders]
     for path in (path for folder in searched for path in sorted(folder.glob("*.yaml"))):
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.load(path.read_text(encoding="utf-8"), _Loader)
         found = list(_problems(path, document, given, rules))
         if path.stem in suites:
             found.append(Problem(path.name, "suite", "have a file name of its own", path.stem, "rename one"))
