@@ -14,6 +14,7 @@ from spillway.batch import DONE, PLANNED, RETIRED, TAKEN_IN, UNTRAINED, Batch, u
 from spillway.checks import ExpectationsFailed, Outcome
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Facts, Part
+from spillway.pipeline import judging
 from spillway.pipeline import shed as shedding
 from spillway.pipeline import validate as validating
 from spillway.pipeline.question import Question
@@ -299,7 +300,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
     assert [batch.batch for batch in found] == [1, 2, 3], "what held before and fails now is not validated"
     bad = Outcome("ledger", "sites", SECOND, "balances", False, "1", "0", "", "sites does not balance")
     with monkeypatch.context() as patch:
-        patch.setattr(validating, "run_suites", lambda *_, **__: [bad])
+        patch.setattr(judging, "run_suites", lambda *_, **__: [bad])
         with pytest.raises(ExpectationsFailed, match="sites does not balance"):
             aged.validate("sites")
     assert waiting() == [3], "what holds for a date is not looked at again"
