@@ -278,7 +278,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
         raise ExpectationsFailed([failure])
 
     with monkeypatch.context() as patch:
-        patch.setattr(validating, "judge", fails)
+        patch.setattr(validating, "judge_changed", fails)
         with pytest.raises(ExpectationsFailed):
             aged.validate("sites")
 
@@ -293,7 +293,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
     again.validate("sites")
     assert validating.changed_batches(again.tables.now(), "sites") == []
     with monkeypatch.context() as patch:
-        patch.setattr(validating, "judge", fails)
+        patch.setattr(validating, "judge_changed", fails)
         with pytest.raises(ExpectationsFailed):
             again.validate("sites", every=True)
     found = validating.changed_batches(again.tables.now(), "sites")

@@ -22,7 +22,7 @@ from spillway.registry import lever
 from spillway.store.tables import Between, Tables
 
 
-def judge(
+def judge_changed(
     tables: Tables,
     engine: Engine,
     contracts: Contracts,

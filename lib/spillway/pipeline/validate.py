@@ -21,7 +21,7 @@ from spillway.errors import ConcurrentRun
 from spillway.levers.protocol import Say
 from spillway.pipeline.certify import certify_ways
 from spillway.pipeline.faults import Faults
-from spillway.pipeline.judging import judge
+from spillway.pipeline.judging import judge_changed
 from spillway.pipeline.recover import recover_batches
 from spillway.pipeline.retire import retire
 from spillway.pipeline.sketch import unsketched
@@ -82,7 +82,7 @@ def validate(
         say("nothing was shed since the last validation")
     certified = faults.each("certify", work, recover_and_certify, work)
     if certified:
-        work_out = partial(judge, tables, engine, contracts, certified, run_id, say, faults)
+        work_out = partial(judge_changed, tables, engine, contracts, certified, run_id, say, faults)
         judged = faults.attempt("", "judge", work_out)
         outcomes = judged or []
         for stream in certified if judged is not None else ():
