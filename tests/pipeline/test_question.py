@@ -87,3 +87,11 @@ def test_records_and_questions_read_the_same_text_as_the_same_moment(local: date
     (value,), (bad,) = convert(pa.array([local.isoformat()]), "timestamp", zone)
     assert value.as_py() == utc_moment(local, zone)
     assert bad == (utc_moment(local, zone) is None)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_leaves_the_calendar_without_its_offset_is_refused_by_name(text: str) -> None:
+    with pytest.raises(
+        UsageError, match="`from_time` must be in the years 1 to 9999 also without its offset"
+    ):
+        Question.parse(BERLIN, from_time=text)

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import TextIO
 
 from spillway.demo import airflow_home
 from spillway.demo.guard import ended_by_signals, guarded
@@ -61,6 +62,12 @@ def free_port(told: str, host: str = "127.0.0.1") -> int:
     return port
 
 
+def for_its_owner(log: Path) -> TextIO:
+    """A log that nobody else can read: Airflow writes the log-in that it makes up into it."""
+    log.unlink(missing_ok=True)
+    return open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+
+
 def main() -> int:
     try:
         with ended_by_signals():
@@ -80,7 +87,7 @@ def serve(settings: Settings, port: int) -> int:
     print(f"spillway: starting Airflow on {address} (about half a minute; its log: {log})", flush=True)
     command = [sys.executable, "-m", "airflow", "standalone"]
     with (
-        log.open("w", encoding="utf-8") as sink,
+        for_its_owner(log) as sink,
         guarded(command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT) as server,
     ):
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -234,9 +234,14 @@ def _value(contract: StreamContract, name: str, kind: str, told: Any, why: str =
             ("a whole number", "4711") if kind == "integer" else ("an ISO date or time", "2013-02-01T06:00")
         )
         raise UsageError(f"`{name}` must be {what}{why}, got {told!r}; write e.g. {example}") from problem
-    if kind == "date":
-        return (at if at.tzinfo is None else in_zone(at, contract.timezone)).date()
-    moment = utc_moment(at, contract.timezone)
+    try:
+        if kind == "date":
+            return (at if at.tzinfo is None else in_zone(at, contract.timezone)).date()
+        moment = utc_moment(at, contract.timezone)
+    except OverflowError as problem:
+        raise UsageError(
+            f"`{name}` must be in the years 1 to 9999 also without its offset, got {str(told)!r}; write it in UTC"
+        ) from problem
     if moment is None:
         raise UsageError(
             f"`{name}` must be a time that clocks in {contract.timezone} show, got {str(told)!r}, which they skip; "
