@@ -53,6 +53,10 @@ bench: $(READY) ## Measure against floors and peers; leaves build/bench.json
 evidence: $(READY) ## Rebuild each paper's tables and figures beside ours; leaves build/evidence.json
 	@$(with_java) python -m evidence
 
+.PHONY: torture
+torture: $(READY) ## Kill it, race it, feed it nonsense; tables are judged without it; leaves build/torture.json
+	@$(with_java) python -m evidence.torture $(if $(SEED),--seed $(SEED))
+
 .PHONY: doctor
 doctor: $(READY) ## Say what is wrong with this machine and how to mend it
 	@$(with_java) spillway doctor

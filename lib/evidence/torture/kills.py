@@ -1,0 +1,170 @@
+"""SIGKILL at random instants of a run, and a run after it: the tables are those of a run that nothing disturbed.
+
+Half of the runs die at an instant drawn evenly from the time a run takes, half before, within or after a write to the
+store that is drawn evenly from its writes; every fifth is validated and retires, too. Tables are compared row for row,
+read without the product, but for what a rerun may say otherwise: who did it, when, how long it took, and how often a
+row was saved. Twenty more runs die with Spark (`with_spark`).
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evidence.book import Say
+from evidence.torture.deaths import PHASES, Writes
+from evidence.torture.forking import Child, Ended, side_by_side_forked
+from evidence.torture.reader import Row, table_rows, tables_below
+from evidence.torture.steps import bring_all
+from evidence.torture.with_spark import kill_group, spark_seconds
+from evidence.torture.world import Tortured, begin
+
+KILLS, SPARK_KILLS, VALIDATED_EVERY = 200, 20, 5
+VOLATILE = frozenset(
+    ("run_id", "created_at", "updated_at", "seconds", "revision", "validated_revision", "attempts", "reason")
+)
+JUDGED = "validations"
+"""Of it every run leaves its own rows."""
+
+Tables = Mapping[str, list[tuple[str, ...]]]
+
+
+def torture_by_killing(
+    say: Say, seed: int, kills: int = KILLS, spark_kills: int = SPARK_KILLS
+) -> dict[str, float]:
+    """How often it was killed, and how often the tables differed after the next run."""
+    with tempfile.TemporaryDirectory(prefix="torture-") as place:
+        folder = Path(place)
+        fresh = begin(folder / "fresh")
+        straight = {one: _undisturbed(fresh, folder, one) for one in (False, True)}
+        for validated, (seconds, writes, tables) in straight.items():
+            what = "taken in, trained, shed" + ", validated, retired" * validated
+            say(
+                f"undisturbed, {what}: {seconds:.2f} s, {writes} writes, {sum(map(len, tables.values()))} rows"
+            )
+
+        def kill(number: int) -> list[str]:
+            chance = random.Random(f"kill {number} of {seed}")
+            validated, found = number % VALIDATED_EVERY == VALIDATED_EVERY - 1, None
+            while found is None:  # None: it had ended before its time came
+                mine = folder / f"killed-{number}"
+                found = _one(fresh, mine, chance, number % 2 == 0, validated, *straight[validated])
+            if found or number % 20 == 19:
+                say(f"kill {number + 1} of {kills}: {found or 'the same'}")
+            return [found] if found else []
+
+        different = side_by_side_forked(kill, range(kills), folder)
+        seconds = spark_seconds(fresh, folder / "with-spark") if spark_kills else 0.0
+
+        def kill_spark(number: int) -> list[str]:
+            chance = random.Random(f"kill {number} of {seed} with Spark")
+            mine, died = folder / f"spark-{number}", False
+            while not died:
+                shutil.rmtree(mine, ignore_errors=True)
+                how, died = kill_group(fresh, mine, chance, seconds)
+            found = rerun(Tortured(mine), how, False, straight[False][2])
+            shutil.rmtree(mine)
+            say(f"kill {number + 1} of {spark_kills} with Spark: {found or 'the same'}")
+            return [found] if found else []
+
+        with_spark = side_by_side_forked(kill_spark, range(spark_kills), folder)
+    return {"torture.kills": kills + spark_kills, "torture.kills_different": len(different) + len(with_spark)}
+
+
+def _undisturbed(fresh: Tortured, folder: Path, validated: bool) -> tuple[float, int, Tables]:
+    """The seconds of a run, its writes to the store, and the tables it ends in."""
+    world = fresh.copy(folder / f"straight-{validated}")
+    held = folder / "held"
+
+    def run() -> None:
+        writes = Writes()
+        writes.watch()
+        bring_all(world, validated=validated)
+        held.write_bytes(pickle.dumps((writes.count, contents(world.lake))))
+
+    ended = Child(run, folder / "said").ended()
+    if ended.code:
+        raise RuntimeError(f"an undisturbed run must end well, got {ended.code}: {ended.said}")
+    count, tables = pickle.loads(held.read_bytes())
+    return ended.seconds, count, tables
+
+
+def _one(
+    fresh: Tortured,
+    folder: Path,
+    chance: random.Random,
+    by_time: bool,
+    validated: bool,
+    seconds: float,
+    writes: int,
+    expected: Tables,
+) -> str | None:
+    """What differs after a death and a rerun; empty where nothing does, None where it did not die."""
+    world = fresh.copy(folder)
+    try:
+        if by_time:
+            at = chance.uniform(0.0, seconds)
+            how = f"after {at:.3f} s"
+            ended = Child(lambda: bring_all(world, validated=validated), folder / "said").ended(at)
+        else:
+            number, phase = chance.randint(1, writes), chance.choice(PHASES)
+            how = f"{phase} write {number}"
+
+            def run() -> None:
+                Writes(number, phase).watch()
+                bring_all(world, validated=validated)
+
+            ended = Child(run, folder / "said").ended()
+        if not ended.was_killed:
+            return None if not ended.code else f"it broke before it was killed {how}: {ended.said}"
+        return rerun(world, how, validated, expected)
+    finally:
+        shutil.rmtree(folder)
+
+
+def rerun(world: Tortured, how: str, validated: bool, expected: Tables) -> str:
+    """What is other after the next run than after an undisturbed one; empty where nothing is."""
+    held = world.folder / "differs"
+
+    def run() -> None:
+        bring_all(world, validated=validated)
+        held.write_text(differs(contents(world.lake), expected), encoding="utf-8")
+
+    ended: Ended = Child(run, world.folder / "said").ended()
+    if ended.code:
+        return f"killed {how}, the next run did not end well: {ended.said}"
+    found = held.read_text(encoding="utf-8")
+    return f"killed {how}: {found}" if found else ""
+
+
+def contents(lake: Path) -> Tables:
+    """Every table's rows, as text, in order."""
+    found = {name: sorted(map(_told, table_rows(path))) for name, path in tables_below(lake).items()}
+    return {name: rows for name, rows in found.items() if rows and name != JUDGED}
+
+
+def differs(found: Tables, expected: Tables) -> str:
+    """What is other than expected, in a sentence; empty where nothing is."""
+    for name in sorted(found.keys() | expected.keys()):
+        mine, theirs = found.get(name, []), expected.get(name, [])
+        if mine != theirs:
+            odd = next((row for row in mine if row not in theirs), ())
+            gone = next((row for row in theirs if row not in mine), ())
+            strange, missing = (
+                [part for part in one if part not in other] for one, other in ((odd, gone), (gone, odd))
+            )
+            return f"{name}: {len(mine)} rows for {len(theirs)}; first {strange} for {missing}"[:1200]
+    return ""
+
+
+def _told(row: Row) -> tuple[str, ...]:
+    return tuple(sorted(f"{name}={_plain(value)}" for name, value in row.items() if name not in VOLATILE))
+
+
+def _plain(value: Any) -> Any:
+    return value if not isinstance(value, float) else repr(value)

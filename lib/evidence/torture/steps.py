@@ -1,0 +1,93 @@
+"""The product's own steps, over a tortured world, in a process that may die at any instant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from functools import partial
+
+from evidence.torture.world import Tortured
+from spillway.contracts import Contracts
+from spillway.engine import Engine, InProcess
+from spillway.intake.take_in import take_in
+from spillway.pipeline.channel import bring_through
+from spillway.pipeline.facts import untrained
+from spillway.pipeline.keep import keep
+from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.train import train_stream, train_streams
+from spillway.pipeline.validate import validate
+from spillway.store.tables import Tables
+
+DAYS = (date(2000, 1, 1), date(2030, 1, 1))
+
+Step = Callable[[Tortured], object]
+
+
+def _quiet(_: str) -> None:
+    pass
+
+
+def bring_all(world: Tortured, engine: Engine | None = None, validated: bool = False) -> None:
+    """Take in, train what never was, shed, and, where it is asked for, validate and retire.
+
+    All of a channel is trained before any of it is shed: its parts follow from who can be shed at all.
+    """
+    engine = engine or InProcess()
+    tables, contracts = Tables(world.settings), world.contracts()
+    take_in_all(world, engine)
+    for stream in contracts.streams:
+        if untrained(tables.now(), contracts.stream(stream)):
+            train_stream(tables, contracts, stream, _quiet)
+    for channel in _channels(contracts):
+        bring_through(tables, engine, contracts, channel, "torture", _quiet)
+    if validated:
+        validate(tables, engine, contracts, "torture", _quiet)
+
+
+def take_in_all(world: Tortured, engine: Engine | None = None) -> None:
+    """What has landed."""
+    tables, contracts = Tables(world.settings), world.contracts()
+    for contract in contracts.streams.values():
+        take_in(tables, engine or InProcess(), contract, "take in", _quiet)
+
+
+def finish(world: Tortured) -> None:
+    """Whatever any step has left: taken in and shed."""
+    tables, contracts = Tables(world.settings), world.contracts()
+    for channel in _channels(contracts):
+        bring_through(tables, InProcess(), contracts, channel, "finish", _quiet)
+
+
+def _shed_all(world: Tortured, dates: tuple[date, date] | None = None) -> None:
+    tables, contracts = Tables(world.settings), world.contracts()
+    for channel in _channels(contracts):
+        shed_channel(tables, InProcess(), contracts, channel, _quiet, dates)
+
+
+def _train(world: Tortured) -> None:
+    contracts = world.contracts()
+    train_streams(Tables(world.settings), InProcess(), contracts, list(contracts.streams), "train", _quiet)
+
+
+def _validate(world: Tortured) -> None:
+    validate(Tables(world.settings), InProcess(), world.contracts(), "validate", _quiet)
+
+
+def _keep(world: Tortured) -> None:
+    # by a clock of its own: old dates are closed, and nothing has outlived its retention
+    keep(Tables(world.settings), world.contracts(), _quiet, now=datetime(2020, 6, 1, tzinfo=UTC))
+
+
+def _channels(contracts: Contracts) -> list[str]:
+    return sorted({one.channel for one in contracts.streams.values()})
+
+
+STEPS: Mapping[str, Step] = {
+    "take in": take_in_all,
+    "shed": _shed_all,
+    "train": _train,
+    "validate": _validate,
+    "backfill": partial(_shed_all, dates=DAYS),
+    "keep": _keep,
+}
+"""What may run at once, by name."""
