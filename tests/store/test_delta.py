@@ -16,7 +16,7 @@ from tests.store.rows_of_tables import counted, fact, in_tables, on_disk, send, 
 
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.settings import Settings
-from spillway.store import logs
+from spillway.store import half_made, logs
 from spillway.store.tables import Tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,10 +151,43 @@ def test_a_log_folder_that_a_killed_process_left_empty_stops_nobody(lake: Settin
             file.unlink()
 
 
+@pytest.mark.parametrize("content", ["", '{"protocol":{"minRea', '{"commitInfo":{}}\n'])
+def test_a_table_of_which_only_a_broken_first_commit_is_there_is_made_anew(
+    lake: Settings, content: str
+) -> None:
+    folder = Path(Tables(lake).path("models"), "_delta_log")
+    folder.mkdir(parents=True)
+    (folder / "00000000000000000000.json").write_text(content, encoding="utf-8")
+    tables = Tables(lake)
+    assert told(tables) == []
+    tell(tables)
+    assert told(Tables(lake)) == [("s", 1, "9")]
+    assert [path.read_text() for path in folder.glob("_broken_*")] == [content]
+
+
+def test_of_two_who_find_a_half_made_table_the_slower_takes_nothing_away(
+    lake: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(Tables(lake).path("models"), "_delta_log")
+    folder.mkdir(parents=True)
+    first = folder / "00000000000000000000.json"
+    first.write_text("", encoding="utf-8")
+    looked = half_made.read_bytes
+
+    def while_the_other_heals(path: str) -> bytes:
+        monkeypatch.setattr(half_made, "read_bytes", looked)
+        content = looked(path)
+        tell(Tables(lake))
+        return content
+
+    monkeypatch.setattr(half_made, "read_bytes", while_the_other_heals)
+    assert told(Tables(lake)) == [("s", 1, "9")]
+
+
 @pytest.mark.parametrize("content", ["", '{"protocol":{"minRea'])
 def test_a_log_that_cannot_be_read_is_a_sentence(lake: Settings, content: str) -> None:
     folder = Path(Tables(lake).path("models"), "_delta_log")
-    folder.mkdir(parents=True)
+    tell(Tables(lake))
     (folder / "00000000000000000000.json").write_text(content, encoding="utf-8")
     with pytest.raises(
         Refused, match=r"models: `_delta_log` must be a log that can be read, .*; restore"

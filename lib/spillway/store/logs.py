@@ -23,6 +23,7 @@ import pyarrow as pa
 from spillway.errors import Refused
 from spillway.store.blobs import MEMORY, plain_uri
 from spillway.store.files import DataFile
+from spillway.store.half_made import put_aside
 from spillway.store.table_contracts import TableContract
 from spillway.store.writing import INDEXED_COLUMNS, Written
 
@@ -248,6 +249,8 @@ def open_delta(path: str) -> Any:
     except TableNotFoundError:
         return None
     except DeltaError as problem:
+        if put_aside(path):
+            return open_delta(path)
         reason = str(problem).partition("\n")[0]
         raise Refused(
             "_delta_log",
