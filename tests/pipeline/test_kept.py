@@ -70,15 +70,18 @@ def test_what_was_kept_and_is_another_is_found_and_nothing_is_retired(
 
 def test_a_value_that_one_run_kept_and_another_shed_is_certified_to_the_bit(world: World) -> None:
     """Where a column is shed for a while only, its checksum says nothing: its certificate does."""
-    (way, *_) = ways_back(world.tables.now(), world.contracts.streams["sites"], world.batches("sites")[:1])
-    (decision,), batch = way.decisions, way.batches[0]
+    (back, *_) = ways_back(world.tables.now(), world.contracts.streams["sites"], world.batches("sites")[:1])
+    (decision,), batch = back.decisions, back.batches[0]
     assert isinstance(decision, Shedding)
     (run, *later), middle = [*decision.runs], 49
-    kept = tuple(replace(one, way="keep") if one.attribute == "temp" else one for one in run.ways)
+    kept, shed = (
+        tuple(replace(one, way=way) if one.attribute == "temp" else one for one in run.ways)
+        for way in ("keep", "shed")
+    )
     first = replace(run, to_seq=middle, ways=kept)
-    runs = Runs((first, replace(run, from_seq=middle + 1), *later))
+    runs = Runs((first, replace(run, from_seq=middle + 1, ways=shed), *later))
     part = FramePart(batch.batch, batch.batch_date, 0, 0, min(99, run.to_seq))
-    truth = way.down.before(1, batch.batch_date)
+    truth = back.down.before(1, batch.batch_date)
     shed_later = replace(decision, runs=runs)
 
     def violations(seq: int) -> int:
