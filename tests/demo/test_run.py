@@ -11,7 +11,6 @@ from rich.console import Console
 from spillway.demo.run import (
     MARKER,
     Failed,
-    Progress,
     reset_lake,
     run_dags,
     said,
@@ -20,6 +19,7 @@ from spillway.demo.run import (
 )
 from spillway.settings import Settings
 from spillway.show.lines import PAGE
+from spillway.show.progress import Progress
 
 OURS = ("weather", "stocks")
 

@@ -15,12 +15,15 @@ from typing import NoReturn
 from spillway.cli.ask import add_ask
 from spillway.cli.contracts import add_contracts
 from spillway.cli.doctor import add_doctor
+from spillway.cli.exempt import add_exempt
 from spillway.cli.explain import add_explain
 from spillway.cli.keep import add_keep, add_migrate
 from spillway.cli.output import say_error
 from spillway.cli.plan import add_plan
 from spillway.cli.recover import add_recover
 from spillway.cli.report import add_report
+from spillway.cli.resend import add_resend
+from spillway.cli.run import add_run
 from spillway.cli.status import add_status
 from spillway.errors import SpillwayError, UsageError, safely
 
@@ -36,6 +39,9 @@ COMMANDS = (
     add_report,
     add_keep,
     add_migrate,
+    add_run,
+    add_exempt,
+    add_resend,
 )
 
 

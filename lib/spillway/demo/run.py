@@ -10,12 +10,9 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from spillway.demo import airflow_home
 from spillway.demo.guard import ended_by_signals, guarded
@@ -23,8 +20,9 @@ from spillway.demo.pipeline import STEP
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
-from spillway.show.lines import PAGE, sentences
+from spillway.show.lines import sentences
 from spillway.show.overview import overview, overview_lines
+from spillway.show.progress import Progress
 from spillway.show.summary import write_run
 from spillway.store.tables import Tables
 
@@ -115,33 +113,6 @@ def reset_lake(settings: Settings, ours: Iterable[str], keep: bool) -> str:
     return f"a fresh lake in {settings.lake}"
 
 
-class Progress:
-    """What people see while it runs: the elapsed seconds and a line."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.started = time.monotonic()
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self.started
-
-    def step(self, text: str) -> None:
-        self._line(text, "bold")
-
-    def detail(self, text: str) -> None:
-        self._line(text, "", indent=2)
-
-    def _line(self, text: str, style: str, indent: int = 0) -> None:
-        at = f"{self.elapsed():6.1f} s  "
-        for number, line in enumerate(text.split("\n")):
-            folded = sentences(line, indent, max(40, self.console.width - len(at))) or [""]
-            for place, part in enumerate(folded):
-                before = at if number == place == 0 else " " * len(at)
-                self.console.print(
-                    f"{before}{part}", style=style, highlight=False, markup=False, soft_wrap=True
-                )
-
-
 def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str, float]:
     """Run the DAGs in one Airflow process; the seconds of each, or Failed."""
     logs.mkdir(parents=True, exist_ok=True)
@@ -201,8 +172,8 @@ def where_to_look(settings: Settings, figures: Mapping[str, float], streams: Ite
 def main() -> int:
     from spillway.demo import data
 
-    console = Console(width=None if sys.stdout.isatty() else PAGE)
-    progress = Progress(console)
+    progress = Progress.here(sys.stdout)
+    console = progress.console
     settings = Settings.from_environment()
     try:
         progress.step("Write the demo data")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date
 
 from spillway.batch import Batch
@@ -23,18 +24,23 @@ def bring_through(
     run_id: str,
     say: Say = lambda _: None,
     dates: tuple[date, date] | None = None,
+    only: Collection[str] | None = None,
 ) -> list[Batch]:
     """Bring the channel's new and pending batches (or those of the dates `from..to`) through; the ones done.
 
     What goes wrong with a stream, at whichever step, is raised when all others are through: what it has taken in is
-    shed though something new cannot be taken in, or a sketch cannot be made of it.
+    shed though something new cannot be taken in, or a sketch cannot be made of it. `only`: of these streams; the others
+    keep the part of the channel that their last offer gives them.
     """
     faults = Faults(say)
-    streams = {contract.stream: contract for contract in contracts.streams_of(channel)}
+    sharing = contracts.streams_of(channel)
+    streams = {one.stream: one for one in sharing if only is None or one.stream in only}
     if dates is None:
         faults.each("take in", streams, lambda stream: take_in(tables, engine, streams[stream], run_id, say))
     faults.each("sketch", streams, lambda stream: sketch_stream(tables, engine, streams[stream], say, dates))
-    done = shed_channel(tables, engine, contracts, channel, say, dates, faults)
+    done = shed_channel(
+        tables, engine, contracts, channel, say, dates, faults, lambda batch: batch.stream in streams
+    )
     faults.broken(contracts, channel)
     faults.tell()
     return done

@@ -15,6 +15,7 @@ it; what there is no room for is a shortfall on record.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
@@ -57,3 +58,9 @@ def exemption_of(tables: Tables, stream: str, now: datetime) -> Exemption | None
         return None
     last = Exemption(**max(rows, key=lambda row: row["created_at"]))
     return last if last.until > now else None
+
+
+def exempt_streams(tables: Tables, streams: Iterable[str], now: datetime) -> dict[str, str]:
+    """Those of the streams that are exempt now, and why."""
+    found = {stream: exemption_of(tables, stream, now) for stream in streams}
+    return {stream: one.sentence for stream, one in found.items() if one is not None}

@@ -101,6 +101,13 @@ class Faults:
                 self.found.append(fault)
         self._say(f"not done: {fault.sentence}")
 
+    def keep(self, step: str, problem: SpillwayError) -> None:
+        """Keep what a run in a run has said already, one sentence each."""
+        told = problem.sentences if isinstance(problem, RunFailed) else (str(problem),)
+        with self._one_at_a_time:
+            known = {fault.sentence for fault in self.found}
+            self.found += [Fault("", step, SpillwayError(one)) for one in told if one not in known]
+
     def add(self, others: Faults) -> None:
         """Keep what others noted, and said."""
         with self._one_at_a_time:

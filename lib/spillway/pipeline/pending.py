@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from spillway.batch import PENDING, UNTRAINED
+from spillway.batch import PENDING, UNTRAINED, utc_now
 from spillway.contracts import StreamContract, load_usable
 from spillway.intake.landing import look
 from spillway.intake.take_in import can_be_rated, waits_for_a_rate
+from spillway.pipeline.exemptions import exemption_of
 from spillway.pipeline.facts import untrained
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
@@ -29,7 +30,9 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
         return True
     begun = [batch for batch in batches if batch.status in PENDING]
     able = {b.status for b in begun if not waits_for_a_rate(b) or can_be_rated(contract, b, batches)}
-    return not untrained(tables, contract) if able == {UNTRAINED} else bool(able)
+    if able != {UNTRAINED}:
+        return bool(able)
+    return not untrained(tables, contract) or exemption_of(tables, contract.stream, utc_now()) is not None
 
 
 def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | None) -> bool:

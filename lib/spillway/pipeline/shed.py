@@ -10,7 +10,7 @@ records, the ledger, `transmitted` last; then the batch turns done. Whoever sees
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -23,6 +23,7 @@ from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.accounting import sent_kbps
 from spillway.pipeline.drafting import Drafts, draft, publish, told_by, written_tables
+from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.planning import WayDown, plan_all
@@ -30,6 +31,7 @@ from spillway.pipeline.spending import parts_of_batches
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
+Chosen = Callable[[Batch], bool]
 ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
 """Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
 WELL_USED = 0.9
@@ -46,18 +48,19 @@ def shed_channel(
     say: Say = lambda _: None,
     dates: tuple[date, date] | None = None,
     faults: Faults | None = None,
+    only: Chosen = lambda _: True,
 ) -> list[Batch]:
     """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
 
     A stream that fails keeps no other back: what went wrong is raised at the end, or left in `faults` where these are
-    given.
+    given. `only`: of these batches those for which it holds.
     """
     if channel not in contracts.channels:
         raise SpillwayError(
             f"`channel` must be one of {', '.join(sorted(contracts.channels))}, got {channel!r}; see channels.yaml"
         )
     found = Faults(say) if faults is None else faults
-    done = _shed(tables.now(), engine, contracts, channel, say, dates, found)
+    done = _shed(tables.now(), engine, contracts, channel, say, dates, found, only)
     if faults is None:
         found.tell()
     return done
@@ -71,20 +74,24 @@ def _shed(
     say: Say,
     dates: tuple[date, date] | None,
     faults: Faults,
+    only: Chosen,
 ) -> list[Batch]:
     room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
+    whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
+    # what is first planned now is planned as if its contract listed no lever
+    now = replace(contracts, streams=_without_levers(contracts.streams, whole))
     waiting: dict[str, list[Batch]] = {}
-    for contract in streams:
-        found = faults.attempt(contract.stream, "plan", partial(_ready, tables, contract, dates, say))
+    for contract in now.streams_of(channel):
+        found = faults.attempt(contract.stream, "plan", partial(_ready, tables, contract, dates, say, only))
         if found:
             waiting[contract.stream] = found
     unplanned = Faults(say)
-    shares = parts_of_batches(tables, room, waiting, unplanned)
+    shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
     for stream, batches in waiting.items():
         if stream not in unplanned.streams:
-            pin = partial(_pinned, tables, contracts.streams[stream], batches, shares[stream])
+            pin = partial(_pinned, tables, now.streams[stream], batches, shares[stream], whole.get(stream))
             pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
     done: list[Batch] = []
     queues: dict[str, list[Batch]] = {}
@@ -110,10 +117,16 @@ def _shed(
 
 
 def _ready(
-    tables: Tables, contract: StreamContract, dates: tuple[date, date] | None, say: Say
+    tables: Tables, contract: StreamContract, dates: tuple[date, date] | None, say: Say, only: Chosen
 ) -> list[Batch]:
     """The stream's batches that can go on."""
-    return _trained(tables, contract, _waiting(tables, contract, dates), say)
+    return _trained(tables, contract, [b for b in _waiting(tables, contract, dates) if only(b)], say)
+
+
+def _without_levers(
+    streams: Mapping[str, StreamContract], exempt: Collection[str]
+) -> dict[str, StreamContract]:
+    return {name: replace(one, levers=()) if name in exempt else one for name, one in streams.items()}
 
 
 def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] | None) -> list[Batch]:
@@ -162,7 +175,11 @@ def _planned(
 
 
 def _pinned(
-    tables: Tables, contract: StreamContract, batches: Sequence[Batch], shares: Mapping[int, Part]
+    tables: Tables,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    shares: Mapping[int, Part],
+    sent_whole: str | None,
 ) -> list[Batch]:
     """The batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
     length, levers = contract.frame.tuples, contract.lever_names
@@ -189,6 +206,7 @@ def _pinned(
                 trunk_kbps=shares[batch.batch].trunk_kbps,
                 frame_origin=before.frame_origin if before is not None and goes_on else batch.first_seq,
                 frame_tuples=length,
+                sent_whole=sent_whole,
             )
             latest[batch.batch_date] = batch
         elif batch.status != PLANNED:

@@ -16,6 +16,7 @@ from spillway.intake.landing import look
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
+from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.landed import troubles
@@ -141,6 +142,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
             Shortage(stream, kind, False, *said) for kind, *said in troubles(contract, mine, landing)
         ]
         shortages += _asked(tables, found)
+        shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, own)
         shortages += _unvalidated(stream, own, certified)
     workloads = _workloads(tables, contracts, versions, lines)
@@ -244,6 +246,15 @@ def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
         facts = newest_facts(tables, found.stream, name) if version is not None else None
         for one in open_questions(facts) if facts is not None else ():
             yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
+
+
+def _exempt(tables: Tables, stream: str) -> Iterator[Shortage]:
+    """What somebody asked for, for as long as it holds."""
+    for sentence in exempt_streams(tables, [stream], utc_now()).values():
+        yield Shortage(
+            stream, "exempt", False, f"{sentence}: nothing of it is shed",
+            f"to end it: spillway exempt {stream} --until now --reason WHY",
+        )  # fmt: skip
 
 
 def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:

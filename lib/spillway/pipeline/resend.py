@@ -1,0 +1,85 @@
+"""Sending batches again, whole: the exact tuples of some dates go across from raw, as long as it is held.
+
+Every batch of the dates is pinned anew, to no lever (`batches.sent_whole` says that it was asked for), and goes down as
+any other does: `transmitted` has the exact rows in the place of those with shed values, what levers had laid aside of
+them goes, and so whoever recovers them gets the exact values. Whole dates, because a frame may span the batches of one,
+and never leaves it.
+
+What crosses is counted beside what had crossed before (`sent_before` in the ledger), both against the quota of the
+dates; what there is no room for is a shortfall on record, and told. Asked for again, nothing crosses again. A run that
+dies is finished by the next one, as the batches are pending. Where raw was retired it is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from spillway.batch import DONE, PLANNED, RETIRED, Batch, utc_now
+from spillway.contracts import Contracts
+from spillway.engine.protocol import Engine
+from spillway.errors import Refused
+from spillway.levers.protocol import Say
+from spillway.pipeline.shed import shed_channel
+from spillway.store.batches import load_batches, save_batches
+from spillway.store.tables import Between, Tables
+
+ASKED_AGAIN = "asked for again, whole"
+
+
+def resend(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    stream: str,
+    dates: tuple[date, date],
+    say: Say = lambda _: None,
+) -> list[Batch]:
+    """Send the batches of the dates `from..to` again, whole; the ones that were."""
+    contract, tables = contracts.stream(stream), tables.now()
+    dated = load_batches(tables, stream, batch_date=Between(*dates))
+    _refuse(stream, dates, dated)
+    again = [batch for batch in dated if batch.rows and batch.levers]
+    whole = [batch for batch in dated if batch.rows and not batch.levers and batch.status == DONE]
+    if whole:
+        numbers = ", ".join(str(batch.batch) for batch in whole)
+        say(f"{stream}: batch {numbers} is there whole, and is not sent again")
+    now = utc_now()
+    pinned = {"status": PLANNED, "levers": (), "models": {}, "sent_whole": ASKED_AGAIN}
+    save_batches(tables, [batch.becomes(now, **pinned) for batch in again])
+    room = contracts.planned_with(contract.channel)
+    return shed_channel(
+        tables,
+        engine,
+        contracts,
+        room,
+        say,
+        only=lambda batch: (
+            batch.stream == stream
+            and dates[0] <= batch.batch_date <= dates[1]
+            and batch.sent_whole == ASKED_AGAIN
+        ),
+    )
+
+
+def _refuse(stream: str, dates: tuple[date, date], dated: Sequence[Batch]) -> None:
+    first, last = dates
+    if last < first:
+        raise Refused("--to", f"not be before --from ({first})", str(last), "swap them", stream)
+    if not dated:
+        raise Refused(
+            "--from", "be a date that has batches", f"{first} to {last}", "see the table batches", stream
+        )
+    gone = sorted({str(batch.batch_date) for batch in dated if batch.status == RETIRED})
+    if gone:
+        remedy = "its raw tuples were deleted after they were validated: recover it within its bounds instead"
+        raise Refused("--from", "be dates whose raw is held", ", ".join(gone), remedy, stream)
+    begun = [
+        b for b in dated if b.status != DONE and not (b.status == PLANNED and b.sent_whole == ASKED_AGAIN)
+    ]
+    if begun:
+        numbers = ", ".join(str(batch.batch) for batch in begun)
+        remedy = f"bring it through first: spillway run --stream {stream}"
+        raise Refused(
+            "--from", "be dates whose batches are done", f"batch {numbers} that is not", remedy, stream
+        )

@@ -1,0 +1,139 @@
+"""`spillway run`, `exempt` and `resend`: streams all the way through without Airflow, red with a sentence a fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.pipeline.streams import METERS, SITES, World, csv_lines, day, json_lines, meters, sites
+
+from spillway.batch import DONE
+from spillway.cli import main
+from spillway.engine import InProcess
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Two streams on one channel, landed and never seen."""
+    found = World.begin(InProcess(), tmp_path, SITES, METERS)
+    found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    found.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
+    for name in ("home", "lake", "destination", "landing", "schemas", "build"):
+        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(found.settings, name))
+    return found
+
+
+def statuses(world: World, stream: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [(batch.status, batch.levers) for batch in world.batches(stream)]
+
+
+def test_run_brings_all_streams_through_with_progress_report_and_metrics(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run"]) == 0
+    told = capsys.readouterr().out
+    for part in (
+        "sites: took in batch 1",
+        "sites: trained attributes, version 1",
+        "meters: batch 1",
+        "0 failed",
+    ):
+        assert part in told
+    assert "FAILED" not in told
+    for stream in ("sites", "meters"):
+        assert statuses(world, stream) == [(DONE, ("attributes",))]
+        assert len(world.rows("recovered", stream)) == len(world.rows("raw", stream)) > 0
+    assert (Path(world.settings.build) / "report.html").is_file()
+    assert 'spillway_tuples_taken_in{stream="sites"} 330' in (
+        Path(world.settings.build) / "metrics" / "spillway.prom"
+    ).read_text(encoding="utf-8")
+    before = world.everything("sites", "meters")
+    assert main(["run"]) == 0
+    assert world.everything("sites", "meters") == before
+
+
+@pytest.mark.parametrize("which", [["--stream", "sites"], ["--channel", "narrow"]])
+def test_one_stream_or_one_channel(
+    world: World, which: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *which, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    streams = ["sites"] if "--stream" in which else ["meters", "sites"]
+    assert (told["ok"], told["streams"], told["failed"]) == (True, streams, [])
+    assert statuses(world, "sites") == [(DONE, ("attributes",))]
+    assert bool(statuses(world, "meters")) == ("meters" in streams)
+
+
+def test_a_run_that_goes_wrong_ends_red_with_one_sentence_a_fault_and_the_others_go_through(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.deliver("meters/2020-01-01/a.csv", b"meter,at,power,count\n" + b"m0,never,1,1\n" * 50)
+    contract = dict(SITES) | {"stream": "broken", "channel": "nowhere"}
+    contract["source"] = {"kind": "files", "path": "broken", "format": "json"}
+    (Path(world.settings.schemas) / "streams" / "broken.yaml").write_text(yaml.safe_dump(contract))
+    assert main(["run"]) == 1
+    told = capsys.readouterr().out
+    failed = [line for line in told.splitlines() if "FAILED: " in line]
+    assert len(failed) == 2, told
+    assert any("`channel` must be a channel of channels.yaml" in line for line in failed)
+    assert any("FAILED: meters" in line for line in failed)
+    assert statuses(world, "sites") == [(DONE, ("attributes",))]
+    assert "done; see" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--stream", "site"], "`stream` must have a contract, got 'site'; did you mean sites?"),
+        (["run", "--channel", "wide"], "`--channel` must be one of narrow, got 'wide'"),
+        (["exempt", "sites", "--until", "soon", "--reason", "x"], "`--until` must be a date or time like"),
+        (["exempt", "sites", "--until", "2020-01-01", "--reason", "x"], "`--until` must be later than now"),
+        (["exempt", "sites", "--until", "2100-01-01", "--reason", " "], "`reason` must be a sentence"),
+        (["resend", "sites", "--from", "2020-01-01"], "`--from` must be a date that has batches"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_sentence(
+    world: World, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) in (1, 2)
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "Traceback" not in told.err + told.out
+
+
+def test_exempt_and_resend_do_as_they_say(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--stream", "sites"]) == 0
+    assert main(["resend", "sites", "--from", str(day(0)), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.split("\n{", 1)[-1].join(["{", ""])) == {
+        "stream": "sites",
+        "batches": [1],
+        "tuples": 330,
+    }
+    assert statuses(world, "sites") == [(DONE, ())]
+    assert main(["exempt", "sites", "--until", "2100-01-01", "--reason", "audit"]) == 0
+    assert "sites is exempt until 2100-01-01 00:00 UTC: audit" in capsys.readouterr().out
+    world.deliver("sites/2020-01-02/b.json", json_lines(sites(330, 100)))
+    assert main(["run", "--stream", "sites"]) == 0
+    assert statuses(world, "sites") == [(DONE, ()), (DONE, ())]
+    assert main(["exempt", "sites", "--until", "now", "--reason", "over"]) == 0
+    assert "exempt no more" in capsys.readouterr().out
+
+
+def test_run_by_spark_is_a_choice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    from spillway.engine import session
+
+    asked: list[str] = []
+
+    @contextmanager
+    def here(name: str) -> Any:
+        asked.append(name)
+        yield InProcess()
+
+    monkeypatch.setattr(session, "spark_engine", here)
+    assert main(["run", "--stream", "sites", "--engine", "spark"]) == 0
+    assert asked == ["spillway run"]
