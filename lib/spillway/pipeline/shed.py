@@ -31,7 +31,7 @@ from spillway.pipeline.spending import parts_of_batches
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
-Chosen = Callable[[Batch], bool]
+WhichBatches = Callable[[Batch], bool]
 ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
 """Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
 WELL_USED = 0.9
@@ -48,7 +48,7 @@ def shed_channel(
     say: Say = lambda _: None,
     dates: tuple[date, date] | None = None,
     faults: Faults | None = None,
-    only: Chosen = lambda _: True,
+    only: WhichBatches = lambda _: True,
 ) -> list[Batch]:
     """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
 
@@ -74,7 +74,7 @@ def _shed(
     say: Say,
     dates: tuple[date, date] | None,
     faults: Faults,
-    only: Chosen,
+    only: WhichBatches,
 ) -> list[Batch]:
     room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
     whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
@@ -117,7 +117,7 @@ def _shed(
 
 
 def _ready(
-    tables: Tables, contract: StreamContract, dates: tuple[date, date] | None, say: Say, only: Chosen
+    tables: Tables, contract: StreamContract, dates: tuple[date, date] | None, say: Say, only: WhichBatches
 ) -> list[Batch]:
     """The stream's batches that can go on."""
     return _trained(tables, contract, [b for b in _waiting(tables, contract, dates) if only(b)], say)
