@@ -88,7 +88,9 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
 
 def written_tables(tables: Tables, way: WayDown) -> list[Table]:
     """All that `publish` will write to."""
-    levers = [lever(name) for name in way.batches[0].levers]
+    # what is sent whole may have been shed before, and what was laid aside of it then goes
+    whole = any(batch.sent_whole for batch in way.batches)
+    levers = [lever(name) for name in (LEVERS if whole else way.batches[0].levers)]
     own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
     elsewhere = tables.settings.destination != tables.settings.lake
     names = ["batches", "ledger", *own, *([TOLD] if elsewhere else []), "transmitted"]
