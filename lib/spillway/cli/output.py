@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from spillway.errors import SpillwayError
+from spillway.errors import SpillwayError, safely
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from spillway.show.stages import StageSum
 
 PLAIN_WIDTH = 160
+MOST_OF_A_LINE = 4000
 
 
 def command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
@@ -123,4 +124,6 @@ def say_error(asked: argparse.Namespace, problem: SpillwayError) -> None:
         problems = [jsonable(item) for item in getattr(problem, "problems", ())]
         say_json({"error": str(problem)} | ({"problems": problems} if problems else {}))
     else:
-        print(f"spillway {asked.command}: {problem}", file=sys.stderr)
+        # what is refused may be quoted in the words of whoever refuses it
+        lines = [safely(line, MOST_OF_A_LINE) for line in str(problem).split("\n")]
+        print(f"spillway {asked.command}: {chr(10).join(lines)}", file=sys.stderr)
