@@ -291,7 +291,7 @@ def test_delivered_files_are_put_away_when_their_batch_is_done_and_are_not_taken
     archived = [f"{ARCHIVED}/2020-01-0{1 + n // 3}/{n}.json" for n in (0, 2, 3, 4)]
     assert left == sorted([*there, *(archived if what == "archive" else [])])
     (landing / "sites/2020-01-02/new.json").unlink()
-    save_batches(world.tables.now(), [waiting])
+    save_batches(world.tables.now(), [replace(world.batches("sites")[5], status=DONE)])
     before = sum(batch.rows or 0 for batch in world.batches("sites"))
     world.shed()
     batches = world.batches("sites")
