@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -152,6 +153,37 @@ def test_a_text_and_a_whole_number_are_a_key_together_where_the_text_alone_says_
     ]
     path.write_text("\n".join(["house,room,at,people", *rows]) + "\n")
     assert roles(path) == {"house": "key", "room": "key", "at": "order", "people": "measure"}
+
+
+def test_a_text_that_says_how_is_no_key_where_a_whole_number_alone_says_who(tmp_path: Path) -> None:
+    path = tmp_path / "meters.csv"
+    rows = [
+        f"{4_000_000_000 + 7 * (i % 8)},2026-01-01T{i // 8 // 60:02d}:{i // 8 % 60:02d}:00Z,"
+        f"{'ESTIMATED' if i % 31 == 0 else 'OK'},{i * 13 % 11}"
+        for i in range(800)
+    ]
+    path.write_text("\n".join(["meter,at,status,power", *rows]) + "\n")
+    assert roles(path) == {"meter": "key", "at": "order", "status": "protected", "power": "measure"}
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "two\u2028lines", "a # and a\x85", "long " * 99])
+def test_a_text_that_is_always_the_same_keeps_to_its_line_of_the_draft(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notes.jsonl"
+    lines = [json.dumps({"at": f"2026-01-{d:02d}", "level": d * 1.5, "note": text}) for d in range(1, 29)]
+    path.write_text("\n".join(lines) + "\n")
+    assert roles(path) == {"at": "order", "level": "measure", "note": "protected"}
+
+
+@pytest.mark.parametrize(("ending", "codec"), [(".csv.gz", "gzip"), (".csv.zst", "zstd"), (".csv", "gzip")])
+def test_a_draft_is_made_from_a_file_as_it_lands_wrapped(tmp_path: Path, ending: str, codec: str) -> None:
+    path = tmp_path / f"tides{ending}"
+    rows = "".join(f"2026-01-{d:02d},{d * 1.5}\n" for d in range(1, 29))
+    with pa.CompressedOutputStream(str(path), codec) as out:
+        out.write(b"at,level\n" + rows.encode())
+    assert roles(path) == {"at": "order", "level": "measure"}
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(SpillwayError, match="`sample_file` must be whole and readable"):
+        new_contract(path)
 
 
 @pytest.mark.parametrize("date", ["2{:03d}-{:02d}-15", "2{:03d}{:02d}15"])

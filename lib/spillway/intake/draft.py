@@ -34,11 +34,14 @@ from spillway.intake.roles import (
     senders_of,
 )
 from spillway.records.convert import convert, fits
+from spillway.records.rejects import WholeFile
+from spillway.records.wrapper import plain_bytes
 
 _FORMATS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
     ".parquet": "parquet", ".pq": "parquet",
 }  # fmt: skip
+_WRAPPER_ENDINGS = (".gz", ".zst")
 _SAMPLE_BYTES = 4 << 20
 _SAMPLE_ROWS = 20_000
 # in this order: to Arrow a date is a timestamp too, and 0 and 1 are booleans
@@ -81,18 +84,22 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
 
 
 def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
-    form = _FORMATS.get(path.suffix.lower())
+    # gzip and zstd are known by the bytes, as when the file lands; their ending says no format
+    named = path.with_suffix("") if path.suffix.lower() in _WRAPPER_ENDINGS else path
+    form = _FORMATS.get(named.suffix.lower())
     if form is None:
         raise Refused("sample_file", "end in " + ", ".join(_FORMATS), path.name, "rename it after its format")
     try:
         if form == "parquet":
             return form, "", _parquet(path)
-        with path.open("rb") as source:
-            content = source.read(_SAMPLE_BYTES)
+        content = _first_bytes(path)
+    except WholeFile as error:
+        _name, rule, value, remedy = error.why
+        raise Refused("sample_file", rule, value, remedy) from None
     except OSError as error:
         raise Refused("sample_file", "be readable", str(path), str(error.strerror or error)) from None
     lines = content.decode("utf-8-sig", "replace").splitlines()
-    if len(content) == _SAMPLE_BYTES:
+    if len(content) >= _SAMPLE_BYTES:
         lines.pop()  # most likely cut in two
     if not any(line.strip() for line in lines):
         raise Refused("sample_file", "hold records", "an empty file", "give one that does")
@@ -111,6 +118,14 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
     parts = [f"delimiter: {json.dumps(delimiter)}"] if delimiter != "," else []
     parts += [f"null_values: {json.dumps(words)}"] if words not in ([], [""]) else []
     return form, f", options: {{{', '.join(parts)}}}" if parts else "", raw
+
+
+def _first_bytes(path: Path) -> bytes:
+    with pa.OSFile(str(path)) as source:
+        plain, found = plain_bytes(source), bytearray()
+        while len(found) < _SAMPLE_BYTES and (more := plain.read(_SAMPLE_BYTES - len(found))):
+            found += more
+    return bytes(found)
 
 
 def _parquet(path: Path) -> dict[str, pa.Array]:

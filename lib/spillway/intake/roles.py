@@ -12,12 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.errors import safely
+
 ODD_SHARE = 0.05
 _MOSTLY = 1 - ODD_SHARE
 _LEAST_TIMES, _MOST_TIMES = 32, 2048
 """Fewer say too little, and more show no more."""
 _FILLED = 0.5
 """Share of an integer key's members that a moment has at least, or it is a measure that happens not to repeat."""
+_MOST_SHOWN = 60
+"""Characters of a value that a note repeats."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +93,18 @@ def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[st
     numbers = [c for c in repeating if c.type == "integer" and not _follows(c, order)]
     if texts and _is_once_a_moment([order, *texts]):
         return (texts[0].name,)
+    alone = next((c for c in numbers if _is_key([order], c, _MOSTLY)), None)
+    if alone is not None:
+        # all of its values are there at nearly every moment: a text beside it says how, not who
+        return (alone.name,)
     found = next((c for c in numbers if _is_key([order, *texts], c)), None)
     return tuple(c.name for c in (*texts, *([found] if found else ())))
 
 
-def _is_key(moment: Sequence[SampleColumn], number: SampleColumn) -> bool:
-    """Whether each of the number's values comes once a moment, and a moment has most of them."""
+def _is_key(moment: Sequence[SampleColumn], number: SampleColumn, share: float = _FILLED) -> bool:
+    """Whether each of the number's values comes once a moment, and a moment has such a share of them."""
     moments = len(_places(moment)[1])
-    filled = len(number.values) >= _FILLED * number.distinct * moments
+    filled = len(number.values) >= share * number.distinct * moments
     return moments * 2 <= len(number.values) and filled and _is_once_a_moment([*moment, number])
 
 
@@ -183,7 +191,8 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
     if missing == len(column.values):
         yield "null throughout the sample: type guessed"
     elif column.constant:
-        yield f"always {column.values.drop_null()[0].as_py()} in the sample"
+        # a text may hold line breaks, which would end the comment that this stands in
+        yield f"always {safely(str(column.values.drop_null()[0].as_py()), _MOST_SHOWN)} in the sample"
     elif role == "order" and not column.ascending:
         yield "does not rise throughout the sample"
     elif role in ("order", "key") and missing:
