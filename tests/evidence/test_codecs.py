@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from evidence.attributes.codecs.absolute import smallest_within
 from evidence.attributes.codecs.compare import compared
 from evidence.attributes.codecs.compressors import COMPRESSORS, smallest
+from evidence.attributes.codecs.key_groups import over_ours
 from evidence.attributes.codecs.ours import bounds_of, place_within, trained_on
 from evidence.attributes.codecs.samples import Sample
 from evidence.book import Book
@@ -92,3 +94,33 @@ def test_ours_is_trained_on_the_first_tuples_alone_and_codes_are_exact():
     price = trained.attributes["price"]
     assert place_within(price, 0.0) == 0
     assert place_within(price, 99.0) == price.model.coarsest
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_a_rival_under_a_bound_in_the_unit_takes_less_the_wider_it_is_and_pays_for_nulls(name):
+    values, key = walk(), np.tile(np.arange(3), 1000)
+    sizes = [smallest_within(name, Column.real(values), key, error) for error in (0.0, 0.05, 0.5, 5.0)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 2 * sizes[-1]
+    holes = [
+        None if lot < 0.3 else value
+        for value, lot in zip(values.tolist(), np.random.default_rng(1).random(3000), strict=True)
+    ]
+    entropy_bits = -(0.3 * math.log2(0.3) + 0.7 * math.log2(0.7))
+    assert smallest_within(name, Column.real(holes), key, 1e9) > 3000 * entropy_bits / 8
+
+
+def test_where_keys_obey_other_predictors_a_choice_by_key_is_seen_to_pay():
+    # the first half of the keys repeat a season that the others do not have
+    rng = np.random.default_rng(4)
+    season = np.tile(rng.uniform(10, 1000, 24), 50)
+    columns = [
+        season * (1 + key) if key < 3 else np.exp(np.cumsum(rng.normal(0, 0.02, 1200))) * 50
+        for key in range(6)
+    ]
+    rows = pa.table({"key": np.tile(np.arange(6), 1200), "level": np.round(np.array(columns).T.ravel(), 4)})
+    sample = Sample("mixed", rows, ("key",), ("level",), (), None)
+    parts = sample.parts
+    found = over_ours(trained_on(sample, parts["training"], 4.5), parts["training"], parts["later"])
+    assert found["hindsight"] <= found["training"] * 1.05
+    assert found["hindsight"] < 1.1

@@ -13,8 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from evidence.attributes.codecs.absolute import SHARE, bounds_in_unit, smallest_within
 from evidence.attributes.codecs.compressors import COMPRESSORS, Compressed, smallest
-from evidence.attributes.codecs.ours import Synopsis, Trained, rounded, synopses_within, trained_on
+from evidence.attributes.codecs.key_groups import over_ours
+from evidence.attributes.codecs.ours import (
+    Synopsis,
+    Trained,
+    model_bytes,
+    rounded,
+    synopses_within,
+    trained_in_unit,
+    trained_on,
+    within_unit,
+)
 from evidence.attributes.codecs.samples import HELD_BACK, REAL, Sample, of_lab, of_source, real
 from evidence.attributes.generated import sources
 from evidence.attributes.lab import Lab
@@ -26,6 +37,7 @@ from spillway.show.report.svg import Line, line_chart
 ERROR_PCT, MEAN_ERROR_PCT = 4.5, 1.0
 TERMS = {"equal_bound": ERROR_PCT, "equal_error": MEAN_ERROR_PCT}
 CURVE = (0.0, 0.1, 0.5, 1.5, ERROR_PCT)
+ABSOLUTE = "absolute_bound"
 _Row = tuple[Any, ...]
 
 
@@ -51,6 +63,7 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
     totals: list[_Row] = []
     columns: list[_Row] = []
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    besides: list[_Row] = []
     figures: dict[str, float] = {}
     for sample in every:
         parts = sample.parts
@@ -72,8 +85,11 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
                 )
             totals.append((_title(sample), term, *ratios))
         curves[sample.name] = curve(trained, parts["later"])
+        more = beside(sample, trained)
+        figures |= more
+        besides.append((_title(sample), *more.values()))
     for name in COMPRESSORS:
-        for term in TERMS:
+        for term in (*TERMS, ABSOLUTE):
             found = [figures[f"attributes.bytes_over_{name}.{sample}.{term}"] for sample in curves]
             figures[f"attributes.bytes_over_{name}_mean.{term}"] = sum(found) / max(1, len(found))
             figures[f"attributes.bytes_over_{name}_largest.{term}"] = max(found, default=0.0)
@@ -85,12 +101,41 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
          f"{MEAN_ERROR_PCT:g} % at most."],
     )  # fmt: skip
     book.table(
+        "Bounds in an attribute's own unit, predictors by key, and models",
+        ("stream", *(f"own unit: over {name}" for name in COMPRESSORS), "outside", "by key, trained / ours",
+         "by key, hindsight / ours", "models / synopsis"),
+        besides,
+        [f"Own unit: {100 * SHARE:g} % of what lies between the 5th and the 95th percentile. By key: each key has the "
+         "one predictor that serves it best, on the training tuples or, in hindsight, on these; which has which is not "
+         "counted. Models travel once a training; the tables above leave them out."],
+    )  # fmt: skip
+    book.table(
         "The same by measure",
         ("stream", "terms", "tuples", "measure", "E %", "mean error %", "ours", *COMPRESSORS, "predicted by"),
         columns,
     )
     _show(book, curves)
     return figures
+
+
+def beside(sample: Sample, trained: Trained) -> dict[str, float]:
+    """Bounds in an attribute's own unit, predictors chosen by key, and what models take, on later tuples."""
+    parts, name = sample.parts, sample.name
+    errors = bounds_in_unit(parts["training"], trained.error_pct)
+    ours = within_unit(trained_in_unit(sample, parts["training"], errors), parts["later"])
+    mine = sum(one.packed_bytes for one in ours.values())
+    found = {}
+    for rival in COMPRESSORS:
+        columns = parts["later"].columns
+        theirs = sum(smallest_within(rival, columns[one], parts["later"].key, errors[one]) for one in ours)
+        found[f"attributes.bytes_over_{rival}.{name}.{ABSOLUTE}"] = mine / theirs
+    found[f"attributes.violations_beside_compressors.{name}.{ABSOLUTE}.later"] = float(
+        sum(one.violations for one in ours.values())
+    )
+    for when, ratio in over_ours(trained, parts["training"], parts["later"]).items():
+        found[f"attributes.by_key_over_ours.{name}.{when}"] = ratio
+    synopsis = sum(one.packed_bytes for one in synopses_within(trained, parts["later"], ERROR_PCT).values())
+    return found | {f"attributes.models_over_synopsis.{name}": model_bytes(trained) / max(1, synopsis)}
 
 
 def _title(sample: Sample) -> str:

@@ -33,7 +33,7 @@ from spillway.levers.attributes.packing.whole_numbers import decimals_of
 
 COMPRESSORS = ("sz3", "pcodec")
 _SLACK = 1.0 - 1e-9
-_SZ3 = (szAlgorithm.INTERP_LORENZO, szAlgorithm.LORENZO_REG, szAlgorithm.NOPRED)
+ALGORITHMS = (szAlgorithm.INTERP_LORENZO, szAlgorithm.LORENZO_REG, szAlgorithm.NOPRED)
 _SEARCHES = 12
 _NEARLY_EXACT = 1e-9  # %: what SZ3 is let off with where it has no exact form
 
@@ -98,11 +98,11 @@ def _magnitudes(column: Column) -> _Magnitudes:
         codes[column.valid & np.isneginf(values)] = 6
     kept = (codes == 1) | (codes == 2)
     decimals = decimals_of(values[kept], 6) if real else 0
-    size = len(_zstd(codes.astype(np.uint8).tobytes())) if len(np.unique(codes)) > 1 else 1
+    size = len(zstd_bytes(codes.astype(np.uint8).tobytes())) if len(np.unique(codes)) > 1 else 1
     return _Magnitudes(size, np.abs(values[kept]), column.values[kept], decimals, int(column.valid.sum()))
 
 
-def _zstd(plain: bytes) -> bytes:
+def zstd_bytes(plain: bytes) -> bytes:
     return bytes(pa.Codec("zstd", compression_level=19).compress(plain, asbytes=True))
 
 
@@ -121,13 +121,13 @@ def _sz3(algorithm: szAlgorithm) -> Callable[[_Magnitudes, float], Compressed]:
         if not len(part.values):
             return _judged(part, 0, part.values)
         bound = math.log1p(error_pct / 100.0) * _SLACK
-        packed, given = _sz3_packed(np.log(part.values), bound, algorithm)
+        packed, given = sz3_packed(np.log(part.values), bound, algorithm)
         return _judged(part, len(packed), np.exp(given))
 
     return compress
 
 
-def _sz3_packed(values: np.ndarray, bound: float, algorithm: szAlgorithm) -> tuple[np.ndarray, np.ndarray]:
+def sz3_packed(values: np.ndarray, bound: float, algorithm: szAlgorithm) -> tuple[np.ndarray, np.ndarray]:
     config = szConfig(len(values))
     config.errorBoundMode = szErrorBoundMode.ABS
     config.absErrorBound = bound
@@ -139,10 +139,10 @@ def _sz3_packed(values: np.ndarray, bound: float, algorithm: szAlgorithm) -> tup
 def _pcodec(part: _Magnitudes, error_pct: float) -> Compressed:
     step = 2.0 * math.log1p(error_pct / 100.0) * _SLACK
     steps = np.rint(np.log(part.values) / step).astype(np.int64)
-    return _judged(part, _pcodec_bytes(steps), np.exp(steps * step))
+    return _judged(part, pcodec_bytes(steps), np.exp(steps * step))
 
 
-def _pcodec_bytes(values: np.ndarray) -> int:
+def pcodec_bytes(values: np.ndarray) -> int:
     if not len(values):
         return 0
     config = pcodec.ChunkConfig(compression_level=12)
@@ -151,15 +151,17 @@ def _pcodec_bytes(values: np.ndarray) -> int:
 
 def _exactly(name: str, part: _Magnitudes) -> Compressed | None:
     if name == "pcodec":
-        return _judged(part, _pcodec_bytes(part.exact), part.values)
+        return _judged(part, pcodec_bytes(part.exact), part.values)
     if part.decimals is None or not len(part.values):
         return None
     scaled = np.rint(part.values * 10.0**part.decimals)
-    packed = min((_sz3_packed(scaled, 0.499, algorithm) for algorithm in _SZ3), key=lambda one: len(one[0]))
+    packed = min(
+        (sz3_packed(scaled, 0.499, algorithm) for algorithm in ALGORITHMS), key=lambda one: len(one[0])
+    )
     return _judged(part, len(packed[0]), np.rint(packed[1]) / 10.0**part.decimals)
 
 
 _FORMS: dict[str, tuple[Callable[[_Magnitudes, float], Compressed], ...]] = {
-    "sz3": tuple(_sz3(algorithm) for algorithm in _SZ3),
+    "sz3": tuple(_sz3(algorithm) for algorithm in ALGORITHMS),
     "pcodec": (_pcodec,),
 }

@@ -6,6 +6,9 @@ all others shed at the same place of the curve.
 
 from __future__ import annotations
 
+import json
+import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +70,38 @@ def trained_on(sample: Sample, frame: Frame, error_pct: float) -> Trained:
     order = recovery_order(first, list(sample.measures))
     models = train_cascade(frame, bounds, order, sample.sent, learn)
     return Trained(tuple(order), models, bounds)
+
+
+def trained_in_unit(sample: Sample, frame: Frame, error: Mapping[str, float]) -> Trained:
+    """The same with bounds in each attribute's own unit, and no relative ones; exact where there is none."""
+    bounds = {name: math.inf if bound else 0.0 for name, bound in error.items()}
+    stated = {name: bound for name, bound in error.items() if bound}
+    learn = partial(train_attributes, clocks=sample.clocks, error=stated)
+    first = learn(frame, bounds, regressors=[*sample.measures, *sample.sent])
+    order = recovery_order(first, list(sample.measures))
+    return Trained(tuple(order), train_cascade(frame, bounds, order, sample.sent, learn), bounds)
+
+
+def within_unit(trained: Trained, frame: Frame) -> dict[str, Synopsis]:
+    """Every measure shed at its coarsest precision by its own bound; the mean error is in % as ever."""
+    found = {}
+    for name in trained.order:
+        model = trained.attributes[name].model
+        result = shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), model.coarsest))
+        column, bound = frame.columns[name], model.bound
+        errors = certify(
+            column, result.reconstructed, bound.error_pct, None, len(result.entries), error=bound.error
+        )
+        mean = loss_of(errors, column, LOOSEST_PCT)
+        found[name] = Synopsis(len(pack(result.entries, frame)), mean, errors.violations)
+        frame = frame.with_columns({name: result.reconstructed})
+    return found
+
+
+def model_bytes(trained: Trained) -> int:
+    """What the models take that recovery needs, deflated as they are told: once a training, not once a batch."""
+    plain = json.dumps([one.model.to_dict() for one in trained.attributes.values()])
+    return len(zlib.compress(plain.encode(), 9))
 
 
 def place_within(trained: TrainedAttribute, mean_error_pct: float) -> int:

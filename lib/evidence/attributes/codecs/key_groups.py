@@ -1,0 +1,86 @@
+"""One predictor for each key against what training chose for all: does it pay to choose by groups of keys?
+
+Every predictor that training tries without blending is walked over the later tuples by itself, at the coarsest
+precision; of each key those entries are packed that its own predictor leaves. Whose is best for a key is chosen on the
+training tuples, or in *hindsight* on the later ones themselves, by about what its entries take. Which key has which
+predictor is not counted, nor are blocks of their own: both favour the choice by key.
+
+>>> about_bits(np.array([True, False]), np.array([3, 0])).tolist()
+[6.0, 40.0]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from evidence.attributes.codecs.ours import Trained
+from spillway.levers.attributes.choices import PREDICTORS
+from spillway.levers.attributes.columns import Frame
+from spillway.levers.attributes.packing.block import pack
+from spillway.levers.attributes.synopsis.entries import Entries, Shed
+from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
+from spillway.levers.attributes.training.candidates import without_regressors
+from spillway.levers.attributes.training.weigh import all_shed
+
+WHOLE_BITS, ENTRY_BITS = 40.0, 2.0
+
+
+def about_bits(is_step: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """About what each entry takes."""
+    return np.where(is_step, ENTRY_BITS + 2.0 * np.log2(1.0 + np.abs(steps)), WHOLE_BITS)
+
+
+def alone(model: AttributeModel, frame: Frame) -> list[AttributeModel]:
+    """The model with each predictor by itself that training tries, a regression with its fallback."""
+    own = [one for one in model.predictors if one.name != "any"]
+    tried: list[tuple[Predictor, ...]] = [(Predictor("previous"),)]
+    tried += [(one,) for one in without_regressors(frame, model.attribute, PREDICTORS)]
+    tried += [(one, Predictor("previous")) if one.terms else (one,) for one in own if one.name != "last"]
+    return [replace(model, predictors=one, blend=False) for one in dict.fromkeys(tried)]
+
+
+def by_key(frame: Frame, walked: list[Shed], keys: np.ndarray) -> np.ndarray:
+    """For each key the place of the predictor whose entries take least."""
+    bits = np.zeros((len(walked), len(keys)))
+    for place, one in enumerate(walked):
+        at = np.searchsorted(keys, frame.key[one.positions])
+        np.add.at(bits[place], at, about_bits(one.entries.is_step, one.entries.steps))
+    return np.asarray(bits.argmin(0))
+
+
+def packed_by_key(frame: Frame, walked: list[Shed], keys: np.ndarray, choice: np.ndarray) -> int:
+    """What the entries take that each key's own predictor leaves, packed together."""
+    found: Entries | None = None
+    for place, one in enumerate(walked):
+        at = np.minimum(np.searchsorted(keys, frame.key[one.positions]), len(keys) - 1)
+        known = keys[at] == frame.key[one.positions]
+        # a key that training did not see has the first
+        mine = one.entries.take(np.where(known, choice[at], 0) == place)
+        found = mine if found is None else found + mine
+    assert found is not None, "one predictor at least is tried"
+    return len(pack(found.take(np.argsort(found.seq, kind="stable")), frame))
+
+
+def over_ours(trained: Trained, training: Frame, later: Frame) -> dict[str, float]:
+    """Bytes by key over ours, all measures of a sample: as chosen on the training tuples, and in hindsight."""
+    sizes = {"ours": 0, "training": 0, "hindsight": 0}
+    for name in trained.order:
+        model = trained.attributes[name].model
+        ours = all_shed(model, later)
+        mine = len(pack(ours.entries, later))
+        sizes["ours"] += mine
+        if model.kind == "text" or model.paper_form:
+            sizes["training"] += mine
+            sizes["hindsight"] += mine
+        else:
+            models = alone(model, training)
+            before, after = [all_shed(m, training) for m in models], [all_shed(m, later) for m in models]
+            for when, frame, walked in (("training", training, before), ("hindsight", later, after)):
+                keys = np.unique(frame.key)
+                sizes[when] += packed_by_key(later, after, keys, by_key(frame, walked, keys))
+        given = all_shed(model, training).reconstructed
+        training = training.with_columns({name: given})
+        later = later.with_columns({name: ours.reconstructed})
+    return {when: sizes[when] / max(1, sizes["ours"]) for when in ("training", "hindsight")}
