@@ -13,13 +13,18 @@ from typing import Any
 import pytest
 from tests.show.report.small_lake import TUPLES, empty_home, environment_of, rows_of, small_lake
 from tests.show.report.small_lake import write as write_table
+from tests.small_lake import deliver, small_settings
 
 from spillway.cli import COMMANDS, main, parser
+from spillway.contracts import load_contracts
+from spillway.engine import InProcess
+from spillway.intake.take_in import take_in
 from spillway.ledger import LedgerRow
 from spillway.registry import registered
 from spillway.settings import Settings
 from spillway.show.words import bytes_said
 from spillway.store.blobs import write_bytes
+from spillway.store.tables import Tables
 
 ROOT = Path(__file__).resolve().parents[1]
 DAY = date(2026, 1, 1)
@@ -492,3 +497,27 @@ def test_doctor_names_what_is_wrong_and_the_remedy(
     assert code == 1  # this home is no checkout
     assert wrong
     assert all(check["remedy"] in words(text) for check in wrong)
+
+
+def test_replay_takes_refused_rows_in_again_once_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = small_settings(tmp_path, {"river": "uplink"})
+    for name, value in (
+        ("LAKE", settings.lake),
+        ("LANDING", settings.landing),
+        ("SCHEMAS", settings.schemas),
+    ):
+        monkeypatch.setenv(f"SPILLWAY_{name}", value)
+    monkeypatch.setenv("SPILLWAY_HOME", settings.home)
+    path = Path(settings.schemas, "streams", "river.yaml")
+    mended = path.read_text()
+    path.write_text(mended.replace("role: measure", "role: measure\n  nullable: false"))
+    deliver(settings, "river/a.json", '{"site": "a", "at": "2026-01-01T00:00:00Z"}\n')
+    take_in(Tables(settings), InProcess(), load_contracts(settings.schemas).stream("river"), "run")
+    code, text = told(capsys, "replay", "river", "--date", "2020-01-01")
+    assert (code, words(text)) == (0, "river: nothing of what is asked for waits to be replayed")
+    path.write_text(mended)
+    code, found = document(capsys, "replay", "river", "--file", "a.json")
+    assert (code, found["files"], found["tuples"], found["rejected"]) == (0, 1, 1, 0)
+    assert document(capsys, "replay", "river")[1]["batches"] == []

@@ -11,9 +11,10 @@ from tests.intake.landing_world import LandingWorld, contract, lines
 
 from spillway.batch import RECORDED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
-from spillway.intake import into_raw, parse
+from spillway.intake import into_raw, parse, tasks
 from spillway.records import parse_parts
 from spillway.store.blobs import list_files
+from spillway.store.landing_zone import open_landed
 
 BAD = b'{"router": "r", "at": 9, "delay_ms": "fast"}\n'
 
@@ -134,6 +135,30 @@ def test_a_file_on_which_the_parser_itself_fails_stops_no_other(
     )
     assert world.ats() == [3, 4, 5]
     assert world.totals() == [(4, 3, 1, 0)]
+
+
+def test_a_file_that_changes_while_its_task_is_done_anew_without_a_refused_one_is_missed_and_not_lost(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = world.deliver("a.json", lines(range(3)))
+    world.deliver("b.json", lines(range(3, 6)) + BAD)
+    opened: list[str] = []
+
+    def third_time_changed(root: str, name: str, *more: Any) -> Any:
+        opened.append(name)
+        if opened.count(name) == 2 and name.endswith("a.json"):
+            world.touch(path)
+        return open_landed(root, name, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "open_landed", third_time_changed)
+        (batch,) = world.take_in()
+    assert world.fates() == [("a.json", "missed"), ("b.json", "refused")]
+    assert (batch.rows, world.ats()) == (0, [])
+    world.totals()
+    world.later(61)
+    world.take_in()
+    assert world.ats() == [0, 1, 2]
 
 
 def test_drafts_that_held_a_refused_file_leave_nothing_behind(

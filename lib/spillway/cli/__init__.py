@@ -21,6 +21,7 @@ from spillway.cli.keep import add_keep, add_migrate
 from spillway.cli.output import say_error
 from spillway.cli.plan import add_plan
 from spillway.cli.recover import add_recover
+from spillway.cli.replay import add_replay
 from spillway.cli.report import add_report
 from spillway.cli.resend import add_resend
 from spillway.cli.run import add_run
@@ -37,6 +38,7 @@ COMMANDS = (
     add_recover,
     add_ask,
     add_report,
+    add_replay,
     add_keep,
     add_migrate,
     add_run,

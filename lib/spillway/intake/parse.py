@@ -86,34 +86,35 @@ def parse_all(
     parse = partial(parse_files, contract, landing, Target.of(raw), Target.of(rejected))
     found = engine.map(partial(parse, {}), work)
 
-    def anew(dropped: Drops) -> None:
-        """Who has taken rows of such a file has to do without."""
+    dropped: dict[int, Dropped] = {}
+    refused: dict[int, Fate] = {}
+    while True:
+        dropped |= {place: why for one in found for place, why in one.dropped.items()}
+        told: dict[int, list[Fate]] = defaultdict(list)
+        for one in found:
+            told[one.batch] += one.fates
+        fates = {batch.batch: judged(contract, by_file(told[batch.batch])) for batch in batches}
+        # whether a file is refused hangs on all of it, and on the others of its batch
+        more = {
+            one.file.base_seq: one
+            for own in fates.values()
+            for one in own
+            if one.status == REFUSED and not one.whole and one.file.base_seq not in dropped
+        }
+        refused |= more
+        dropped |= {place: Dropped(REFUSED, str(one.reason)) for place, one in more.items()}
         again = [
             i
             for i, (one, task) in enumerate(zip(found, work, strict=True))
             if task.places & (dropped.keys() - one.dropped.keys()) and not one.problem
         ]
-        if again:
-            drop_drafts(raw, rejected, [found[i] for i in again])
-            made = engine.map(partial(parse, dropped), [work[i] for i in again])
-            for i, one in zip(again, made, strict=True):
-                found[i] = one
-
-    dropped = {place: why for one in found for place, why in one.dropped.items()}
-    anew(dropped)
-    told: dict[int, list[Fate]] = defaultdict(list)
-    for one in found:
-        told[one.batch] += one.fates
-    fates = {batch.batch: judged(contract, by_file(told[batch.batch])) for batch in batches}
-    refused = {
-        one.file.base_seq: Dropped(REFUSED, str(one.reason))
-        for own in fates.values()
-        for one in own
-        if one.status == REFUSED and not one.whole and one.file.base_seq not in dropped
-    }
-    # whether a file is refused hangs on all of it, and on the others of its batch
-    anew({**dropped, **refused})
-    return found, fates
+        if not again:
+            return found, {n: [refused.get(f.file.base_seq, f) for f in own] for n, own in fates.items()}
+        # who has taken rows of such a file has to do without; what changes meanwhile is missed then
+        drop_drafts(raw, rejected, [found[i] for i in again])
+        made = engine.map(partial(parse, dropped), [work[i] for i in again])
+        for i, one in zip(again, made, strict=True):
+            found[i] = one
 
 
 def drop_drafts(raw: Table, rejected: Table, parsed: Sequence[ParsedFiles]) -> None:
