@@ -107,6 +107,25 @@ def sound_stream(stream: str) -> Rows:
             | {"kind": "count_min", "name": "temp", "attributes": ["temp"], "parameters": "{}", "seed": 1}
             | {"format_version": 1, "rows": ROWS, "digest": "d", "payload": b"packed"}
         ],
+        "daily_sketches": [
+            {
+                "stream": stream,
+                "batch": 1,
+                "batch_date": DAY,
+                "kind": "count_min",
+                "name": "temp",
+                "batches": 2,
+            }
+            | {"attributes": ["temp"], "parameters": "{}", "seed": 1, "format_version": 1, "rows": 2 * ROWS}
+            | {"made_of": "digest", "payload": b"packed"}
+        ],
+        "exemptions": [
+            {"stream": stream, "until": NOW + timedelta(days=1), "reason": "audit", "created_at": NOW}
+        ],
+        "alerts": [
+            {"hook": "desk", "key": f"about {stream}", "event": "refusal", "stream": stream, "status": "told"}
+            | {"sentence": "3 of 9 records were refused", "tries": 1, "told_at": NOW}
+        ],
         "validations": [
             {"run_id": "r", "table": "ledger", "stream": stream, "batch_date": DAY, "success": True}
             | {"expectation": "ledger_balances", "observed": "0", "expected": "0", "where_": None}

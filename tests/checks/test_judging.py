@@ -36,6 +36,7 @@ from spillway import ledger
 from spillway.batch import LandingFile
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
 from spillway.checks.run import suite_folders
+from spillway.contracts.alerts import EVENTS
 from spillway.engine.local import InProcess
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column
@@ -171,6 +172,20 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("sketches", "named_after_its_attributes"): put("sketches", name="site"),
     ("sketches", "covers_its_batch"): put("sketches", rows=5),
     ("sketches", "near_duplicates_are_few"): put("sketches", kind="pair_count", payload=alike()),
+    ("daily_sketches", "one_sketch_per_day"): again("daily_sketches"),
+    ("daily_sketches", "parameters_are_json"): put("daily_sketches", parameters="{not json"),
+    ("daily_sketches", "payload_is_there"): put("daily_sketches", payload=b""),
+    ("daily_sketches", "named_after_its_attributes"): put("daily_sketches", name="site"),
+    ("daily_sketches", "sums_up_several_batches"): put("daily_sketches", batches=1),
+    ("daily_sketches", "covers_something"): put("daily_sketches", rows=0),
+    ("daily_sketches", "says_what_it_was_made_of"): put("daily_sketches", made_of=" "),
+    ("exemptions", "the_last_one_is_known"): again("exemptions", reason="another"),
+    ("exemptions", "every_exemption_says_why"): put("exemptions", reason=" "),
+    ("alerts", "told_once"): again("alerts"),
+    ("alerts", "known_events"): put("alerts", event="rumour"),
+    ("alerts", "told_or_failed"): put("alerts", status="perhaps"),
+    ("alerts", "was_tried"): put("alerts", tries=0),
+    ("alerts", "says_what_was_told"): put("alerts", sentence=" "),
     ("validations", "every_outcome_has_a_sentence"): put("validations", sentence=" "),
     ("validations", "every_failure_has_a_figure"): put("validations", success=False, observed=None),
 }
@@ -318,6 +333,12 @@ def test_suites_know_the_words_of_the_ledger() -> None:
     assert all(f"'{kind}'" in SUITES["ledger"].view for kind in ledger.ADDS_UP)
 
 
+def test_suites_know_the_events_of_alerts() -> None:
+    (rule,) = (rule for rule in SUITES["alerts"].expectations if rule.name == "known_events")
+
+    assert rule.kwargs["value_set"] == list(EVENTS)
+
+
 def test_a_failure_says_what_where_and_how_much(judged: Any) -> None:
     (outcome,) = found(judged, "ledger", "ledger_balances", "ledger_ledger_balances")
 
@@ -355,7 +376,7 @@ def test_failures_are_raised_with_their_sentences(judged: Any) -> None:
 
     message = str(ExpectationsFailed(failed))
 
-    assert message.startswith(f"{len(failed)} expectations failed:\n- batches: ")
+    assert message.startswith(f"{len(failed)} expectations failed:\n- alerts: ")
     assert message.endswith("more, see `spillway status` and Data Docs")
 
 
