@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.intake.landing_world import START, LandingWorld, contract, lines
 
@@ -42,6 +43,19 @@ def test_a_stream_that_is_renamed_into_place_need_not_wait(tmp_path: Path) -> No
     world = LandingWorld(tmp_path, contract({"settle_seconds": 0}))
     world.deliver("a.json", lines(range(3)), settled=False)
     assert [batch.rows for batch in world.take_in()] == [3]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd"])
+def test_a_wrapped_file_on_a_disk_is_taken_in_and_one_that_is_cut_short_stops_no_other(
+    world: LandingWorld, codec: str
+) -> None:
+    content = pa.compress(lines(range(40)), codec=codec, asbytes=True)
+    world.deliver("whole.json", content)
+    world.deliver("cut.json", content[:-5])
+    assert [batch.rows for batch in world.take_in()] == [40]
+    assert world.ats() == list(range(40))
+    (refused,) = world.rejected()
+    assert (refused["file"], refused["rule"]) == ("delays/cut.json", f"be whole and readable {codec}")
 
 
 @pytest.mark.parametrize("first", [b"", b"\n\n"], ids=["no byte", "no record"])

@@ -84,11 +84,12 @@ def open_landed(folder: str, path: str, listed: tuple[int, datetime] | None = No
         file = _opened(folder, path)
     except FileNotFoundError as problem:
         raise GoneOrChanged("it is gone") from problem
-    with file:
+    # a handle of its own for the reader: what unwraps gzip closes what it is given, and the file is looked at again
+    with file, os.fdopen(os.dup(file.fileno()), "rb") as handed:
         seen = _seen(file)
         if listed not in (None, seen):
             raise GoneOrChanged("it changed after it was listed")
-        source = pa.PythonFile(file, mode="r")
+        source = pa.PythonFile(handed, mode="r")
         try:
             yield source
         except Exception:
