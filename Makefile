@@ -68,7 +68,7 @@ pins: $(READY) ## Pin infra/requirements.txt anew from infra/requirements.in, ve
 
 .PHONY: clean
 clean: ## Remove what runs leave behind; keeps the environment, the jars and every lake but the demo's
-	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache spark-warehouse metastore_db derby.log
+	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache metastore_db derby.log
 	@if [ -f lake/.spillway-demo ]; then rm -rf lake; fi
 	@if [ -f landing/.spillway-demo ]; then rm -rf landing; fi
 	@find lib tests jobs dags infra -name __pycache__ -type d -prune -exec rm -rf {} +

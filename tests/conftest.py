@@ -21,9 +21,7 @@ def spark() -> Iterator[Any]:
     from spillway.engine.spark_conf import SHORT_LIVED_JVM
 
     os.environ.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)
-    session = spark_session(
-        "tests", "local[2]", **{"spark.sql.warehouse.dir": str(ROOT / "build" / "warehouse")}
-    )
+    session = spark_session("tests", "local[2]")
     yield session
     session.stop()
 

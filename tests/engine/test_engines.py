@@ -126,6 +126,16 @@ def test_no_session_is_made_for_nothing() -> None:
         engine.map(str, [1])
 
 
+def test_a_session_leaves_no_warehouse_where_it_was_started(spark: Any) -> None:
+    before = set(Path.cwd().iterdir())
+    assert spark.sql("CREATE DATABASE IF NOT EXISTS somewhere").collect() == []
+    assert spark.sql("DROP DATABASE somewhere").collect() == []
+    warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
+    assert Path.cwd() not in (warehouse, *warehouse.parents)
+    assert "spark-warehouse" not in {path.name for path in set(Path.cwd().iterdir()) - before}
+    assert not Path("spark-warehouse").exists()
+
+
 def test_one_session_is_made_and_ended(spark: Any) -> None:
     made: list[Any] = []
 

@@ -24,6 +24,7 @@ from spillway.show.overview import (
     measured_loss,
     overview,
     overview_lines,
+    stream_lines,
 )
 from spillway.show.report import build_report
 from spillway.show.summary import StreamFigures
@@ -110,6 +111,16 @@ def test_no_line_is_wider_than_a_page_however_long_the_names() -> None:
     channel = replace(UPLINK, channel="c" * 40, streams=("a" * 40, "b" * 40, "weather"))
     lines = overview_lines(Overview((channel,), (replace(WEATHER, attributes=(long, TEMP, KEY)),)))
     assert max(map(len, lines)) <= PAGE
+
+
+def test_a_long_list_of_attributes_fills_its_lines() -> None:
+    keys = [replace(KEY, attribute=f"key_{number}_with_quite_a_long_name") for number in range(40)]
+    lines = list(stream_lines(replace(WEATHER, attributes=(*keys, TEMP))))
+    assert max(map(len, lines)) <= PAGE
+    listed = [line for line in lines if "key_" in line]
+    # all but the last line are so full that one more name would not fit
+    assert all(len(line) + len(", key_10_with_quite_a_long_name") > PAGE for line in listed[:-1]), listed
+    assert sum(line.count("key_") for line in listed) == len(keys)
 
 
 def test_a_bound_of_nothing_is_exact() -> None:

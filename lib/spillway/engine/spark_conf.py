@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -63,6 +64,8 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": env.get("SPILLWAY_SHUFFLE_PARTITIONS") or str(os.cpu_count() or 2),
         "spark.sql.session.timeZone": "UTC",
+        # Spark makes this folder where it stands as soon as SQL is asked; our tables have paths of their own.
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "spillway-warehouse")),
         # Who writes with Spark, as a bench's floor does, writes as the store does.
         "spark.sql.parquet.compression.codec": "zstd",
         # Eight bytes with statistics, as every reader expects, instead of the twelve of INT96 without.
