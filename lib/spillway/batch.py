@@ -79,6 +79,8 @@ class Batch:
     attempts: int = 0
     reason: str | None = None
     rate_note: str | None = None
+    beside_bytes: int | None = None
+    """What its files of `raw` took beside the stream's columns when they were written, with what logs say of them."""
     sent_whole: str | None = None
     """Why nothing of it is shed though its contract lists levers: its stream was exempt, or it was asked for again."""
     revision: int = 0

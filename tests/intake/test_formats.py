@@ -129,7 +129,14 @@ def csv_lines_of(count: int) -> bytes:
 def without_bytes(tables: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """Rows without what depends on how they were written, and when they landed."""
     return {
-        name: [{k: v for k, v in row.items() if k != "files" and not k.startswith("bytes_")} for row in found]
+        name: [
+            {
+                k: v
+                for k, v in row.items()
+                if k not in ("files", "beside_bytes") and not k.startswith("bytes_")
+            }
+            for row in found
+        ]
         for name, found in tables.items()
     }
 

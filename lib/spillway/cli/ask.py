@@ -8,8 +8,6 @@ from functools import partial
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_table
-from spillway.contracts import load_contracts
-from spillway.contracts.timezone import UTC_NAME, in_zone, utc_moment
 from spillway.errors import SpillwayError, UsageError
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
@@ -45,6 +43,7 @@ def add_ask(commands: Any) -> None:
 
 
 def _run(asked: argparse.Namespace) -> int:
+    from spillway.contracts.timezone import utc_moment
     from spillway.pipeline.sketch import load_sketch
     from spillway.sketches.values import read_value
     from spillway.store.tables import Tables
@@ -117,6 +116,9 @@ def _questions(kind: str) -> str:
 
 def _zone(settings: Settings, stream: str) -> str:
     """The contract's clocks; a stream whose contract is gone can still be asked, in UTC."""
+    from spillway.contracts import load_contracts
+    from spillway.contracts.timezone import UTC_NAME
+
     try:
         return load_contracts(settings.schemas).stream(stream).timezone
     except SpillwayError:
@@ -125,6 +127,7 @@ def _zone(settings: Settings, stream: str) -> str:
 
 def _shown(answer: Answer, zone: str) -> dict[str, Any]:
     """The three numbers of an answer as what they stand for, moments on the contract's clocks."""
+    from spillway.contracts.timezone import in_zone
     from spillway.sketches.values import as_value
 
     values = {name: as_value(getattr(answer, name), answer.kind) for name in ("estimate", "low", "high")}

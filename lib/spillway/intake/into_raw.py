@@ -27,6 +27,7 @@ from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
 from spillway.records import absent_column, bounded_notes, bounded_reasons, counted_together
 from spillway.store.batches import load_batches, reserve, save_batches
+from spillway.store.files import LISTED_BYTES
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Tables
 from spillway.store.writing import Written, write_file
@@ -137,6 +138,7 @@ def _write(
             deduplicated=_delivered_before(one.batch) + (len(again.rows) if again else 0),
             seconds_covered=seconds,
             rate_note=note,
+            beside_bytes=_beside(contract, files[number]),
             attempts=0,
             reason=None,
         )
@@ -144,6 +146,13 @@ def _write(
         _tell(done, notes, say)
     write_ledger(tables, stream, numbers, [INTAKE], ledger)
     return save_batches(tables, [known[number] for number in numbers])
+
+
+def _beside(contract: StreamContract, files: Sequence[Written]) -> int:
+    columns = ("seq", *contract.names)
+    return sum(
+        LISTED_BYTES + file.size - sum(file.column_bytes.get(name, 0) for name in columns) for file in files
+    )
 
 
 def _taken(batch: Batch, fates: Sequence[Fate], parsed: Sequence[ParsedFiles]) -> _Taken:

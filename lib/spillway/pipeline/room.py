@@ -24,13 +24,11 @@ from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.faults import Faults
 from spillway.registry import lever
 from spillway.store.batches import newest_batch
-from spillway.store.files import batch_bytes
+from spillway.store.files import LISTED_BYTES, batch_bytes
 from spillway.store.tables import Between, Tables
 
 OVERHEAD = ("seq",)
 """Columns that travel beside the attributes and are counted like them."""
-LISTED_BYTES = 1_500
-"""About what a table's log says of a file and its commit, before a draft has told."""
 
 
 def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load:
@@ -50,7 +48,9 @@ def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load
         measured, beside = batch_bytes(files, columns, batch.batch)
         widths = {name: measured[name] * 8.0 / rows for name in columns}
         # what lies around columns in raw will lie around those that are sent, and a log will list their files
-        around = beside + LISTED_BYTES * len(files)
+        # as it was when it was written, where that was kept: files that are put together later must not change a plan
+        known = batch.beside_bytes
+        around = beside + LISTED_BYTES * len(files) if known is None else known
         fixed_kbps = max(0, around) * 8.0 / 1000.0 / batch.seconds_covered
     return Load(widths, rows / batch.seconds_covered, fixed_kbps)
 

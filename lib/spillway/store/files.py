@@ -21,6 +21,9 @@ from spillway.encoding import chunk_bytes, empty_bytes
 from spillway.errors import Refused
 from spillway.store.blobs import reading
 
+LISTED_BYTES = 1_500
+"""About what a table's log says of a file and its commit, before a draft has told."""
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -96,6 +99,8 @@ def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -
             for name, size in chunk_bytes(metadata, group).items() if share else ():
                 if name in totals:
                     totals[name] += round(size * share)
+                else:
+                    around += size * share  # a column that was not asked for crosses too
     return totals, round(around)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.errors import Refused
 from spillway.sketches.answers import Answer
-from spillway.sketches.intervals import check_confidence
 from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion, numbers
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ class Quantiles(Loaded):
 
     def quantile(self, share: float, confidence: float = 0.95) -> Answer:
         """The value below which `share` of the values lie, from the values at the ranks that it may be off by."""
+        from spillway.sketches.intervals import check_confidence
+
         wanted, held = float(share), self.sketch
         check_confidence(confidence)
         if not 0.0 <= wanted <= 1.0:
@@ -49,6 +50,7 @@ class Quantiles(Loaded):
 
     def between(self, low: object, high: object, confidence: float = 0.95) -> Answer:
         """How many values lie from `low` to `high`, both included."""
+        from spillway.sketches.intervals import check_confidence
         from spillway.sketches.values import ordinal
 
         first, last, held = ordinal(low), ordinal(high), self.sketch
