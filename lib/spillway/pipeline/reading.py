@@ -9,7 +9,7 @@ is that of some ten thousand rows, however long the range.
 What stands in a column tells what became of a value by its bound, in the column `<attribute>__bound_pct`:
 
     value   bound      it
-    any     null       crossed as it is (or rounded, within what `certificates` says); a null was null
+    any     null       was not shed: it is as it was, or rounded within what `certificates` says; a null was null
     any     a number   was shed, and is given back within so many per cent; a null was null
     null    infinity   was shed and is not here: lost, or held at the source for whoever asks there
 """
