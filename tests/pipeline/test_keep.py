@@ -19,6 +19,7 @@ from spillway.pipeline import keep as keeping
 from spillway.pipeline.keep import ARCHIVED, Kept, keep
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up
+from spillway.pipeline.train import train_streams
 from spillway.pipeline.validate import changed_batches
 from spillway.scheduling import keep_lake
 from spillway.store.batches import save_batches
@@ -335,3 +336,25 @@ def test_the_command_and_the_dag_do_the_same(
     assert f"spillway: {said}" in capsys.readouterr().out
     assert main(["keep"]) == 0
     assert capsys.readouterr().out.startswith("0 small files put together to 0")
+
+
+def test_training_on_what_it_was_trained_on_makes_no_version_and_no_data_is_no_fault(
+    lake: World, tmp_path: Path
+) -> None:
+    world = lake.copy(tmp_path)
+    novel = {**SITES, "stream": "novel", "source": {"path": "novel", "format": "json"}}
+    world.contract_becomes(SITES, METERS, novel)
+    names = ["sites", "meters", "novel"]
+    train_streams(world.tables, world.engine, world.contracts, names, "one", world.said.append)
+    assert "novel: nothing to train on yet, no tuple has been taken in" in world.said
+    before = world.rows("models")
+    versions = {(row["stream"], row["version"]) for row in before}
+    train_streams(world.tables, world.engine, world.contracts, names, "two", world.said.append)
+    assert world.rows("models") == before
+    assert {stream for stream, _ in versions} == {"sites", "meters"}
+    assert any(said.startswith("sites: attributes learned nothing new, version") for said in world.said)
+    # a bound that changed is something new
+    tighter = [{**one, "error_pct": 1.0} if one["name"] == "temp" else one for one in SITES["attributes"]]
+    world.contract_becomes({**SITES, "attributes": tighter}, METERS, novel)
+    train_streams(world.tables, world.engine, world.contracts, ["sites"], "three", world.said.append)
+    assert len({row["version"] for row in world.rows("models") if row["stream"] == "sites"}) > 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.rows_of_tables import batch, fact
+from tests.store.rows_of_tables import FILE, batch, fact
 
 from spillway.batch import DONE, PENDING, PLANNED, Batch
 from spillway.errors import Refused
@@ -18,7 +18,15 @@ from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.validate import changed_batches
 from spillway.settings import Settings
 from spillway.store import blobs
-from spillway.store.batches import RATED, load_batches, newest_batch, save_batches
+from spillway.store.batches import (
+    MOST_FILES,
+    RATED,
+    batches_of_files,
+    load_batches,
+    newest_batch,
+    save_batches,
+    settle_batches,
+)
 from spillway.store.tables import Between, Table, Tables
 
 
@@ -96,3 +104,27 @@ def test_what_is_to_be_validated_is_told_by_batches_alone(lake: Settings) -> Non
     save_batches(tables, [replace(marked[0], revision=1)])
     assert [one.batch for one in changed_batches(tables.now(), "s")] == [1, 3]
     assert [one.batch for one in changed_batches(tables.now(), "s", every=True)] == [1, 2, 3]
+
+
+def test_a_file_is_known_by_its_name_among_all_batches(lake: Settings) -> None:
+    tables = Tables(lake)
+    named = [replace(FILE, name=f"s/{number}.json") for number in range(4)]
+    saved(tables, [batch(n, status=DONE, rows=3, files=(named[n], named[n - 1])) for n in (1, 2, 3)])
+    found = batches_of_files(tables.now(), "s", {"s/2.json", "s/nobody.json"})
+    assert [one.batch for one in found] == [2, 3]
+    assert batches_of_files(tables.now(), "s", {"s/nobody.json"}) == []
+    assert batches_of_files(Tables(lake), "other", {"s/2.json"}) == []
+
+
+def test_runs_leave_few_files_of_what_is_through_and_touch_nothing_that_waits(lake: Settings) -> None:
+    tables = Tables(lake)
+    saved(tables, [batch(n, status=DONE, rows=3) for n in range(1, MOST_FILES)])
+    settle_batches(tables.now(), "s")
+    assert len(tables.now().at("batches").files()) == MOST_FILES - 1
+    saved(tables, [batch(n, status=DONE, rows=3) for n in range(MOST_FILES, MOST_FILES + 3)])
+    saved(tables, [batch(1, "other", status=DONE, rows=3), batch(MOST_FILES + 3, status=PLANNED)])
+    before = load_batches(tables)
+    settle_batches(tables.now(), "s")
+    files = tables.now().at("batches").files()
+    assert sorted(file.records for file in files) == [1, 1, MOST_FILES + 2]
+    assert load_batches(tables.now()) == before

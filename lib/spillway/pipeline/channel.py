@@ -13,6 +13,7 @@ from spillway.levers.protocol import Say
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.sketch import sketch_stream
+from spillway.store.batches import settle_batches
 from spillway.store.tables import Tables
 
 
@@ -41,6 +42,9 @@ def bring_through(
     done = shed_channel(
         tables, engine, contracts, channel, say, dates, faults, lambda batch: batch.stream in streams
     )
+    now = tables.now()
+    for stream in streams:
+        settle_batches(now, stream)
     faults.broken(contracts, channel)
     faults.tell()
     return done

@@ -60,6 +60,12 @@ def untrained(tables: Tables, contract: StreamContract) -> list[str]:
     ]
 
 
+def says_the_same(before: Facts, facts: Sequence[Fact]) -> bool:
+    """Whether a training came to what is in force already, whatever it concluded that from."""
+    values = {(one.fact, one.subject): json.loads(_json(one.value)) for one in facts}
+    return values == {place: one.value for place, one in before.facts.items()}
+
+
 def save_facts(
     tables: Tables, stream: str, name: str, version: int, span: tuple[int, int], facts: Sequence[Fact]
 ) -> None:

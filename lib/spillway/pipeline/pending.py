@@ -10,13 +10,13 @@ from datetime import date, datetime
 
 from spillway.batch import PENDING, UNTRAINED, utc_now
 from spillway.contracts import StreamContract, load_usable
-from spillway.intake.landing import look
+from spillway.intake.landing import delivered, look
 from spillway.intake.take_in import can_be_rated, waits_for_a_rate
 from spillway.pipeline.exemptions import exemption_of
 from spillway.pipeline.facts import untrained
 from spillway.settings import Settings
-from spillway.store.batches import load_batches
-from spillway.store.tables import Tables
+from spillway.store.batches import batches_of_files, load_batches
+from spillway.store.tables import Between, Tables
 
 
 def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = None) -> bool:
@@ -25,14 +25,21 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
     What waits for somebody is no work: a file that is refused or has not settled, a batch that was set aside, one whose
     rate nothing tells, one whose stream is not trained.
     """
-    batches = load_batches(tables, contract.stream)
-    if look(contract, tables.settings, batches, now).waiting:
+    begun = load_batches(tables, contract.stream, status=PENDING)
+    quick = {batch.status for batch in begun if not waits_for_a_rate(batch)}
+    slow = [batch for batch in begun if waits_for_a_rate(batch)]
+    rated = load_batches(tables, contract.stream) if slow else []
+    able = quick | {batch.status for batch in slow if can_be_rated(contract, batch, rated)}
+    if able - {UNTRAINED}:
         return True
-    begun = [batch for batch in batches if batch.status in PENDING]
-    able = {b.status for b in begun if not waits_for_a_rate(b) or can_be_rated(contract, b, batches)}
-    if able != {UNTRAINED}:
-        return bool(able)
-    return not untrained(tables, contract) or exemption_of(tables, contract.stream, utc_now()) is not None
+    if able and (
+        not untrained(tables, contract) or exemption_of(tables, contract.stream, utc_now()) is not None
+    ):
+        return True
+    # what lies there is looked up among the batches that know its name, however many others there are
+    there = {one.name for one in delivered(contract, tables.settings)}
+    known = batches_of_files(tables, contract.stream, there) if there else []
+    return bool(look(contract, tables.settings, known, now).waiting)
 
 
 def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | None) -> bool:
@@ -53,8 +60,8 @@ def pending_channels(settings: Settings, now: datetime | None = None) -> list[st
 def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> list[str]:
     """The channels with a batch of one of the dates, both ends included: what a backfill recomputes."""
     contracts = load_usable(settings.schemas)
-    batches = load_batches(Tables(settings))
-    streams = {b.stream for b in batches if from_date <= b.batch_date <= to_date}
+    found = Tables(settings).at("batches").rows(["stream"], batch_date=Between(from_date, to_date))
+    streams = set(found["stream"].to_pylist())
     return sorted(
         {contracts.planned_with(c.channel) for c in contracts.streams.values() if c.stream in streams}
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from functools import partial
 
 import pyarrow as pa
@@ -12,13 +13,16 @@ from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.intake.take_in import take_in
 from spillway.levers.protocol import Lesson, Load, Part, Room, Say
-from spillway.pipeline.facts import newest_facts, save_facts, untrained
+from spillway.pipeline.facts import newest_facts, save_facts, says_the_same, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import measure_load, parts
 from spillway.registry import lever
-from spillway.store.batches import load_batches
+from spillway.store.batches import RATED, load_batches, newest_batch
 from spillway.store.files import DataFile, read_rows
 from spillway.store.tables import Between, Tables
+
+RECENT = 1000
+"""Of how many of its last batches a stream's densest says what part of its channel it is trained for."""
 
 
 def train_streams(
@@ -49,8 +53,12 @@ def train_stream(
     tables = tables.now()
     contract = contracts.stream(stream)
     held = _held(tables, stream)
+    if not held and len(untrained(tables, contract)) == len(contract.lever_names) > 0:
+        # a contract is often there before its data; that is no fault of tonight's run
+        say(f"{stream}: nothing to train on yet, no tuple has been taken in")
+        return {}
     files = _files(tables, stream, held)
-    load, part = _today(tables, contracts, contract, held)
+    load, part = _today(tables, contracts, contract)
     channel = contracts.channels[contract.channel]
     versions: dict[str, int] = {}
     for name in contract.lever_names:
@@ -66,6 +74,10 @@ def train_stream(
             versions[name] = before.version
             continue
         if not facts:
+            continue
+        if before is not None and says_the_same(before, facts):
+            say(f"{stream}: {name} learned nothing new, version {before.version} stays")
+            versions[name] = before.version
             continue
         versions[name] = before.version + 1 if before is not None else 1
         save_facts(tables, stream, name, versions[name], _span(files), facts)
@@ -93,20 +105,28 @@ def edge_of(
     tables: Tables, stream: str, batches: Sequence[Batch]
 ) -> Callable[[Sequence[str], int], pa.Table]:
     """(columns, count): the last tuples of some batches."""
-    return partial(edge_rows, _files(tables, stream, batches), last=True)
+    return partial(edge_rows, _files(tables, stream, {b.batch: b.batch_date for b in batches}), last=True)
 
 
-def _held(tables: Tables, stream: str) -> list[Batch]:
-    """The batches whose raw tuples are there."""
-    return load_batches(tables, stream, status=HELD, rows=Between(1))
+def _held(tables: Tables, stream: str) -> dict[int, date]:
+    """The batches whose raw tuples are there, with their dates."""
+    found = tables.at("batches").rows(["batch", "batch_date"], stream=stream, status=HELD, rows=Between(1))
+    return dict(zip(found["batch"].to_pylist(), found["batch_date"].to_pylist(), strict=True))
 
 
-def _files(tables: Tables, stream: str, batches: Sequence[Batch]) -> list[DataFile]:
-    if not batches:
+def _recent(tables: Tables, stream: str) -> list[Batch]:
+    """The last of them."""
+    last = newest_batch(tables, stream, status=HELD, rows=Between(1))
+    if last is None:
         return []
-    days = sorted({batch.batch_date for batch in batches})
-    numbers = [batch.batch for batch in batches]
-    return tables.at("raw", stream).files(batch_date=days, batch=numbers)
+    since = Between(last.batch - RECENT + 1)
+    return load_batches(tables, stream, status=HELD, rows=Between(1), batch=since)
+
+
+def _files(tables: Tables, stream: str, held: Mapping[int, date]) -> list[DataFile]:
+    if not held:
+        return []
+    return tables.at("raw", stream).files(batch_date=set(held.values()), batch=set(held))
 
 
 def _span(files: Sequence[DataFile]) -> tuple[int, int]:
@@ -115,15 +135,13 @@ def _span(files: Sequence[DataFile]) -> tuple[int, int]:
     return min(int(f.low("seq")) for f in files), max(int(f.high("seq")) for f in files)
 
 
-def _today(
-    tables: Tables, contracts: Contracts, contract: StreamContract, held: Sequence[Batch]
-) -> tuple[Load | None, Part | None]:
+def _today(tables: Tables, contracts: Contracts, contract: StreamContract) -> tuple[Load | None, Part | None]:
     """The load of the stream's last batch, and its part of the channel beside what the others have taken in."""
-    rated = [batch for batch in held if batch.seconds_covered]
-    if not rated:
+    rated = newest_batch(tables, contract.stream, status=HELD, rows=Between(1), seconds_covered=RATED)
+    if rated is None:
         return None, None
     room = Room(contracts.planned_with(contract.channel), contracts, tables)
-    waiting = {other.stream: _held(tables, other.stream) for other in contracts.streams_of(room.name)}
+    waiting = {other.stream: _recent(tables, other.stream) for other in contracts.streams_of(room.name)}
     # what is wrong with another stream is told where that one is trained, planned or shed
     shares = parts(tables, room, waiting, by_rate=True, faults=Faults())
-    return measure_load(tables, contract, rated[-1]), shares[contract.stream]
+    return measure_load(tables, contract, rated), shares[contract.stream]

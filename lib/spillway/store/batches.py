@@ -10,14 +10,22 @@ the one that stands. So of two who load, decide and save, one wins and the other
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from spillway.batch import Batch
-from spillway.errors import ConcurrentRun
-from spillway.store.tables import Between, Table, Tables
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from spillway.batch import PENDING, Batch
+from spillway.errors import ConcurrentRun
+from spillway.store.files import DataFile
+from spillway.store.tables import Between, Table, Tables
+from spillway.store.upkeep import compact
+
+MOST_FILES = 16
+"""Of how many small files a stream's rows may be before a run puts them together: each is opened by every step."""
 RATED = Between(low=math.ulp(0.0))
 """What `seconds_covered` of a batch is whose rate is known."""
 
@@ -33,6 +41,30 @@ def newest_batch(tables: Tables, stream: str, **where: Any) -> Batch | None:
     """The last batch of the stream that matches; none where none does."""
     found = tables.at("batches").newest("batch", stream=stream, **where).to_pylist()
     return Batch.from_row(found[0]) if found else None
+
+
+def batches_of_files(tables: Tables, stream: str, names: Collection[str]) -> list[Batch]:
+    """The batches of the stream that know a landing file by one of these names."""
+    rows = tables.at("batches").rows(["batch", "files"], stream=stream)
+    files = rows["files"].combine_chunks()
+    hit = pc.is_in(pc.struct_field(files.flatten(), "name"), value_set=pa.array(list(names), pa.string()))
+    numbers = rows["batch"].take(pc.list_parent_indices(files).filter(hit)).unique().to_pylist()
+    return load_batches(tables, stream, batch=numbers) if numbers else []
+
+
+def settle_batches(tables: Tables, stream: str) -> None:
+    """Put the rows of batches that are through into one file, when runs have left many; others come first."""
+    table = tables.at("batches")
+    waiting = table.rows(["batch"], stream=stream, status=PENDING)["batch"].to_pylist()
+    first = min(waiting, default=None)
+
+    def through(file: DataFile) -> bool:
+        high = file.high("batch")
+        return file.value("stream") == stream and high is not None and (first is None or bool(high < first))
+
+    if sum(through(file) and file.records < MOST_FILES for file in table.files(stream=stream)) >= MOST_FILES:
+        with suppress(ConcurrentRun):
+            compact(table, through)
 
 
 def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
