@@ -126,7 +126,9 @@ def test_a_frame_goes_on_only_from_the_batch_just_before_it(world: World, tmp_pa
     save_batches(fresh.tables, held)
     pending = [batch for batch in fresh.batches("s") if batch.status == TAKEN_IN]
     now = fresh.tables.now()
-    pinned = _pinned(now, fresh.contracts.streams["s"], pending, {one.batch: Part(1.0) for one in pending})
+    pinned = _pinned(
+        now, fresh.contracts.streams["s"], pending, {one.batch: Part(1.0) for one in pending}, None
+    )
     # 250 is not in a frame of 100 from 0: tuples of other frames lie in between, whose entries it would not find
     assert [batch.frame_origin for batch in pinned] == [250, 250]
     assert fresh.batches("s")[2:] == pinned
@@ -163,7 +165,9 @@ def test_a_frame_goes_on_only_under_the_same_levers_facts_and_length(
     )
     mine = Batch("s", 2, FIRST, TAKEN_IN, (), 150, 249, "run", *at)
     _, mine = save_batches(fresh.tables, [before, mine])
-    (pinned,) = _pinned(fresh.tables.now(), fresh.contracts.streams["s"], [mine], {mine.batch: Part(1.0)})
+    (pinned,) = _pinned(
+        fresh.tables.now(), fresh.contracts.streams["s"], [mine], {mine.batch: Part(1.0)}, None
+    )
     assert (pinned.frame_origin, pinned.levers, dict(pinned.models)) == (
         origin,
         ("attributes",),
