@@ -16,7 +16,8 @@ from datetime import timedelta
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowException
 
-from spillway.scheduling import DEFAULT_ARGS, pool_of
+from spillway.operators import TASK_DEFAULTS
+from spillway.scheduling import pool_of
 
 with DAG(
     dag_id="spillway_keep",
@@ -26,7 +27,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),
-    default_args=DEFAULT_ARGS,
+    default_args=TASK_DEFAULTS,
     tags=["spillway", "keep"],
     params={
         "dry_run": Param(False, type="boolean", title="Dry run", description="Say it, and do nothing."),

@@ -20,8 +20,8 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from spillway.operators import SubmitJob
-from spillway.scheduling import DEFAULT_ARGS, spark_step
+from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell
+from spillway.scheduling import spark_step
 
 with DAG(
     dag_id="spillway_recover",
@@ -31,7 +31,7 @@ with DAG(
     catchup=False,
     max_active_runs=4,
     dagrun_timeout=timedelta(hours=6),
-    default_args=DEFAULT_ARGS,
+    default_args=TASK_DEFAULTS,
     tags=["spillway", "recover"],
     params={
         "stream": Param(
@@ -96,3 +96,4 @@ with DAG(
             raise AirflowFailException(str(problem)) from None
 
     recover = SubmitJob(task_id="recover", application_args=read_form(), **spark_step("recover"))
+    recover >> Tell(task_id="tell").as_teardown()

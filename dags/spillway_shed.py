@@ -22,8 +22,8 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, CronTriggerTimetable, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from spillway.operators import SubmitJob
-from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, pool_of, spark_step
+from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell
+from spillway.scheduling import SHED_ASSET, pool_of, spark_step
 
 with DAG(
     dag_id="spillway_shed",
@@ -33,7 +33,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),
-    default_args=DEFAULT_ARGS,
+    default_args=TASK_DEFAULTS,
     tags=["spillway", "shed"],
 ) as dag:
 
@@ -80,4 +80,4 @@ with DAG(
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
     )
     shed >> announce
-    read_contracts()
+    [announce, read_contracts()] >> Tell(task_id="tell").as_teardown()

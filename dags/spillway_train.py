@@ -14,8 +14,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 
-from spillway.operators import SubmitJob
-from spillway.scheduling import DEFAULT_ARGS, pool_of, spark_step
+from spillway.operators import TASK_DEFAULTS, SubmitJob
+from spillway.scheduling import pool_of, spark_step
 
 with DAG(
     dag_id="spillway_train",
@@ -25,7 +25,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),
-    default_args=DEFAULT_ARGS,
+    default_args=TASK_DEFAULTS,
     tags=["spillway", "train"],
     params={
         "streams": Param(

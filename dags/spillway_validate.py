@@ -24,8 +24,8 @@ from airflow.sdk import (
     task,
 )
 
-from spillway.operators import SubmitJob
-from spillway.scheduling import DEFAULT_ARGS, SHED_ASSET, pool_of, spark_step
+from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell
+from spillway.scheduling import SHED_ASSET, pool_of, spark_step
 
 with DAG(
     dag_id="spillway_validate",
@@ -37,7 +37,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),
-    default_args=DEFAULT_ARGS,
+    default_args=TASK_DEFAULTS,
     tags=["spillway", "validate"],
     params={
         "streams": Param(
@@ -67,3 +67,4 @@ with DAG(
     validate = SubmitJob(
         task_id="validate", application_args=read_form(), **pool_of(None), **spark_step("validate")
     )
+    validate >> Tell(task_id="tell").as_teardown()

@@ -1,6 +1,6 @@
-"""What the DAGs share: how their tasks behave, the step that submits a Spark job, and who has work to do.
+"""What the DAGs share: the step that submits a Spark job, who has work to do, and what is told when a run is over.
 
-A DAG says when; this says how a task is retried and what it is told; the jobs do the work. Nothing here
+A DAG says when; this says what a task is told; the jobs do the work. Nothing here
 reads a file or a table when a DAG is parsed, and nothing imports Spark.
 """
 
@@ -8,32 +8,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
 
 from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
 
-OWNER = "spillway"
+if TYPE_CHECKING:
+    from spillway.store.tables import Tables
+
 SHED_ASSET = "spillway/transmitted"
-
-DEFAULT_ARGS: dict[str, Any] = {
-    "owner": OWNER,
-    # Three tries over some minutes outlast a restarting master; a wrong contract fails the same way each time.
-    "retries": 2,
-    "retry_delay": timedelta(seconds=30),
-    "retry_exponential_backoff": 2.0,
-    "max_retry_delay": timedelta(minutes=15),
-    "execution_timeout": timedelta(hours=2),
-}
-
+TABLES_ALIAS = "spillway/tables"
+"""Stands for the assets `spillway/<table>/<stream>` of whichever tables a run wrote."""
 
 POOL_VARIABLE = "SPILLWAY_POOL"
 """Names the Airflow pool that the project's own set-up has made, with `POOL_SLOTS` slots."""
 POOL_SLOTS = 32
 """As many channels may be worked on side by side."""
+
+
+STREAM_TABLES = ("raw", "transmitted", "recovered")
 
 
 class NothingToDo(SpillwayError):
@@ -177,6 +173,61 @@ def keep_lake(settings: Settings, dry_run: bool) -> str:
     from spillway.store.tables import Tables
 
     return keep(Tables(settings), load_usable(settings.schemas), say, dry_run).said
+
+
+def tell_of_run(
+    settings: Settings,
+    address: Callable[[str], str | None],
+    failed: Sequence[str] = (),
+    run_id: str = "",
+) -> None:
+    """Tell hooks what went wrong, and write how things stand for Prometheus; whatever happens, nothing is raised."""
+    from spillway.contracts import load_usable
+    from spillway.job import say
+    from spillway.show.after_run import after_run
+    from spillway.store.tables import Tables
+
+    try:
+        after_run(Tables(settings), load_usable(settings.schemas), say, failed, run_id, address)
+    except SpillwayError as problem:
+        say(f"nobody could be told of the run: {problem}")
+
+
+def failed_task(place: str, said: str) -> list[str]:
+    """The sentences that a task failed with; one that says where to look when it said none.
+
+    >>> failed_task("spillway_shed.shed", "river: `rate` must be known, got None; declare it")
+    ['river: `rate` must be known, got None; declare it']
+    >>> failed_task("spillway_shed.shed", "")
+    ['`spillway_shed.shed` must say why it ends, got nothing; see its log in Airflow, and clear it to run it again']
+    """
+    silent = (
+        f"`{place}` must say why it ends, got nothing; see its log in Airflow, and clear it to run it again"
+    )
+    return [line for line in said.splitlines() if line.strip()] or [silent]
+
+
+def written_since(settings: Settings, moment: datetime) -> list[str]:
+    """The assets of the tables that were written since, `spillway/<table>/<stream>`, by name.
+
+    The clocks are those of whoever wrote the files and of Airflow; a table that cannot be read is left out.
+    """
+    from spillway.contracts import load_usable
+    from spillway.store.tables import Tables
+
+    tables = Tables(settings)
+    pairs = [(table, stream) for stream in load_usable(settings.schemas).streams for table in STREAM_TABLES]
+    return sorted(
+        f"spillway/{table}/{stream}" for table, stream in pairs if _is_newer(tables, table, stream, moment)
+    )
+
+
+def _is_newer(tables: Tables, table: str, stream: str, moment: datetime) -> bool:
+    try:
+        written = max((file.written_at_ms for file in tables.at(table, stream).files()), default=0)
+    except SpillwayError:
+        return False
+    return written >= moment.timestamp() * 1000
 
 
 def stream_arguments(streams: Sequence[str] | None) -> list[str]:

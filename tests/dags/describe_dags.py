@@ -28,9 +28,12 @@ def describe_task(task: Any) -> dict[str, Any]:
         "connection": fact(task, "conn_id") or getattr(task, "_conn_id", None),
         "application": fact(task, "application"),
         "conf": fact(task, "conf"),
+        "teardown": task.is_teardown,
+        "when_it_fails": [told.__name__ for told in fact(task, "on_failure_callback") or ()],
+        "links": [link.name for link in fact(task, "operator_extra_links") or ()],
         "outlets": [asset.name for asset in fact(task, "outlets") or ()],
         "upstream": sorted(task.upstream_task_ids),
-        "trigger_rule": str(task.trigger_rule),
+        "trigger_rule": str(getattr(task.trigger_rule, "value", task.trigger_rule)),
         **seconds,
     }
 

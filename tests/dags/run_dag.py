@@ -29,7 +29,22 @@ def run(dag_id: str, conf: dict[str, Any], env: dict[str, str]) -> dict[str, Any
     tasks = sorted(
         (t.task_id, t.map_index, str(t.state), t.rendered_map_index) for t in done.get_task_instances()
     )
-    return {"state": str(done.state), "tasks": tasks}
+    return {"state": str(done.state), "tasks": tasks, "events": events_of(dag_id, done.run_id)}
+
+
+def events_of(dag_id: str, run_id: str) -> list[str]:
+    """The assets that a run said were written, but for those that a task always names."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    from spillway.scheduling import SHED_ASSET
+
+    with create_session() as session:
+        mine = select(AssetEvent).where(
+            AssetEvent.source_dag_id == dag_id, AssetEvent.source_run_id == run_id
+        )
+        return sorted({event.asset.name for event in session.scalars(mine)} - {SHED_ASSET})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spillway.scheduling import POOL_SLOTS, SHED_ASSET
+from spillway.scheduling import POOL_SLOTS, SHED_ASSET, TABLES_ALIAS
 
 DAG_IDS = (
     *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate"),
@@ -118,12 +118,40 @@ def test_channels_are_mapped_and_what_was_shed_is_announced(
     assert tasks["announce"]["upstream"] == ["shed"]
 
 
+@pytest.mark.parametrize(
+    ("dag_id", "after"),
+    [
+        ("spillway_shed", ["announce", "read_contracts"]),
+        ("spillway_backfill", ["announce"]),
+        ("spillway_validate", ["validate"]),
+        ("spillway_recover", ["recover"]),
+    ],
+)
+def test_a_teardown_tells_when_all_is_over_so_that_a_red_run_stays_red(
+    dags: dict[str, Any], dag_id: str, after: list[str]
+) -> None:
+    tasks = dags["dags"][dag_id]["tasks"]
+    tell = tasks["tell"]
+    assert (tell["upstream"], tell["teardown"], tell["trigger_rule"]) == (
+        after, True, "all_done_setup_success",
+    )  # fmt: skip
+    assert tell["outlets"] == [TABLES_ALIAS]
+    assert [name for name, task in tasks.items() if task["teardown"]] == ["tell"]
+
+
+def test_whatever_task_fails_somebody_hears(dags: dict[str, Any]) -> None:
+    for dag_id, dag in dags["dags"].items():
+        for task_id, task in dag["tasks"].items():
+            assert task["when_it_fails"] == ["tell_of_failure"], f"{dag_id}.{task_id}"
+
+
 def test_a_contract_that_cannot_be_read_turns_a_run_red_and_keeps_no_task_from_running(
     dags: dict[str, Any],
 ) -> None:
     tasks = dags["dags"]["spillway_shed"]["tasks"]
     assert tasks["read_contracts"]["upstream"] == []
-    assert all("read_contracts" not in task["upstream"] for task in tasks.values())
+    waiting = {name for name, task in tasks.items() if "read_contracts" in task["upstream"]}
+    assert waiting == {"tell"}, "which is a teardown"
 
 
 @pytest.mark.parametrize(

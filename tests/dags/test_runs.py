@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pyarrow.csv as pacsv
+import pytest
 from deltalake import DeltaTable
 from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
-from spillway.batch import DONE
+from spillway.batch import DONE, utc_now
 from spillway.engine import InProcess
 
 Calls = Callable[[], list[list[str]]]
@@ -48,7 +51,9 @@ def test_a_run_with_nothing_new_skips_and_starts_no_spark(
     write_table(settings, "batches", [batch_row("river", 1, DONE, [deliver(settings, "river/part-1.json")])])
     done = run_dag("spillway_shed", settings, {})
     assert done["state"] == "success"
-    assert {state for task, _, state, _ in done["tasks"] if task != "read_contracts"} == {"skipped"}
+    states = {task: state for task, _, state, _ in done["tasks"]}
+    assert (states.pop("read_contracts"), states.pop("tell")) == ("success", "success")
+    assert set(states.values()) == {"skipped"}
     assert "nothing new in the landing zone" in done["log"]
     assert fake_spark() == []
 
@@ -108,7 +113,7 @@ def test_the_recover_form_leaves_what_its_page_says_in_the_table_in_one_of_its_o
     world.at("recovered", "sites").delete(batch=[1, 2, 3])
 
     done = run_dag("spillway_recover", world.settings, {"stream": "sites", "from_seq": 325, "to_seq": 335})
-    assert (done["state"], [state for _, _, state, _ in done["tasks"]]) == ("success", ["success"] * 2), done
+    assert (done["state"], [state for _, _, state, _ in done["tasks"]]) == ("success", ["success"] * 3), done
     assert world.rows("recovered", "sites") == [row for row in rows if row["batch"] in (1, 2)]
 
     form = {
@@ -140,7 +145,7 @@ sys.exit(subprocess.run([{python!r}, *sys.argv[at:]]).returncode)
 
 def spark_submit(folder: Path, script: str) -> None:
     program = folder / "fake-bin" / "spark-submit"
-    program.parent.mkdir()
+    program.parent.mkdir(exist_ok=True)
     program.write_text(script)
     program.chmod(0o755)
 
@@ -171,3 +176,83 @@ def test_a_task_whose_job_never_began_says_what_stood_in_its_way_and_where_to_lo
     said = failure_of(run_dag("spillway_train", settings, {}))
     assert said.startswith("`spark-submit` must reach its job, got "), said
     assert "spillway doctor" in said
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Keeps what is posted."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.heard.append((self.path, json.loads(body)))  # type: ignore[attr-defined]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        return
+
+
+@pytest.fixture
+def heard() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    server.heard = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_red_run_stays_red_and_its_sentence_is_told_to_the_address_in_an_airflow_connection(
+    tmp_path: Path, run_dag: Run, heard: ThreadingHTTPServer
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    contract = Path(settings.schemas, "streams", "river.yaml")
+    contract.write_text(contract.read_text() + "alerts: [{hook: oncall}]\n")
+    failed = {"run_id": "r", "table": "ledger", "stream": "river", "expectation": "e", "success": False}
+    failed |= {"sentence": "batch 1 is off by 2", "validated_at": utc_now()}
+    write_table(settings, "validations", [failed])
+    spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))
+    secret = f"http://127.0.0.1:{heard.server_port}/very-secret"
+    connection = json.dumps({"conn_type": "generic", "password": secret})
+    form = {"streams": ["rivver"]}
+    done = run_dag("spillway_validate", settings, form, AIRFLOW_CONN_ONCALL=connection)
+    assert done["state"] == "failed"
+    assert {task: state for task, _, state, _ in done["tasks"]} == {
+        "read_form": "success", "validate": "failed", "tell": "success",
+    }  # fmt: skip
+    ((path, body),) = heard.heard  # type: ignore[attr-defined]
+    assert path == "/very-secret"
+    assert sorted((one["event"], one["stream"]) for one in body["alerts"]) == [
+        ("failure", ""),
+        ("violation", "river"),
+    ]
+    (failure,) = [one["sentence"] for one in body["alerts"] if one["event"] == "failure"]
+    assert failure.startswith("`stream` must have a contract, got 'rivver'; did you mean river?")
+    assert "very-secret" not in done["log"]
+    assert "spillway_violations" in Path(settings.build, "metrics", "spillway.prom").read_text()
+
+
+def test_a_run_whose_address_is_not_there_says_so_and_is_no_worse_for_it(
+    tmp_path: Path, run_dag: Run
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    contract = Path(settings.schemas, "streams", "river.yaml")
+    contract.write_text(contract.read_text() + "alerts: [{hook: oncall}]\n")
+    rows = {"created_at": utc_now(), "updated_at": utc_now()}
+    write_table(settings, "batches", [batch_row("river", 1, DONE, rejected=3, **rows)])
+    done = run_dag("spillway_shed", settings, {})
+    assert done["state"] == "success"
+    assert "`hook` must have an address, got 'oncall'; set SPILLWAY_HOOK_ONCALL, or make it" in done["log"]
+
+
+def test_the_tables_that_a_run_wrote_are_assets_that_others_may_wait_for(
+    tmp_path: Path, run_dag: Run, fake_spark: Calls
+) -> None:
+    world = brought_through(InProcess(), tmp_path)
+    before = run_dag("spillway_recover", world.settings, {"stream": "sites"})
+    assert before["events"] == [], "nothing was written"
+    spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))
+    done = run_dag("spillway_recover", world.settings, {"stream": "sites", "from_seq": 325, "to_seq": 335})
+    assert done["state"] == "success", done
+    assert done["events"] == ["spillway/recovered/sites"]

@@ -6,9 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
-from spillway.batch import DONE
+from spillway.batch import DONE, utc_now
+from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.scheduling import (
     NothingToDo,
@@ -17,6 +19,7 @@ from spillway.scheduling import (
     refuse_backfill,
     shed_arguments,
     spark_step,
+    written_since,
 )
 from spillway.settings import Settings
 
@@ -108,7 +111,7 @@ def test_the_recover_form_becomes_the_jobs_arguments(two_channels: Settings) -> 
         ({"stream": "rivr"}, "`stream` must have a contract, got 'rivr'"),
         ({"stream": "river", "keys": ["JFK"]}, "`key` must be NAME=VALUE with NAME one of site, got 'JFK'"),
         ({"stream": "river", "from_time": "noon"}, "`from_time` must be an ISO date or time"),
-        ({"stream": "river", "output": "recovered/"}, "`output` must end in .parquet, .csv or .json"),
+        ({"stream": "river", "output": "recovered.xlsx"}, "`output` must end in .parquet, .csv or .json"),
     ],
 )
 def test_a_form_that_means_nothing_is_refused_by_name(
@@ -116,6 +119,16 @@ def test_a_form_that_means_nothing_is_refused_by_name(
 ) -> None:
     with pytest.raises(SpillwayError, match=message):
         recover_arguments(two_channels, form)
+
+
+def test_the_assets_of_a_run_are_the_tables_that_were_written_since_it_began(tmp_path: Path) -> None:
+    world = brought_through(InProcess(), tmp_path)
+    of = {f"spillway/{table}/sites" for table in ("raw", "recovered", "transmitted")}
+    assert of <= set(written_since(world.settings, utc_now() - timedelta(hours=1)))
+    began = utc_now()
+    assert written_since(world.settings, began + timedelta(seconds=1)) == []
+    world.at("transmitted", "sites").delete(seq=[331])  # which writes the other rows of its file anew
+    assert written_since(world.settings, began) == ["spillway/transmitted/sites"]
 
 
 def test_the_roots_travel_to_drivers_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

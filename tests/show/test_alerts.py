@@ -155,6 +155,25 @@ def test_one_that_never_takes_it_fails_no_run_is_given_up_and_its_address_stands
     assert b"secret" not in written + "".join(said).encode()
 
 
+def test_what_a_run_failed_with_is_told_by_a_later_one_when_nobody_answered(
+    tmp_path: Path, server: Server
+) -> None:
+    settings, said = lake(tmp_path, {"hook": "oncall"}), []
+    failed = list(
+        run_failures(["river: `plan` must end; mend it"], "run 7", load_contracts(settings.schemas))
+    )
+    server.codes = [404]
+    assert told(settings, said, failed=failed) == 0
+    server.codes = [200]
+    assert told(settings, said, NOW + timedelta(hours=1)) == 1
+    assert server.taken[-1]["alerts"] == [
+        {"event": "failure", "stream": "river", "sentence": "`plan` must end; mend it"}
+    ]
+    assert told(settings, said, NOW + timedelta(hours=2)) == 0
+    (row,) = Tables(settings).at("alerts").rows().to_pylist()
+    assert (row["status"], row["tries"]) == ("told", 2)
+
+
 def test_one_that_refuses_is_not_asked_again_in_this_run(tmp_path: Path, server: Server) -> None:
     settings, said = lake(tmp_path, {"hook": "oncall"}), []
     go_wrong(settings)
@@ -168,7 +187,7 @@ def test_one_that_refuses_is_not_asked_again_in_this_run(tmp_path: Path, server:
     [
         (
             None,
-            "`hook` must have an address, got 'oncall'; set SPILLWAY_HOOK_ONCALL, or make an Airflow connection",
+            "`hook` must have an address, got 'oncall'; set SPILLWAY_HOOK_ONCALL, or make it the password of",
         ),
         (
             "file:///etc/very-secret",

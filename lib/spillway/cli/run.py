@@ -54,13 +54,11 @@ def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from spillway.batch import utc_now
     from spillway.checks import load_in_background
     from spillway.contracts import load_usable
     from spillway.job import run_name
     from spillway.pipeline.run_through import run_through
-    from spillway.show.alerts import run_failures, tell_hooks
-    from spillway.show.metrics import write_metrics
+    from spillway.show.after_run import after_run
     from spillway.show.progress import Progress
     from spillway.show.report import build_report
     from spillway.store.tables import Tables
@@ -77,9 +75,7 @@ def _run(asked: argparse.Namespace) -> int:
             run_through(tables, engine, contracts, streams, run_id, progress.detail)
     except SpillwayError as problem:
         red = str(problem).splitlines()
-    failed = list(run_failures(red, run_id, contracts))
-    tell_hooks(tables, contracts, utc_now(), progress.detail, failed)
-    metrics = write_metrics(tables, utc_now())
+    metrics = after_run(tables, contracts, progress.detail, red, run_id)
     report = build_report(tables.now(), f"{settings.build}/report.html")
     if asked.json:
         say_json({"ok": not red, "streams": streams, "failed": red, "report": report, "metrics": metrics})

@@ -1,7 +1,7 @@
 """Whom a stream's or a channel's owner wants told: the name of an address, and of what.
 
 The address itself, which is as good as a password, never stands in a contract: it is the environment variable
-`SPILLWAY_HOOK_NAME`, or the Airflow connection NAME.
+`SPILLWAY_HOOK_NAME`, or the password of the Airflow connection NAME.
 
 >>> AlertHook(hook="oncall").on
 ('violation', 'shortfall', 'refusal', 'failure')
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from spillway.contracts.shapes import Choice, Listing, Text, rule
 
 EVENTS = ("violation", "shortfall", "refusal", "failure")
-_REMEDY = "write a name, and put the address into SPILLWAY_HOOK_NAME or the Airflow connection of that name"
+_REMEDY = (
+    "write a name, and put the address into SPILLWAY_HOOK_NAME or the password of the Airflow connection"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +27,8 @@ class AlertHook:
         Text(
             pattern=r"^[a-z][a-z0-9_]{0,62}\Z", means="a name of small letters, digits and _", remedy=_REMEDY
         ),
-        "name of the web address that is told (POST, JSON): environment variable SPILLWAY_HOOK_NAME, or Airflow "
-        "connection NAME",
+        "name of the web address that is told (POST, JSON): environment variable SPILLWAY_HOOK_NAME, or the "
+        "password of the Airflow connection NAME",
     )
     on: tuple[str, ...] = rule(
         Listing(Choice(EVENTS), least=1, unique=True),

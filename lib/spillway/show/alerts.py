@@ -35,6 +35,7 @@ TRIES, MOST_RUNS, TIMEOUT_SECONDS = 3, 5, 10.0
 LOOK_BACK = timedelta(days=7)
 """What is older is no news."""
 MOST_AT_ONCE = 50
+HEARD = "told"
 
 FindAddress = Callable[[str], str | None]
 
@@ -148,36 +149,44 @@ def _tell(
     pause: Callable[[float], None],
 ) -> int:
     before = {row["key"]: row for row in tables.at("alerts").rows(hook=hook).to_pylist()}
-    known = {key for key, row in before.items() if row["status"] == "told" or row["tries"] >= MOST_RUNS}
-    news = [one for one in alerts if one.key not in known][:MOST_AT_ONCE]
+    known = {key for key, row in before.items() if row["status"] == HEARD or row["tries"] >= MOST_RUNS}
+    # what a run failed with stands nowhere else, should nobody have answered that time
+    left = {
+        key: Alert(row["event"], row["stream"] or "", "", row["sentence"])
+        for key, row in before.items()
+        if row["event"] == "failure" and row["told_at"] >= now - LOOK_BACK
+    }
+    found = left | {one.key: one for one in alerts}
+    news = {key: one for key, one in found.items() if key not in known}
+    news = dict(list(news.items())[:MOST_AT_ONCE])
     if not news:
         return 0
-    status = "told"
+    status = HEARD
     try:
-        _post(_checked(hook, address(hook)), news, pause)
+        _post(_checked(hook, address(hook)), list(news.values()), pause)
     except SpillwayError as problem:
         status = "failed"
         say(f"hook {hook} could not be told of {len(news)} alerts: {problem}")
     rows = [
         {
             "hook": hook,
-            "key": one.key,
+            "key": key,
             "event": one.event,
             "stream": one.stream or None,
             "sentence": one.sentence,
             "status": status,
-            "tries": 1 + (before[one.key]["tries"] if one.key in before else 0),
+            "tries": 1 + (before[key]["tries"] if key in before else 0),
             "told_at": now,
         }
-        for one in news
+        for key, one in news.items()
     ]
-    tables.at("alerts").replace(rows, hook=hook, key=[one.key for one in news])
-    return len(news) if status == "told" else 0
+    tables.at("alerts").replace(rows, hook=hook, key=list(news))
+    return len(news) if status == HEARD else 0
 
 
 def _checked(hook: str, found: str | None) -> str:
     variable = f"SPILLWAY_HOOK_{hook.upper()}"
-    remedy = f"set {variable}, or make an Airflow connection {hook}"
+    remedy = f"set {variable}, or make it the password of an Airflow connection {hook}"
     if not found:
         raise Refused("hook", "have an address", hook, remedy)
     try:
@@ -194,7 +203,7 @@ def _post(address: str, alerts: Sequence[Alert], pause: Callable[[float], None])
     lines = [f"{one.event}: {one.stream + ': ' if one.stream else ''}{one.sentence}" for one in alerts]
     body = {
         "text": "\n".join([f"Spillway: {len(alerts)} alerts", *lines]),
-        "alerts": [vars(one) for one in alerts],
+        "alerts": [{"event": one.event, "stream": one.stream, "sentence": one.sentence} for one in alerts],
     }
     for attempt in range(1, TRIES + 1):
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -35,6 +35,8 @@ class DataFile:
     minimum: tuple[tuple[str, Any], ...] = ()
     maximum: tuple[tuple[str, Any], ...] = ()
     records: int = 0
+    written_at_ms: int = field(default=0, compare=False)
+    """By the clock of whoever wrote it."""
 
     def value(self, column: str) -> Any:
         return dict(self.partition).get(column)

@@ -133,11 +133,14 @@ class DeltaLog:
             parts("min."),
             parts("max."),
             records,
+            columns["modification_time"],
             strict=True,
         )
         found = [
-            DataFile(f"{self.path}/{unquote(path)}", int(size), partition, low, high, int(count or 0))
-            for path, size, partition, low, high, count in known
+            DataFile(
+                f"{self.path}/{unquote(path)}", int(size), partition, low, high, int(count or 0), int(at)
+            )
+            for path, size, partition, low, high, count, at in known
         ]
         self._spelled = {one.path: str(path) for one, path in zip(found, columns["path"], strict=True)}
         self._listed = (self.version, sorted(found, key=lambda file: file.path))
@@ -368,6 +371,7 @@ def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:
         typed(stats["minValues"]),
         typed(stats["maxValues"]),
         one.rows,
+        one.written_at_ms,
     )
 
 
