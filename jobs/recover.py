@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 
-from spillway.contracts import StreamContract, load_contracts
+from spillway.contracts import StreamContract, load_usable
 from spillway.engine.session import spark_engine
 from spillway.errors import SpillwayError
 from spillway.job import run_job, say
@@ -54,7 +54,7 @@ def main() -> None:
     asked = parser.parse_args()
 
     settings = Settings.from_environment()
-    contract, tables = load_contracts(settings.schemas).stream(asked.stream), tables_there(settings)
+    contract, tables = load_usable(settings.schemas).stream(asked.stream), tables_there(settings)
     question = Question.parse(
         contract,
         asked.attributes,

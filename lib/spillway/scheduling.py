@@ -244,14 +244,14 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
 
     What they would refuse is refused here, in seconds and without starting Spark.
     """
-    from spillway.contracts import load_contracts
+    from spillway.contracts import load_usable
     from spillway.pipeline.output import output_within
     from spillway.pipeline.question import Question
 
     given = {name: value for name, value in form.items() if value not in (None, "", [])}
     if "stream" not in given:
         raise SpillwayError("`stream` must name a stream, got nothing; fill in the form")
-    contract = load_contracts(settings.schemas).stream(given["stream"])
+    contract = load_usable(settings.schemas).stream(given["stream"])
     ranges = {name: given[name] for name in ("from_seq", "to_seq", "from_time", "to_time") if name in given}
     Question.parse(contract, given.get("attributes"), given.get("keys", ()), **ranges)
     if "output" in given:

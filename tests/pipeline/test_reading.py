@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,12 +19,13 @@ from tests.pipeline.streams import SITES, World, day, json_lines, sites
 import spillway
 from spillway.batch import RETIRED
 from spillway.engine import InProcess
-from spillway.errors import Refused, SpillwayError, UsageError
+from spillway.errors import ContractError, Refused, SpillwayError, UsageError
 from spillway.pipeline import reading as reading_module
 from spillway.pipeline.question import Question
 from spillway.pipeline.reader import Streams
 from spillway.pipeline.reading import plan_reading, readable
 from spillway.pipeline.recover import look_up
+from spillway.show.explain import explain
 from spillway.store.batches import save_batches
 from spillway.store.files import RowReader
 from spillway.store.tables import Tables
@@ -169,6 +171,22 @@ def test_what_cannot_be_meant_is_refused_by_name(world: World, asked: dict[str, 
     assert sentence in str(problem.value)
     with pytest.raises(Refused, match="`stream` must have a contract, got 'site'"):
         read(world, "site")
+
+
+def test_a_contract_that_does_not_parse_keeps_no_other_stream_from_being_read_and_explained(
+    world: World, tmp_path: Path
+) -> None:
+    settings = replace(world.settings, schemas=str(tmp_path / "schemas"))
+    shutil.copytree(world.settings.schemas, settings.schemas)
+    (tmp_path / "schemas" / "streams" / "gauges.yaml").write_text("stream: `gauges\n")
+    roots = {name: getattr(settings, name) for name in ("lake", "destination", "schemas")}
+    assert spillway.read("sites", **roots).read_all().equals(recovered(world, "sites"))
+    assert "temp" in Streams(settings).schema({"path": "sites"}).names
+    assert explain(Tables(settings), "sites", "temp").attribute == "temp"
+    with pytest.raises(ContractError, match=r"gauges\.yaml:1: `the file` must be YAML"):
+        spillway.read("gauges", **roots)
+    with pytest.raises(ContractError, match=r"gauges\.yaml:1: `the file` must be YAML"):
+        explain(Tables(settings), "gauges", "temp")
 
 
 def test_what_load_and_its_options_cannot_mean_is_refused_by_name(world: World) -> None:

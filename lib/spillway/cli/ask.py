@@ -116,11 +116,11 @@ def _questions(kind: str) -> str:
 
 def _zone(settings: Settings, stream: str) -> str:
     """The contract's clocks; a stream whose contract is gone can still be asked, in UTC."""
-    from spillway.contracts import load_contracts
+    from spillway.contracts import load_usable
     from spillway.contracts.timezone import UTC_NAME
 
     try:
-        return load_contracts(settings.schemas).stream(stream).timezone
+        return load_usable(settings.schemas).stream(stream).timezone
     except SpillwayError:
         return UTC_NAME
 

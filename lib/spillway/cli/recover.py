@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spillway.cli.output import command, say_json, say_line, say_table
-from spillway.errors import UsageError
+from spillway.errors import Refused, UsageError
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,16 +43,17 @@ def add_recover(commands: Any) -> None:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from spillway.contracts import load_contracts
+    from spillway.contracts import load_usable
     from spillway.pipeline.across import tables_there
     from spillway.pipeline.output import output_path, write_output
     from spillway.pipeline.question import Question
     from spillway.pipeline.recover import answer, found_rows
 
     settings = Settings.from_environment()
-    contract = load_contracts(settings.schemas).streams.get(asked.stream)
-    if contract is None:
-        raise UsageError(f"`stream` must have a contract, got {asked.stream!r}; see spillway status")
+    try:
+        contract = load_usable(settings.schemas).stream(asked.stream)
+    except Refused as problem:
+        raise UsageError(str(problem)) from None
     question = Question.parse(
         contract,
         asked.attributes,

@@ -29,14 +29,14 @@ def add_replay(commands: Any) -> None:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from spillway.contracts import load_contracts
+    from spillway.contracts import load_usable
     from spillway.engine import InProcess
     from spillway.intake.replay import Selection, replay
     from spillway.job import run_name
     from spillway.store.tables import Tables
 
     settings = Settings.from_environment()
-    contract = load_contracts(settings.schemas).stream(asked.stream)
+    contract = load_usable(settings.schemas).stream(asked.stream)
     selection = Selection(asked.file, asked.reason, asked.date)
     said: list[str] = []
     tell = said.append if asked.json else say_line

@@ -67,7 +67,7 @@ from spillway.contracts.shapes import (
 )
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
+from spillway.errors import ContractError, Refused
 from spillway.sketches.kinds import SKETCH_KINDS
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
@@ -372,7 +372,10 @@ class Contracts:
         return tuple(one.subject for one in self.broken if one.may_go_through(channel, self.channels))
 
     def stream(self, name: str) -> StreamContract:
-        """The contract of a stream, or an error that says which there are."""
+        """The contract of a stream, or an error that says what is wrong with it, or which there are."""
+        for one in self.broken:
+            if (one.folder, one.subject) == ("streams", name):
+                raise ContractError(list(one.problems))
         if name not in self.streams:
             raise Refused("stream", "have a contract", name, suggest(name, self.streams))
         return self.streams[name]

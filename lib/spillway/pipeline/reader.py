@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.contracts import StreamContract, load_contracts
+from spillway.contracts import StreamContract, load_usable
 from spillway.engine.data_source import register_source
 from spillway.errors import UsageError
 from spillway.levers.pieces import MOST_ROWS
@@ -49,7 +49,7 @@ def read(
     settings = _settings(
         Settings.from_environment(), {"lake": lake, "destination": destination, "schemas": schemas}
     )
-    contract = load_contracts(settings.schemas).stream(stream)
+    contract = load_usable(settings.schemas).stream(stream)
     question = Question.where(contract, where, attributes)
     tables = tables_there(settings)
     schema = _columns(tables, contract, question)
@@ -92,7 +92,7 @@ class Streams:
                 else '`load` must name a stream, got nothing; write e.g. .load("weather")'
             )
         settings = _settings(self.settings, told)
-        contract = load_contracts(settings.schemas).stream(stream)
+        contract = load_usable(settings.schemas).stream(stream)
         question = Question.where(contract, _conditions(told.get("where")), told.get("attributes"))
         return tables_there(settings), contract, question
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts import StreamContract, load_contracts
+from spillway.contracts import StreamContract, load_usable
 from spillway.contracts.shapes import suggest
 from spillway.errors import UsageError
 from spillway.levers.protocol import Told
@@ -43,8 +43,10 @@ class Explanation:
 
 def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
     """Explain one attribute, from what its stream's levers tell and from the ledger."""
-    contracts = load_contracts(tables.settings.schemas)
+    contracts = load_usable(tables.settings.schemas)
     streams = contracts.streams
+    if any(one.subject == stream for one in contracts.broken):
+        contracts.stream(stream)
     if stream not in streams:
         names = sorted(streams)
         raise UsageError(

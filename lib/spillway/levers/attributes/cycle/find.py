@@ -65,7 +65,8 @@ class CycleNotFound(SpillwayError):
         )
         super().__init__(
             f"`cycle` must be found in the training set, got {best}; train on more tuples, give the attributes that "
-            f"tell who sent a tuple `role: key`, or state them in the contract's entry of this lever: "
+            f"tell who sent a tuple `role: key` (where one sender sends all: deliver its name in every record), or "
+            f"state them in the contract's entry of this lever: "
             f"`cycle: {{attributes: [{listed or '...'}]}}`"
         )
 
