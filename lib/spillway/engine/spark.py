@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from spillway.engine.protocol import Item, Result
 from spillway.errors import SpillwayError
@@ -49,19 +47,18 @@ class SparkEngine:
             return []
         pieces = tuple(items)
 
-        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    try:
-                        made: object = function(pieces[index])
-                    except SpillwayError as problem:
-                        made = problem  # told by the driver as it was said here, without the task's stack
-                    packed = pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL)
-                    yield pa.record_batch([pa.array([index], pa.int64()), pa.array([packed])], schema=_RESULT)
+        def work(indices: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+            for index in indices:
+                try:
+                    made: object = function(pieces[index])
+                except SpillwayError as problem:
+                    made = problem  # told by the driver as it was said here, without the task's stack
+                yield index, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL)
 
         slices = max(1, min(len(pieces), SLICES_A_CORE * self.cores))
-        rows: Any = self.spark.range(0, len(pieces), 1, slices).mapInArrow(work, "id bigint, made binary")
-        found = {row["id"]: pickle.loads(bytes(row["made"])) for row in rows.collect()}
+        # no frame: to plan and to compile one, and Arrow's streams into and out of a task, cost more than small tasks
+        tasks = self.spark.sparkContext.parallelize(range(len(pieces)), slices).mapPartitions(work)
+        found = {index: pickle.loads(made) for index, made in tasks.collect()}
         results = [found[index] for index in range(len(pieces))]
         for one in results:
             if isinstance(one, SpillwayError):
@@ -72,6 +69,3 @@ class SparkEngine:
         """End the session, if there is one."""
         if self._spark is not None:
             self._spark.stop()
-
-
-_RESULT = pa.schema([("id", pa.int64()), ("made", pa.binary())])
