@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from spillway.checks import load_in_background
 from spillway.contracts import load_usable
 from spillway.engine.session import spark_engine
 from spillway.job import run_job, run_name, say
@@ -28,7 +27,6 @@ def main() -> None:
     parser.add_argument("--run-id", default=run_name("validate"))
     asked = parser.parse_args()
 
-    load_in_background()
     settings = Settings.from_environment()
     contracts, tables = load_usable(settings.schemas), Tables(settings)
     try:

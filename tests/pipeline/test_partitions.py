@@ -26,9 +26,9 @@ from spillway.levers.pieces import pieces
 from spillway.levers.protocol import FramePart
 from spillway.pipeline import drafting
 from spillway.pipeline import recover as recovering
-from spillway.pipeline.certify import certify_ways
+from spillway.pipeline.certify import recover_and_certify
 from spillway.pipeline.reading import recovered_table
-from spillway.pipeline.recover import WayBack, recover_batches, ways_back
+from spillway.pipeline.recover import WayBack, ways_back
 from spillway.pipeline.stages import GiveBack, LayAside, SendDown
 from spillway.store import writing
 from spillway.store.files import RowReader
@@ -188,8 +188,7 @@ def whole_way(landed: World, engine: Engine, folder: Path) -> World:
     world.shed()
     for stream, contract in world.contracts.streams.items():
         tables = world.tables.now()
-        ways = recover_batches(tables, engine, contract, world.batches(stream))
-        certify_ways(tables, engine, contract, ways, world.said.append)
+        recover_and_certify(tables, engine, contract, world.batches(stream), world.said.append)
     return world
 
 

@@ -24,7 +24,7 @@ from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.engine import InProcess
 from spillway.intake.take_in import take_in
 from spillway.levers.protocol import Load
-from spillway.pipeline.certify import certify_ways
+from spillway.pipeline.certify import recover_and_certify
 from spillway.pipeline.recover import recover_batches
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.shed import shed_channel
@@ -105,8 +105,7 @@ class Lake:
         self.send(names)
         for name in names:
             contract, tables = self.contracts.streams[name], self.tables
-            ways = recover_batches(tables, ENGINE, contract, self.batches(name))
-            certify_ways(tables.now(), ENGINE, contract, ways, lambda _: None)
+            recover_and_certify(tables.now(), ENGINE, contract, self.batches(name), lambda _: None)
 
     def batches(self, stream: str) -> list[Batch]:
         """The stream's batches, oldest first."""

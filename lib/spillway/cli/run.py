@@ -54,7 +54,6 @@ def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from spillway.checks import load_in_background
     from spillway.contracts import load_usable
     from spillway.job import run_name
     from spillway.pipeline.run_through import run_through
@@ -68,7 +67,6 @@ def _run(asked: argparse.Namespace) -> int:
     streams = _streams(asked, contracts)
     progress = Progress.here(sys.stderr if asked.json else sys.stdout)
     progress.step(f"{', '.join(streams) or 'no stream has a contract'}")
-    load_in_background()
     red: list[str] = []
     try:
         with engine_of(asked) as engine:

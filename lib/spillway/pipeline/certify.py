@@ -1,8 +1,9 @@
-"""Certifying: what every lever promised, measured against `raw` stretch by stretch, and written as certificates."""
+"""Certifying: what every lever promised, measured against `raw` as it is given back, and written as certificates."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,76 +14,76 @@ from spillway.batch import Batch, utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.levers.certificate import Certificate
-from spillway.levers.protocol import FramePart, Measured, Say, Stored
-from spillway.pipeline.recover import WayBack
+from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Say
+from spillway.pipeline.recover import WayBack, recover_batches
 from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.registry import lever
-from spillway.store.files import batch_bytes
+from spillway.store.files import DataFile, batch_bytes
+from spillway.store.readers import StoredFiles
 from spillway.store.tables import Tables
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """A stretch of a batch to be certified, of one way."""
-
-    way: int
-    part: FramePart
-
-
-@dataclass(frozen=True)
 class _Certify:
-    """Measures every promise on a stretch: what each lever was offered against what it gave back.
+    """Measures every promise on a piece: what each lever was offered against what it gave back.
 
-    What the first was offered is `raw`, and what it gave back `recovered`; between two levers both are made again.
+    What the first was offered is `raw`, and what it gave back is read from the file that was written of the piece, the
+    very one that `recovered` gets; between two levers both are made again.
     """
 
-    ways: tuple[tuple[Down, Up, tuple[str, ...]], ...]
-    recovered: Stored
+    down: Down
+    up: Up
+    levers: tuple[str, ...]
     attributes: int
 
-    def __call__(self, stretch: _Stretch) -> list[tuple[str, Measured]]:
-        down, up, levers = self.ways[stretch.way]
-        part, day = stretch.part, stretch.part.batch_date
-        found = []
-        for ordinal, name in enumerate(levers, start=1):
-            truth = down.before(ordinal, day)
-            given = (
-                EndRows(self.recovered.on(day), self.attributes)
-                if ordinal == 1
-                else up.given_back(ordinal, day)
+    def __call__(self, parts: Sequence[FramePart], files: tuple[DataFile, ...]) -> list[tuple[str, Measured]]:
+        day = parts[0].batch_date
+        written = EndRows(StoredFiles(files).on(day), self.attributes)
+        # one reader for all stretches: each goes forward, and decodes a row group once
+        stages: list[tuple[str, Decision, Rows, Rows]] = [
+            (
+                name,
+                self.down.decisions[ordinal - 1],
+                self.down.before(ordinal, day),
+                written if ordinal == 1 else self.up.given_back(ordinal, day),
             )
-            found += [(name, one) for one in down.decisions[ordinal - 1].certify(part, truth, given)]
-        return found or [("", self._rows(down, part))]
+            for ordinal, name in enumerate(self.levers, start=1)
+        ]
+        raw = EndRows(self.down.raw.on(day), self.attributes)
+        found = []
+        for part in _stretches(parts):
+            of_part = [
+                (name, one)
+                for name, decision, truth, given in stages
+                for one in decision.certify(part, truth, given)
+            ]
+            found += of_part or [("", _strays(part, raw, written))]
+        return found
 
-    def _rows(self, down: Down, part: FramePart) -> Measured:
-        """Where nothing was promised of any value: the rows that only one side has."""
-        was, back = (
-            np.asarray(end.on(part.batch_date)([], part.from_seq, part.to_seq)["seq"])
-            for end in (down.raw, self.recovered)
-        )
-        strays = len(np.setxor1d(was, back))
-        return Measured(part.batch, "", frozenset(), Certificate(0.0, violations=strays))
+
+def _strays(part: FramePart, raw: Rows, written: Rows) -> Measured:
+    """Where nothing was promised of any value: the rows that only one side has."""
+    was, back = (np.asarray(rows([], part.from_seq, part.to_seq)["seq"]) for rows in (raw, written))
+    violations = len(np.setxor1d(was, back))
+    return Measured(part.batch, "", frozenset(), Certificate(0.0, violations=violations))
 
 
-def certify_ways(
-    tables: Tables,
-    engine: Engine,
-    contract: StreamContract,
-    ways: Sequence[WayBack],
-    say: Say,
+def recover_and_certify(
+    tables: Tables, engine: Engine, contract: StreamContract, batches: Sequence[Batch], say: Say
 ) -> None:
-    """Measure what every lever promised against raw, and write the certificates, each of its batch's revision."""
-    stream = contract.stream
+    """Write `recovered` for these batches, measure what every lever promised, and write certificates of their revision.
+
+    One pass: the task that writes a file reads it back and compares it with raw, before any table has it.
+    """
+    stream, started = contract.stream, time.monotonic()
+
+    def check(way: WayBack) -> _Certify:
+        return _Certify(way.down, way.up, way.levers, len(contract.attributes))
+
+    ways = recover_batches(tables, engine, contract, batches, check=check)
     batches = [batch for way in ways for batch in way.batches]
-    days = sorted({batch.batch_date for batch in batches})
-    stretches = [_Stretch(place, part) for place, way in enumerate(ways) for part in _stretches(way.batches)]
-    measure = _Certify(
-        tuple((way.down, way.up, way.levers) for way in ways),
-        tables.at("recovered", stream).stored(batch_date=days),
-        len(contract.attributes),
-    )
     measured: dict[tuple[str, int, str], Measured] = {}
-    for name, one in (pair for pairs in engine.map(measure, stretches) for pair in pairs):
+    for name, one in (pair for way in ways for piece in way.found for pair in piece):
         place = (name, one.batch, one.attribute)
         measured[place] = measured[place] + one if place in measured else one
     rows = list(_certificate_rows(tables, contract, batches, measured))
@@ -91,18 +92,16 @@ def certify_ways(
     errors = sum(one.certificate.sum_error_pct for one in measured.values())
     violations = sum(row["violations"] for row in rows)
     say(
-        f"{stream}: certified {values:,} shed or rounded values: {violations} outside their threshold, "
-        f"accuracy {100 - errors / max(1, values):.2f} %"
+        f"{stream}: recovered {len(batches)} batches in {time.monotonic() - started:.1f} s, and certified {values:,} "
+        f"shed or rounded values: {violations} outside their threshold, accuracy {100 - errors / max(1, values):.2f} %"
     )
 
 
-def _stretches(batches: Sequence[Batch]) -> Iterator[FramePart]:
-    """The batches in stretches that a task reads at a time; where frames begin does not matter to who compares."""
-    size = 2 * AT_A_TIME
-    for batch in batches:
-        for low in range(batch.first_seq, batch.last_seq + 1, size):
-            high = min(low + size - 1, batch.last_seq)
-            yield FramePart(batch.batch, batch.batch_date, low, low, high)
+def _stretches(parts: Sequence[FramePart]) -> Iterator[FramePart]:
+    """The parts of one batch in stretches that are read at a time; where frames begin matters not to who compares."""
+    first, end, size = parts[0], parts[-1].to_seq, 2 * AT_A_TIME
+    for low in range(first.from_seq, end + 1, size):
+        yield FramePart(first.batch, first.batch_date, low, low, min(low + size - 1, end))
 
 
 def _certificate_rows(

@@ -22,10 +22,10 @@ from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.protocol import Rows, Say
-from spillway.pipeline.certify import certify_ways
+from spillway.pipeline.certify import recover_and_certify
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.facts import untrained
-from spillway.pipeline.recover import recover_batches, ways_back
+from spillway.pipeline.recover import ways_back
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.stages import EndRows
 from spillway.pipeline.train import train_stream
@@ -114,8 +114,7 @@ def _run(
         (one,) = load_batches(now, stream)
         if one.status == DONE:
             through[stream] = one
-            back = recover_batches(now, engine, acting[stream], [one])
-            certify_ways(now, engine, acting[stream], back, lambda _: None)
+            recover_and_certify(now, engine, acting[stream], [one], lambda _: None)
     learned = tuple(name for name in trained if name in through)
     return DryRun(memory.now(), alone, through, learned, observed, waiting)
 

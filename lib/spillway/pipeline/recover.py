@@ -5,8 +5,9 @@ The same kernels run for a range of batches in tasks and for one look-up in this
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ from spillway.pipeline.reading import (
     shed_batches,
 )
 from spillway.pipeline.stages import Down, GiveBack, Up
-from spillway.store.drafts import Draft
+from spillway.store.drafts import Draft, ReadBack
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Piece, Tables
 from spillway.store.writing import Written
@@ -47,6 +48,8 @@ class WayBack:
     decisions: tuple[Decision, ...]
     up: Up
     down: Down
+    found: tuple[Any, ...] = ()
+    """What was found of each file of `recovered` that was made on this way, where that was asked for."""
 
 
 def ways_back(
@@ -82,24 +85,26 @@ def recover_batches(
     contract: StreamContract,
     batches: Sequence[Batch],
     asked: bool = False,
+    check: Callable[[WayBack], ReadBack] | None = None,
 ) -> list[WayBack]:
-    """Write `recovered` for these batches, replacing what was there for them.
+    """Write `recovered` for these batches, replacing what was there for them; each file is checked before it counts.
 
     What was `asked` for crosses: the bytes of it go into the ledger. Validation, which sits where they lie, asks for
     nothing.
     """
     table = recovered_table(tables, contract)
-    ways = ways_back(tables, contract, batches)
+    ways: list[WayBack] = []
     columns = tuple(name for name in table.contract.names if name not in ("seq", "batch", "batch_date"))
     written: list[Written] = []
     lines: list[LedgerRow] = []
-    for way in ways:
+    for way in ways_back(tables, contract, batches):
         cut = [
             Piece({"batch_date": str(batch.batch_date)}, batch.batch, piece)
             for batch in way.batches
             for piece in pieces(batch)
         ]
-        draft = table.draft(engine, cut, GiveBack(way.up, columns))
+        draft = table.draft(engine, cut, GiveBack(way.up, columns), check and check(way))
+        ways.append(replace(way, found=draft.found))
         written += draft.written
         lines += [_asked_back(batch, draft) for batch in way.batches]
     days = sorted({batch.batch_date for batch in batches})

@@ -6,7 +6,6 @@ run with a sentence; only what passed may be retired.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,15 +13,14 @@ from functools import partial
 import pyarrow.compute as pc
 
 from spillway.batch import DONE, Batch
-from spillway.checks import Outcome, failures
+from spillway.checks import Outcome, failures, load_in_background
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun
 from spillway.levers.protocol import Say
-from spillway.pipeline.certify import certify_ways
+from spillway.pipeline.certify import recover_and_certify
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.judging import judge_changed
-from spillway.pipeline.recover import recover_batches
 from spillway.pipeline.retire import retire
 from spillway.pipeline.sketch import unsketched
 from spillway.store.batches import load_batches, save_batches
@@ -71,16 +69,16 @@ def validate(
     work = {stream: batches for stream, batches in work.items() if batches}
     outcomes: list[Outcome] = []
 
-    def recover_and_certify(stream: str) -> list[Batch]:
-        batches, started = _forget_validated(tables, work[stream]), time.monotonic()
-        ways = recover_batches(tables, engine, contracts.streams[stream], batches)
-        say(f"{stream}: recovered {len(batches)} batches in {time.monotonic() - started:.1f} s")
-        certify_ways(tables, engine, contracts.streams[stream], ways, say)
+    def certify(stream: str) -> list[Batch]:
+        batches = _forget_validated(tables, work[stream])
+        recover_and_certify(tables, engine, contracts.streams[stream], batches, say)
         return batches
 
-    if not work:
+    if work:
+        load_in_background()  # beside the engine's start; where nothing changed, nothing is loaded
+    else:
         say("nothing was shed since the last validation")
-    certified = faults.each("certify", work, recover_and_certify, work)
+    certified = faults.each("certify", work, certify, work)
     if certified:
         work_out = partial(judge_changed, tables, engine, contracts, certified, run_id, say, faults)
         judged = faults.attempt("", "judge", work_out)

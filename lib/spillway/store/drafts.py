@@ -13,6 +13,8 @@ import pyarrow as pa
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.store import blobs
+from spillway.store.files import DataFile
+from spillway.store.logs import data_file
 from spillway.store.writing import Written, write_file
 
 
@@ -33,6 +35,8 @@ class Draft:
     parts: tuple[tuple[Piece, Written], ...]
     counts: Mapping[int, Mapping[str, int]]
     """By batch, what the makers counted."""
+    found: tuple[Any, ...] = ()
+    """What was found of each piece's file, in the pieces' order, where that was asked for."""
 
     @property
     def written(self) -> tuple[Written, ...]:
@@ -86,27 +90,38 @@ Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]
 What it counts on the way goes into the second argument, and comes back with the draft.
 """
 
+ReadBack = Callable[[Any, tuple[DataFile, ...]], Any]
+"""What is to be found of a piece's file (none where it has no rows), read back by the task that wrote it."""
+
 
 def drafted(
-    engine: Engine, pieces: Sequence[Piece], make: Make, table: str, folder: str, schema: pa.Schema
+    engine: Engine,
+    pieces: Sequence[Piece],
+    make: Make,
+    table: str,
+    folder: str,
+    schema: pa.Schema,
+    check: ReadBack | None = None,
 ) -> Draft:
     """One file a piece, written by the engine's tasks; a piece without rows leaves none.
 
     Where one task is refused, what the others wrote is thrown away.
     """
-    work = partial(_write_piece, folder=folder, schema=schema, make=make)
+    work = partial(_write_piece, folder=folder, schema=schema, make=make, check=check)
     found: list[tuple[Piece, Written]] = []
     counts: dict[int, dict[str, int]] = {}
+    checked: list[Any] = []
     problem: SpillwayError | None = None
     for piece, made in zip(pieces, engine.map(work, pieces), strict=True):
         if isinstance(made.outcome, SpillwayError):
             problem = problem or made.outcome
         elif made.outcome is not None:
             found.append((piece, made.outcome))
+        checked.append(made.found)
         into = counts.setdefault(piece.batch, {})
         for name, count in made.counts.items():
             into[name] = into.get(name, 0) + count
-    draft = Draft(table, tuple(found), counts)
+    draft = Draft(table, tuple(found), counts, tuple(checked) if check is not None else ())
     if problem is not None:
         discard(folder, draft.written)
         raise problem
@@ -125,11 +140,25 @@ class _Made:
 
     outcome: Written | SpillwayError | None
     counts: Mapping[str, int]
+    found: Any = None
 
 
-def _write_piece(piece: Piece, folder: str, schema: pa.Schema, make: Make) -> _Made:
+def _write_piece(piece: Piece, folder: str, schema: pa.Schema, make: Make, check: ReadBack | None) -> _Made:
     counts: dict[str, int] = {}
     try:
-        return _Made(write_file(folder, piece.partition, schema, make(piece.of, counts)), counts)
+        written = write_file(folder, piece.partition, schema, make(piece.of, counts))
+        if check is None:
+            return _Made(written, counts)
+        try:
+            return _Made(written, counts, check(piece.of, _as_listed(piece, folder, schema, written)))
+        except BaseException:
+            discard(folder, [] if written is None else [written])
+            raise
     except SpillwayError as problem:
         return _Made(problem, counts)
+
+
+def _as_listed(piece: Piece, folder: str, schema: pa.Schema, written: Written | None) -> tuple[DataFile, ...]:
+    """The file as the table's log will list it."""
+    whole = pa.schema([*schema, *((name, pa.string()) for name in piece.partition)])
+    return () if written is None else (data_file(folder, written, whole),)

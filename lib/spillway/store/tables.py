@@ -32,7 +32,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.settings import Settings
 from spillway.store import blobs, logs
-from spillway.store.drafts import Draft, Make, Piece, discard, drafted
+from spillway.store.drafts import Draft, Make, Piece, ReadBack, discard, drafted
 from spillway.store.files import DataFile, rows_of
 from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold
 from spillway.store.formats import differences, refuse_newer
@@ -187,9 +187,12 @@ class Table:
             found.append(pa.field(name, schema.field(name).type))
         return pa.schema(found)
 
-    def draft(self, engine: Engine, pieces: Sequence[Piece], make: Make) -> Draft:
-        """One file a piece, written by the engine's tasks; a piece without rows leaves none."""
-        return drafted(engine, pieces, make, self.contract.table, self.path, self.contract.file_schema)
+    def draft(
+        self, engine: Engine, pieces: Sequence[Piece], make: Make, check: ReadBack | None = None
+    ) -> Draft:
+        """One file a piece, written (and read back for the check) by the engine's tasks; none without rows."""
+        schema = self.contract.file_schema
+        return drafted(engine, pieces, make, self.contract.table, self.path, schema, check)
 
     def discard(self, draft: Draft) -> None:
         """Throw a draft away: its files stand in no table and are removed."""
