@@ -140,9 +140,9 @@ def _runs_of(rows: pa.Table, asked: Digest) -> Iterator[dict[str, Any]]:
         "null_columns": np.add.reduceat(_nulls(rows, asked.required), starts),
         "first_seq": np.minimum.reduceat(seq, starts),
         "last_seq": np.maximum.reduceat(seq, starts),
-        "checksum": np.bitwise_xor.reduceat(hashes(rows, asked.keys).view(np.int64), starts),
+        "checksum": np.bitwise_xor.reduceat(hashes(rows, ["seq", *asked.keys]).view(np.int64), starts),
     }
-    keys = hashes(rows, [])
+    keys = hashes(rows, ["seq"])
     for name in asked.rows.columns:
         sums[_column(name)] = _keyed_sums(rows[name], keys, _salt(name), starts)
     for at, start in enumerate(starts.tolist()):
@@ -168,15 +168,15 @@ def _nulls(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
     return count
 
 
-def hashes(rows: pa.Table, keys: Sequence[str]) -> np.ndarray:
-    """A hash of `seq` and the keys of each row; null is a value of its own.
+def hashes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
+    """A hash of these columns of each row; null is a value of its own.
 
     >>> rows = pa.table({"seq": [1, 2], "site": ["a", None]})
-    >>> len(set(hashes(rows, ["site"]).tolist())), (hashes(rows, ["site"]) == hashes(rows, [])).any().item()
+    >>> len(set(hashes(rows, ["seq", "site"]).tolist())), (hashes(rows, ["site"]) == hashes(rows, [])).any().item()
     (2, False)
     """
     state = np.zeros(rows.num_rows, np.uint64)
-    for name in ["seq", *keys]:
+    for name in columns:
         _mix_in(state, _bits(rows[name]))
     return state
 

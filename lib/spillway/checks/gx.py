@@ -7,16 +7,19 @@ import os
 import shutil
 import threading
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillway.checks.suites import Expectation, Suite
-from spillway.errors import Refused
+from spillway.errors import Refused, safely
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 
@@ -26,6 +29,19 @@ class Verdict:
 
     holds: bool
     observed: Any
+
+
+MOST_EXAMPLES = 5
+
+
+@dataclass
+class Tally:
+    """How many rows an expectation was judged on, how many break it, and the first few of those."""
+
+    rows: int = 0
+    nulls: int = 0
+    broken: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
 
 
 def load_in_background() -> None:
@@ -94,6 +110,68 @@ class Validator:
             verdicts[name] = Verdict(bool(found.success), (found.result or {}).get("observed_value"))
         return verdicts
 
+    def validate_pieces(
+        self, suite: Suite, pieces: Iterable[tuple[Any, pd.DataFrame]]
+    ) -> dict[str, dict[Any, Tally]]:
+        """Judge expectations by row on frames one after the other; tallies by expectation and by what came with frames.
+
+        Frames have `seq`. Data Docs get one page with the sums, and examples that no browser takes for anything but
+        text.
+        """
+        asset = self._views.add_dataframe_asset(name=suite.name)
+        whole = asset.add_batch_definition_whole_dataframe("piece")
+        rules = self._gx.ExpectationSuite(name=suite.name, notes=suite.meaning)
+        for rule in suite.expectations:
+            rules.add_expectation(self._expectation(suite, rule))
+        rules = self._context.suites.add(rules)
+        wanted = {
+            "result_format": "SUMMARY",
+            "partial_unexpected_count": MOST_EXAMPLES,
+            "unexpected_index_column_names": ["seq"],
+        }
+        tallies: dict[str, dict[Any, Tally]] = {rule.name: {} for rule in suite.expectations}
+        last = None
+        for group, frame in pieces:
+            last = whole.get_batch(batch_parameters={"dataframe": frame}).validate(
+                rules, result_format=wanted
+            )
+            for found in last.results:
+                name = found.expectation_config.meta["name"]
+                if found.exception_info and _raised(found.exception_info):
+                    remedy = "compare it with the type of its attribute"
+                    raise Refused(name, "be a rule of these rows", _message(found.exception_info), remedy)
+                _add_up(tallies[name].setdefault(group, Tally()), found.result, frame)
+        if last is not None:
+            self._keep_result(suite, last, tallies)
+        return tallies
+
+    def _keep_result(self, suite: Suite, result: Any, tallies: Mapping[str, Mapping[Any, Tally]]) -> None:
+        """Keep the sums for Data Docs, in the place of the last piece's."""
+        from great_expectations.core.run_identifier import RunIdentifier
+        from great_expectations.data_context.types.resource_identifiers import (
+            ExpectationSuiteIdentifier,
+            ValidationResultIdentifier,
+        )
+
+        columns = {rule.name: rule.kwargs["column"] for rule in suite.expectations}
+        for found in result.results:
+            name = found.expectation_config.meta["name"]
+            found.result = _summed(list(tallies[name].values()), columns[name])
+            found.success = not found.result["unexpected_count"]
+        held = sum(found.success for found in result.results)
+        count = len(result.results)
+        result.success = held == count
+        result.statistics = {
+            "evaluated_expectations": count,
+            "successful_expectations": held,
+            "unsuccessful_expectations": count - held,
+            "success_percent": 100 * held / count,
+        }
+        run = RunIdentifier(run_time=datetime.now(UTC))
+        result.meta |= {"run_id": run, "validation_time": run.run_time}
+        key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, "rows")
+        self._context.validation_results_store.store_validation_results(result, key)
+
     def _expectation(self, suite: Suite, rule: Expectation) -> Any:
         from great_expectations.exceptions import ExpectationNotFoundError
         from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
@@ -120,6 +198,38 @@ class Validator:
         """Build Data Docs of everything validated so far."""
         self._context.build_data_docs()
         return self.docs / "index.html"
+
+
+def _add_up(tally: Tally, result: Mapping[str, Any], frame: pd.DataFrame) -> None:
+    tally.rows += result["element_count"]
+    tally.nulls += result.get("missing_count") or 0
+    tally.broken += result["unexpected_count"]
+    rows = [one["seq"] for one in result.get("partial_unexpected_index_list") or ()]
+    for seq in rows[: MOST_EXAMPLES - len(tally.examples)]:
+        # column by column: a row of a frame is of one type
+        at = int((frame["seq"] == seq).to_numpy(bool).argmax())
+        tally.examples.append({str(name): frame[name].iloc[at] for name in frame})
+
+
+def _summed(tallies: Sequence[Tally], column: str) -> dict[str, Any]:
+    """A result as Great Expectations words it, of all pieces."""
+    rows, nulls = sum(one.rows for one in tallies), sum(one.nulls for one in tallies)
+    broken = sum(one.broken for one in tallies)
+    examples = [row for one in tallies for row in one.examples][:MOST_EXAMPLES]
+    shown = [escape(safely(f"seq {row['seq']}: {row[column]}")) for row in examples]
+    share = 100 * broken / rows if rows else 0.0
+    present = 100 * broken / (rows - nulls) if rows > nulls else 0.0
+    return {
+        "element_count": rows,
+        "missing_count": nulls,
+        "missing_percent": 100 * nulls / rows if rows else 0.0,
+        "unexpected_count": broken,
+        "unexpected_percent": present,
+        "unexpected_percent_total": share,
+        "unexpected_percent_nonmissing": present,
+        "partial_unexpected_list": shown,
+        "partial_unexpected_counts": [{"value": one, "count": 1} for one in shown],
+    }
 
 
 def _raised(info: Mapping[str, Any]) -> bool:

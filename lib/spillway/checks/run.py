@@ -13,6 +13,7 @@ from spillway import registry
 from spillway.checks.digest import SUMMARY, Digest, StoredRows, Unread, summaries
 from spillway.checks.gx import Validator
 from spillway.checks.outcomes import Outcome, judge
+from spillway.checks.row_rules import judge_rows
 from spillway.checks.suites import Expectation, Suite, load_suites
 from spillway.checks.views import ViewedTables, column_problems, split_name, stream_facts, types_of
 from spillway.contracts import StreamContract
@@ -49,7 +50,8 @@ def run_suites(
     added: Added | None = None,
     folders: Iterable[Path] | None = None,
 ) -> list[Outcome]:
-    """Judge every suite whose table is among `tables`, and build Data Docs in `build/data_docs`.
+    """Judge every suite whose table is among `tables`, and the streams' rules for rows; build Data Docs in
+    `build/data_docs`.
 
     `tables`: the rows to judge (the batches that changed), by table name, as Arrow tables; small ones may be given
     whole. A stream's own, as `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there), are
@@ -89,6 +91,9 @@ def run_suites(
                 outcomes += _judged(validator, *_with_columns(with_columns, views, broken))
             elif not broken:
                 outcomes += _judged(validator, suite, views.rows(suite))
+    for stream, contract in streams.items() if "raw" in asked else ():
+        if isinstance(rows := tables.get(f"raw/{stream}"), StoredRows):
+            outcomes += judge_rows(validator, contract, rows)
     validator.write_docs()
     return outcomes
 

@@ -38,6 +38,7 @@ from spillway.contracts.levers import (
     broken_by_levers,
     default_levers,
 )
+from spillway.contracts.row_rules import RowRule, row_rule_problems, rules_of_rows
 from spillway.contracts.sections import (
     BadRecords,
     Duplicates,
@@ -59,16 +60,14 @@ from spillway.contracts.shapes import (
     Maybe,
     Number,
     Record,
-    Report,
     Text,
-    plain,
     rule,
     suggest,
 )
+from spillway.contracts.sketch_rules import sketch_problems
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
 from spillway.errors import ContractError, Refused
-from spillway.sketches.kinds import SKETCH_KINDS
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 ROLES = ("key", "order", "measure", "protected")
@@ -122,6 +121,9 @@ class Attribute:
     )
     description: str = rule(Text(blank=True), "what it means", "")
     field: str | None = rule(Maybe(Text()), "its name in the source when that is not `name`", None)
+    row_rules: tuple[RowRule, ...] = rule(
+        Listing(Record(RowRule)), "rules that its values keep, judged at validation", (), yaml="rules"
+    )
 
     @property
     def source_name(self) -> str:
@@ -216,6 +218,9 @@ class StreamContract(Subject):
         Listing(Record(AlertHook)), "who is told of what goes wrong with it, beside those of its channel", ()
     )
     sketches: tuple[Sketch, ...] = rule(Listing(Record(Sketch)), "summaries to keep", ())
+    row_rules: tuple[RowRule, ...] = rule(
+        Listing(Record(RowRule)), "rules that its rows keep, judged at validation", (), yaml="rules"
+    )
     levers: tuple[LeverEntry, ...] = rule(
         Levers(),
         "the levers that work on it, in order; []: taken in and sent on as it is; default: [{lever: attributes}], "
@@ -253,6 +258,11 @@ class StreamContract(Subject):
         return self.of_role("measure")
 
     @property
+    def rules_to_judge(self) -> tuple[RowRule, ...]:
+        """What its rows must keep, each rule with all attributes that it is about."""
+        return tuple(one for _, one in rules_of_rows(self.attributes, self.row_rules))
+
+    @property
     def path(self) -> str:
         """The landing folder as the contract says it (files only)."""
         return self.stream if self.source.path is None else self.source.path
@@ -276,7 +286,9 @@ class StreamContract(Subject):
             for i, name in enumerate(used or ()):
                 if _is_text(name) and name not in names:
                     yield f"{where}[{i}]", "be an attribute of the stream", name, suggest(name, names)
-        yield from self._sketch_rules()
+        types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
+        yield from sketch_problems(self.sketches, types, self.stream)
+        yield from row_rule_problems(self.attributes, self.row_rules, self.timezone)
         yield from broken_by_levers(self)
 
     @staticmethod
@@ -285,33 +297,6 @@ class StreamContract(Subject):
         if name == "share":
             return "be written as priority", "write priority: 2.0"
         return belongs_to_a_lever(name)
-
-    def _sketch_rules(self) -> Iterator[Broken]:
-        if not self.sketches:
-            return
-        # compiled kernels take a moment to import, and few contracts need them
-        from spillway.sketches.specification import SketchSpec
-
-        types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
-        asked: dict[tuple[str, tuple[str, ...]], int] = {}
-        for i, sketch in enumerate(self.sketches):
-            first = asked.setdefault((sketch.kind, tuple(sketch.attributes)), i)
-            if first != i:
-                rule = f"be the only {sketch.kind} of these attributes (see sketches[{first}])"
-                remedy = "questions name a sketch by its kind and attributes: keep one of them"
-                yield f"sketches[{i}]", rule, "+".join(map(str, sketch.attributes)), remedy
-            alone = Report("")
-            Record(Sketch).read(plain(sketch), "", alone)
-            # what breaks a rule of its own is not built: it might be of any size
-            known = sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes)
-            if known and not alone.problems:
-                try:
-                    SketchSpec.from_contract(sketch, types, self.stream)
-                except Refused as problem:
-                    yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
-                except (TypeError, ValueError):
-                    # a field that is not even of its type has been told by its own rule
-                    continue
 
     def _attribute_rules(self) -> Iterator[Broken]:
         seen: dict[str, int] = {}

@@ -1,0 +1,229 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""Rules that rows must keep, of an attribute or of the stream: every field, its meaning and its default.
+
+A rule of an attribute is about that attribute; one of the stream names those it is about. They are judged when a batch
+is validated, on the rows as they came. A null keeps every rule but `not_null`. NaN is a value and no null: it is within
+no range and among no values. Of `unique_with`, rows with a null in any of its attributes repeat nothing.
+
+>>> RowRule(kind="range", least=-80, most=140).said
+'be at least -80 and at most 140'
+>>> RowRule(kind="unique_with", attributes=("site", "at")).name
+'site_at_unique_with'
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any, Protocol
+
+from spillway.contracts.shapes import Broken, Choice, Listing, Maybe, Report, Text, rule, suggest
+from spillway.contracts.timezone import utc_moment
+
+RULE_KINDS = ("range", "one_of", "pattern", "not_null", "unique_with")
+_FIELDS = {
+    "range": ("least", "most"),
+    "one_of": ("values",),
+    "pattern": ("pattern",),
+    "not_null": (),
+    "unique_with": (),
+}
+_TYPES = {
+    "range": ("integer", "double", "timestamp", "date"),
+    "one_of": ("string", "integer", "double", "boolean"),
+    "pattern": ("string",),
+}
+_OF_TYPE = {"string": (str,), "boolean": (bool,), "integer": (int,), "double": (int, float)}
+_MOST_LETTERS = 500
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A number or a text, and where `flags` true or false."""
+
+    flags: bool = False
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        flag = isinstance(value, bool)
+        number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        if (flag and not self.flags) or not (flag or number or isinstance(value, str)):
+            words = "be a text, a number, true or false" if self.flags else "be a number, or a time as text"
+            return report.add(path, words, value, "write it as it stands in the rows")
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"type": ["string", "number", *(["boolean"] if self.flags else [])]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRule:
+    """One rule that every row must keep."""
+
+    kind: str = rule(
+        Choice(RULE_KINDS),
+        "range: at least, at most; one_of: among the values; pattern: the whole text is of the pattern; not_null; "
+        "unique_with: no two rows of a batch agree in all of the attributes",
+    )
+    attributes: tuple[str, ...] = rule(
+        Listing(Text(), unique=True),
+        "of the stream's rules: those it is about, each for itself or together for unique_with; of an attribute's: "
+        "those it is unique with, none: alone",
+        (),
+    )
+    least: Any = rule(Maybe(Plain()), "range: the smallest; of times as text, in the stream's zone", None)
+    most: Any = rule(Maybe(Plain()), "range: the largest", None)
+    values: tuple[Any, ...] | None = rule(
+        Maybe(Listing(Plain(flags=True), least=1, unique=True)), "one_of: the values", None
+    )
+    pattern: str | None = rule(Maybe(Text()), "pattern: a regular expression as Python has them", None)
+    action: str = rule(
+        Choice(("fail", "warn")),
+        "fail: the validation of the batch fails, and it is not retired; warn: it is reported only",
+        "fail",
+    )
+
+    @property
+    def name(self) -> str:
+        """What outcomes call it."""
+        return "_".join((*self.attributes, self.kind))
+
+    @property
+    def said(self) -> str:
+        """What is asked, in words."""
+        if self.kind == "range":
+            edges = [("at least", self.least), ("at most", self.most)]
+            return "be " + " and ".join(f"{word} {edge}" for word, edge in edges if edge is not None)
+        if self.kind == "one_of":
+            return "be one of " + ", ".join(map(str, self.values or ()))
+        if self.kind == "unique_with":
+            return "stand once in a batch"
+        return "not be null" if self.kind == "not_null" else f"be of the pattern {self.pattern}"
+
+    def rules(self) -> Iterator[Broken]:
+        own = _FIELDS.get(self.kind) if isinstance(self.kind, str) else None
+        if own is None:
+            return
+        for name in ("least", "most", "values", "pattern"):
+            if name not in own and getattr(self, name) is not None:
+                yield name, f"be absent for kind {self.kind}", getattr(self, name), "remove it"
+        if own and all(getattr(self, name) is None for name in own):
+            yield own[0], f"be there for kind {self.kind}", None, f"write {' or '.join(own)}"
+        if self.kind == "pattern" and isinstance(self.pattern, str):
+            yield from self._pattern_problems(self.pattern)
+
+    @staticmethod
+    def _pattern_problems(pattern: str) -> Iterator[Broken]:
+        if len(pattern) > _MOST_LETTERS:
+            yield "pattern", f"have at most {_MOST_LETTERS} letters", pattern, "write a simpler one"
+            return
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as problem:
+            yield "pattern", "be a regular expression", pattern, str(problem)
+
+
+class Ruled(Protocol):
+    """An attribute, as far as rules ask."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def row_rules(self) -> tuple[RowRule, ...]: ...
+
+
+def rules_of_rows(attributes: Iterable[Ruled], shared: Sequence[RowRule]) -> Iterator[tuple[str, RowRule]]:
+    """Every rule with all attributes it is about, and where in the contract it stands.
+
+    A rule of the stream that is for each attribute by itself is one rule for each.
+    """
+    for i, attribute in enumerate(attributes):
+        for j, one in enumerate(attribute.row_rules):
+            with_its_own = (attribute.name, *one.attributes)
+            yield f"attributes[{i}].rules[{j}]", replace(one, attributes=with_its_own)
+    for i, one in enumerate(shared):
+        for parts in [one.attributes] if one.kind == "unique_with" else [(name,) for name in one.attributes]:
+            yield f"rules[{i}]", replace(one, attributes=parts)
+
+
+def row_rule_problems(attributes: Sequence[Ruled], shared: Sequence[RowRule], zone: str) -> Iterator[Broken]:
+    """What is wrong with rules beside the attributes they are about."""
+    types = {a.name: a.type for a in attributes if isinstance(a.name, str)}
+    for i, one in enumerate(shared):
+        if not one.attributes:
+            yield f"rules[{i}].attributes", "name what it is about", [], "write attributes: [...]"
+    for i, attribute in enumerate(attributes):
+        for j, one in enumerate(attribute.row_rules):
+            if one.attributes and one.kind != "unique_with":
+                where = f"attributes[{i}].rules[{j}].attributes"
+                yield where, "be absent: it is about this attribute", list(one.attributes), "remove it"
+    seen: dict[str, str] = {}
+    for where, one in rules_of_rows(attributes, shared):
+        strange = [name for name in one.attributes if name not in types]
+        for name in strange:
+            yield f"{where}.attributes", "be attributes of the stream", name, suggest(name, types)
+        if strange or one.kind not in _FIELDS:
+            continue
+        first = seen.setdefault(one.name, where)
+        if first != where:
+            yield where, f"be the only {one.kind} of its attributes (see {first})", one.name, "keep one"
+        if len(set(one.attributes)) < len(one.attributes):
+            yield f"{where}.attributes", "name each once", list(one.attributes), "it is unique with others"
+        yield from _type_problems(where, one, types[one.attributes[0]], zone)
+
+
+def _type_problems(where: str, one: RowRule, kind: str, zone: str) -> Iterator[Broken]:
+    fit = _TYPES.get(one.kind)
+    if fit is None or kind not in (*_OF_TYPE, "timestamp", "date"):
+        return
+    if kind not in fit:
+        yield f"{where}.kind", f"be one for type {kind}", one.kind, f"{one.kind} is for {', '.join(fit)}"
+        return
+    if one.kind == "one_of":
+        for i, value in enumerate(one.values if isinstance(one.values, tuple) else ()):
+            right = isinstance(value, _OF_TYPE[kind]) and (kind == "boolean" or not isinstance(value, bool))
+            if not right:
+                yield f"{where}.values[{i}]", f"be of type {kind}", value, "write it as the rows have it"
+    if one.kind == "range":
+        yield from _range_problems(where, one, kind, zone)
+
+
+def _range_problems(where: str, one: RowRule, kind: str, zone: str) -> Iterator[Broken]:
+    edges = {}
+    for name in ("least", "most"):
+        if getattr(one, name) is None:
+            continue
+        edge = edge_of_range(getattr(one, name), kind, zone)
+        if edge is None:
+            remedy = (
+                "write e.g. 2026-01-31" if kind in ("date", "timestamp") else "write it as a plain number"
+            )
+            yield f"{where}.{name}", f"be of type {kind}", getattr(one, name), remedy
+        else:
+            edges[name] = edge
+    if len(edges) == 2 and edges["least"] > edges["most"]:
+        yield f"{where}.least", f"be at most the largest, {one.most}", one.least, "exchange them"
+
+
+def edge_of_range(edge: object, kind: str, zone: str) -> Any:
+    """An edge of a range as values of the type compare with it; None where it is none.
+
+    >>> edge_of_range("2026-01-31 12:00", "timestamp", "Europe/Berlin").isoformat()
+    '2026-01-31T11:00:00+00:00'
+    >>> edge_of_range("2026-02-31", "date", "UTC") is None
+    True
+    """
+    if kind in ("integer", "double"):
+        return edge if isinstance(edge, int | float) and not isinstance(edge, bool) else None
+    if not isinstance(edge, str):
+        return None
+    try:
+        if kind == "date":
+            return datetime.combine(date.fromisoformat(edge), datetime.min.time())
+        return utc_moment(datetime.fromisoformat(edge), zone)
+    except (ValueError, TypeError, OverflowError, KeyError, OSError):
+        return None
