@@ -28,7 +28,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -279,6 +279,18 @@ def _numbers(content: bytes) -> list[int]:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+LANDING_SECONDS = 180.0
+"""How long `make torture` writes in landing zones while they are read."""
+
+
+def torture_by_landing(say: Callable[[str], None], seed: int) -> Mapping[str, float]:
+    """The part of `make torture`: tuples that were lost or doubled, and batches that do not balance."""
+    counts = torn_zones(["--seed", str(seed), "--seconds", str(LANDING_SECONDS)])
+    for name, count in counts.items():
+        say(f"{name.removeprefix('landing_').replace('_', ' ')}: {count:,}")
+    return {f"torture.{name}": float(count) for name, count in counts.items()}
 
 
 def torn_zones(arguments: Sequence[str] | None = None) -> dict[str, int]:

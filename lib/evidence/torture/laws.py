@@ -95,9 +95,16 @@ def _of_rows(lake: Path, batches: list[Row], good: Counter[tuple[Any, ...]], bad
     held = {row["seq"] for row in raw}
     if held != wanted:
         yield f"raw lacks {len(wanted - held)} tuples that were not retired and has {len(held - wanted)} others"
-    refused = sum(1 for row in table_rows(lake / "rejected") if row["stream"] == AWKWARD)
+    refused, _ = _rejected(lake)
     if refused != bad:
         yield f"rejected has {refused} records for {bad}"
+
+
+def _rejected(lake: Path) -> tuple[int, int]:
+    """Records on record as refused, and how often they were replayed and refused again, each time in another batch."""
+    rows = [row for row in table_rows(lake / "rejected") if row["stream"] == AWKWARD]
+    different = len({(row["file"], row["line"]) for row in rows})
+    return different, len(rows) - different
 
 
 def _of_ledger(lake: Path, batches: list[Row], records: int) -> Iterator[str]:
@@ -120,8 +127,9 @@ def _of_ledger(lake: Path, batches: list[Row], records: int) -> Iterator[str]:
             if before["kept"] != then["offered"]:
                 yield f"batch {batch}: {then['stage']} was offered other {unit} than {before['stage']} kept"
     taken = sum(row["offered"] for row in totals if row["stage"] == "intake" and row["unit"] == "rows")
-    if taken != records:
-        yield f"intake was offered {taken} records of {records} that were delivered"
+    _, again = _rejected(lake)
+    if taken != records + again:
+        yield f"intake was offered {taken} records of {records} that were delivered and {again} that were replayed"
     sent = Counter(row["batch"] for row in table_rows(lake / "transmitted" / AWKWARD))
     kept = {row["batch"]: row["kept"] for row in totals if row["stage"] == "sent" and row["unit"] == "rows"}
     for batch in {row["batch"] for row in batches if row["rows"]}:

@@ -16,8 +16,10 @@ from pathlib import Path
 
 from evidence.torture.fuzz import torture_by_fuzzing
 from evidence.torture.kills import torture_by_killing
+from evidence.torture.landing import torture_by_landing
 from evidence.torture.prepared import prepare_process
 from evidence.torture.races import torture_by_racing
+from evidence.torture.year import torture_by_a_year
 from spillway.settings import Settings
 from spillway.show.summary import machine
 
@@ -26,7 +28,9 @@ DEFAULT_SEED = 11
 PARTS: Mapping[str, Callable[[Callable[[str], None], int], Mapping[str, float]]] = {
     "kills": torture_by_killing,
     "races": torture_by_racing,
+    "landing": torture_by_landing,
     "fuzz": torture_by_fuzzing,
+    "year": torture_by_a_year,
 }
 """By name, in the order they run."""
 

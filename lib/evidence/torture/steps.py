@@ -9,6 +9,7 @@ from functools import partial
 from evidence.torture.world import Tortured
 from spillway.contracts import Contracts
 from spillway.engine import Engine, InProcess
+from spillway.intake.replay import Selection, replay
 from spillway.intake.take_in import take_in
 from spillway.pipeline.channel import bring_through
 from spillway.pipeline.facts import untrained
@@ -69,6 +70,12 @@ def _train(world: Tortured) -> None:
     train_streams(Tables(world.settings), InProcess(), contracts, list(contracts.streams), "train", _quiet)
 
 
+def _replay(world: Tortured) -> None:
+    tables, contracts = Tables(world.settings), world.contracts()
+    for contract in contracts.streams.values():
+        replay(tables, InProcess(), contract, Selection(), "replay", _quiet)
+
+
 def _validate(world: Tortured) -> None:
     validate(Tables(world.settings), InProcess(), world.contracts(), "validate", _quiet)
 
@@ -88,6 +95,7 @@ STEPS: Mapping[str, Step] = {
     "train": _train,
     "validate": _validate,
     "backfill": partial(_shed_all, dates=DAYS),
+    "replay": _replay,
     "keep": _keep,
 }
 """What may run at once, by name."""
