@@ -5,6 +5,7 @@ All streams are judged in one run: starting Great Expectations once per rule wou
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,18 @@ def test_an_attribute_that_raw_does_not_have_yet_is_null_there(tmp_path: Path, s
 
     assert (one.success, one.observed) == (False, "2 of 2 rows")
     assert "seq 0: x null" in one.sentence
+
+
+def test_data_docs_load_nothing_and_run_nothing(outcomes: Any) -> None:
+    docs = Path(outcomes[1].build, "data_docs")
+    pages = {page: page.read_text(encoding="utf-8") for page in docs.glob("**/*.html")}
+
+    for page, text in pages.items():
+        assert not re.search(r"<script|<link|(src|url\()\W{0,3}https?:", text), page
+        assert "default-src 'none'" in text, page
+    index = pages[docs / "index.html"]
+    links = re.findall(r'href="([^"]+)"', index)
+    assert len(links) == 2 * len(CASES)
+    assert [link for link in links if not (docs / link).is_file()] == []
+    assert "rows_of_words_broken</td><td><a " in index
+    assert index.count(">1 of 1 failed<") == sum(broken > 0 for *_, broken in CASES.values())

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spillway.checks.data_docs import finish_docs
 from spillway.checks.suites import Expectation, Suite
 from spillway.errors import Refused, safely
 
@@ -67,6 +68,7 @@ class Validator:
         shutil.rmtree(self.docs, ignore_errors=True)
         self._add_docs_site()
         self._views = self._context.data_sources.add_pandas(name="views")
+        self._judged: dict[str, tuple[int, int]] = {}
 
     def _add_docs_site(self) -> None:
         for site in list(self._context.get_site_names()):
@@ -108,6 +110,7 @@ class Validator:
                     f"{suite.name}.yaml",
                 )
             verdicts[name] = Verdict(bool(found.success), (found.result or {}).get("observed_value"))
+        self._judged[suite.name] = sum(one.holds for one in verdicts.values()), len(verdicts)
         return verdicts
 
     def validate_pieces(
@@ -160,6 +163,7 @@ class Validator:
             found.success = not found.result["unexpected_count"]
         held = sum(found.success for found in result.results)
         count = len(result.results)
+        self._judged[suite.name] = held, count
         result.success = held == count
         result.statistics = {
             "evaluated_expectations": count,
@@ -197,7 +201,7 @@ class Validator:
     def write_docs(self) -> Path:
         """Build Data Docs of everything validated so far."""
         self._context.build_data_docs()
-        return self.docs / "index.html"
+        return finish_docs(self.docs, self._judged)
 
 
 def _add_up(tally: Tally, result: Mapping[str, Any], frame: pd.DataFrame) -> None:
