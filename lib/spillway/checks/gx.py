@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillway.checks.data_docs import finish_docs
+from spillway.checks.data_docs import finish_docs, keep_earlier_docs
 from spillway.checks.suites import Expectation, Suite
 from spillway.errors import Refused, safely
 
@@ -51,7 +50,7 @@ def load_in_background() -> None:
 
 
 class Validator:
-    """One context for all suites of a run. `docs` is where Data Docs go; what was there is replaced."""
+    """One context for all suites of a run. `docs` is where Data Docs go; what was there is put aside."""
 
     def __init__(self, docs: str | Path) -> None:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
@@ -65,7 +64,7 @@ class Validator:
         self._context.enable_analytics(False)
         self._context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         self.docs = Path(docs)
-        shutil.rmtree(self.docs, ignore_errors=True)
+        keep_earlier_docs(self.docs)
         self._add_docs_site()
         self._views = self._context.data_sources.add_pandas(name="views")
         self._judged: dict[str, tuple[int, int]] = {}
