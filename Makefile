@@ -71,4 +71,4 @@ clean: ## Remove what runs leave behind; keeps the environment, the jars and eve
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache metastore_db derby.log
 	@if [ -f lake/.spillway-demo ]; then rm -rf lake; fi
 	@if [ -f landing/.spillway-demo ]; then rm -rf landing; fi
-	@find lib tests jobs dags infra -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find lib tests jobs dags plugins infra -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,7 +19,18 @@ from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[1]
 MAKEFILE = (HOME / "Makefile").read_text()
-TRACKED = ("Makefile", ".ci/run", ".importlinter", "infra", "dags", "jobs", "lib", "schemas", "expectations")
+TRACKED = (
+    "Makefile",
+    ".ci/run",
+    ".importlinter",
+    "infra",
+    "dags",
+    "plugins",
+    "jobs",
+    "lib",
+    "schemas",
+    "expectations",
+)
 
 
 def make(*arguments: str) -> str:
@@ -72,7 +83,7 @@ def test_clean_spares_every_lake_that_the_demo_did_not_make(tmp_path: Path) -> N
         (tmp_path / lake / "mine").write_text("mine")
     (tmp_path / "landing" / ".spillway-demo").touch()
     (tmp_path / "build").mkdir()
-    for folder in ("lib", "tests", "jobs", "dags", "infra"):
+    for folder in ("lib", "tests", "jobs", "dags", "plugins", "infra"):
         (tmp_path / folder).mkdir()
     subprocess.run(["make", "-s", "clean"], cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
     assert (tmp_path / "lake" / "mine").exists()

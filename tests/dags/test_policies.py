@@ -136,6 +136,7 @@ def test_a_teardown_tells_when_all_is_over_so_that_a_red_run_stays_red(
         after, True, "all_done_setup_success",
     )  # fmt: skip
     assert tell["outlets"] == [TABLES_ALIAS]
+    assert tell["links"] == ["Report", "Data Docs"]
     assert [name for name, task in tasks.items() if task["teardown"]] == ["tell"]
 
 

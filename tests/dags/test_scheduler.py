@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -31,6 +32,14 @@ from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
+CONSUMER = """
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset
+
+with DAG("reads_the_river", schedule=[Asset("spillway/transmitted/river")]):
+    EmptyOperator(task_id="read")
+"""
+"""Somebody's own DAG, which waits for a table of a stream."""
 START_SECONDS = 400.0
 RUN_SECONDS = 900.0
 
@@ -143,7 +152,11 @@ def small(tmp_path: Path) -> Settings:
 @pytest.fixture
 def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
     port = free_port()
-    env = airflow_home.environment(small, port, clean_environment())
+    dags = tmp_path / "dags"
+    shutil.copytree(Path(small.home, "dags"), dags)
+    (dags / "reads_the_river.py").write_text(CONSUMER)
+    told = {**clean_environment(), "AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
+    env = airflow_home.environment(small, port, told)
     # what is not under test must not take the machine's two cores meanwhile
     env["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] = "True"
     airflow_home.prepare(env)
@@ -154,7 +167,7 @@ def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
     with guarded(command, env={**env, "PORT": str(port)}, **told) as guard:
         poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
         found = Server(address, Path(env["AIRFLOW_HOME"]), log)
-        for dag_id in ("spillway_train", "spillway_shed", "spillway_backfill"):
+        for dag_id in ("spillway_train", "spillway_shed", "spillway_backfill", "reads_the_river"):
             poll(dag_id, lambda dag_id=dag_id: found.known(dag_id), START_SECONDS, log)
             found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         yield found
@@ -178,14 +191,49 @@ def digests(lake: Path) -> dict[str, str]:
     }
 
 
+def assert_links_lead_to_pages(small: Settings, server: Server) -> None:
+    """Those of a run's last task, for who is logged in; and to no other file."""
+    run, *_ = server("GET", "/api/v2/dags/spillway_shed/dagRuns")["dag_runs"]
+    where = f"/api/v2/dags/spillway_shed/dagRuns/{run['dag_run_id']}/taskInstances/tell/links"
+    links = server("GET", where)["extra_links"]
+    assert links == {
+        "Report": f"{server.address}/spillway/report.html",
+        "Data Docs": f"{server.address}/spillway/data_docs/index.html",
+    }
+    Path(small.build, "report.html").write_text("<p>how it stands</p>")
+
+    def page(path: str, **headers: str) -> tuple[int, str]:
+        asked = urllib.request.Request(f"{server.address}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                assert answer.headers["Content-Security-Policy"].startswith("sandbox ")
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, ""
+
+    known = {"Cookie": f"_token={server.token}"}
+    assert page("/spillway/report.html", **known) == (200, "<p>how it stands</p>")
+    assert page("/spillway/report.html")[0] == 401
+    for elsewhere in (
+        "data_docs/index.html",
+        "metrics/spillway.prom",
+        "data_docs/..%2fmetrics/spillway.prom",
+    ):
+        assert page(f"/spillway/{elsewhere}", **known)[0] == 404, elsewhere
+
+
 def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Settings, server: Server) -> None:
     assert server.run("spillway_train")["train[-1]"] == "success"
     assert pending_channels(small) == ["uplink"]
 
     server.run("spillway_shed")
     # where a quarter of an hour has just begun, the scheduled run may have done it before the triggered one
-    done = dict.fromkeys(["read_contracts[-1]", "find_work[-1]", "shed[0]", "announce[-1]"], "success")
-    assert done in server.every_run("spillway_shed")
+    tasks = ("read_contracts[-1]", "find_work[-1]", "shed[0]", "announce[-1]", "tell[-1]")
+    assert dict.fromkeys(tasks, "success") in server.every_run("spillway_shed")
+    poll(
+        "run of who waits for the table", lambda: server.every_run("reads_the_river"), RUN_SECONDS, server.log
+    )
+    assert server.every_run("reads_the_river") == [{"read[-1]": "success"}]
     tables = Tables(small)
     assert [(b.status, b.rows, str(b.batch_date)) for b in load_batches(tables, "river")] == [
         ("done", 240, "2026-01-10"),
@@ -196,14 +244,17 @@ def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Sett
     before = digests(Path(small.lake))
 
     second = server.run("spillway_shed")
-    assert second.pop("read_contracts[-1]") == "success"
+    assert {second.pop("read_contracts[-1]"), second.pop("tell[-1]")} == {"success"}
     assert set(second.values()) == {"skipped"}
     assert digests(Path(small.lake)) == before
+    assert len(server.every_run("reads_the_river")) == 1, "nothing was written"
+    assert_links_lead_to_pages(small, server)
 
     pool = server("GET", "/api/v2/pools/spillway")
     assert (pool["slots"], pool["occupied_slots"]) == (POOL_SLOTS, 0)
     (backfilled,) = server.backfill("spillway_backfill", "2026-01-10T00:00:00Z")
-    assert backfilled == {"find_dates[-1]": "success", "shed[0]": "success", "announce[-1]": "success"}
+    tasks = ("find_dates[-1]", "shed[0]", "announce[-1]", "tell[-1]")
+    assert backfilled == dict.fromkeys(tasks, "success")
     again = digests(Path(small.lake))
     written = {name for name in set(again) | set(before) if again.get(name) != before.get(name)}
     of_dates = {name.split("batch_date=")[1][:10] for name in written if "batch_date=" in name}

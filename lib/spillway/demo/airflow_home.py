@@ -2,7 +2,7 @@
 
 `infra/airflow.env` holds the settings; this adds what depends on where the project lies. A deployment with an
 Airflow of its own needs none of it: the DAG folder, the `spillway` package and a `spark_default` connection
-are enough.
+are enough; with the plugin folder links lead from runs to the report.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def environment(
     told = read_env_file((home / "infra" / "airflow.env").read_text(encoding="utf-8")) | {
         "AIRFLOW_HOME": str(airflow),
         "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(home / "plugins"),
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",

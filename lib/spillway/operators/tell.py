@@ -15,6 +15,7 @@ from typing import Any
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Connection
 from airflow.sdk.exceptions import AirflowException
 
+from spillway.operators.links import DataDocsLink, ReportLink
 from spillway.scheduling import TABLES_ALIAS, failed_task, tell_of_run, written_since
 from spillway.settings import Settings
 
@@ -24,6 +25,8 @@ class Tell(BaseOperator):
 
     For the latter it adds an event to the asset `spillway/<table>/<stream>` of each.
     """
+
+    operator_extra_links = (ReportLink(), DataDocsLink())
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(outlets=[AssetAlias(TABLES_ALIAS)], **arguments)
