@@ -56,7 +56,7 @@ def test_a_stream_that_cannot_be_trained_keeps_no_other_from_it(run: Run, world:
     world.deliver("watched/2020-01-05/one.parquet", streams.parquet_bytes(streams.sites(0, 1)))
     code, said = run("train", "--stream", "novel", "--stream", "sites")
     assert code == 1
-    assert "novel: not trained: novel: training must have at least two tuples, got 1" in said
+    assert "not done: novel: training must have at least two tuples, got 1" in said
     assert "sites: trained attributes, version 2" in said
 
 

@@ -110,7 +110,7 @@ def test_a_cycle_that_turned_only_once_and_no_key_is_an_error_that_says_what_to_
     keyless["attributes"][0] = attribute("key", "string", "protected", nullable=False)
     world.contract_becomes(SINGLE, keyless, LONE, UNTIMED, capacity="0.001 kbps")
     with pytest.raises(
-        SpillwayError, match=r"no attribute repeats.*`role: key`, or state them in the contract"
+        SpillwayError, match=r"no attribute repeats.*`role: key` .*or state them in the contract"
     ):
         world.train("flat")
 

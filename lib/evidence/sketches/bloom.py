@@ -4,6 +4,7 @@ FP after n distinct keys: (1 - (1 - 1/m)^(K n))^K, least at K = ln 2 * m/n (2.1.
 one, ERRATA E7). It never forgets, so it misses no duplicate and fills up on an unbounded stream. Unlike the stable
 filter, two of them over one set of hashes merge: bitwise or.
 
+>>> import numpy as np
 >>> bloom = Bloom(BloomParameters(cells=1024, hashes=3))
 >>> bloom.observe(np.array([4, 4], dtype=np.uint64)).tolist()
 [False, True]
