@@ -13,6 +13,9 @@ from tests.pipeline.streams import World, attribute, json_lines
 from spillway.batch import DONE, TAKEN_IN, UNTRAINED
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
+from spillway.levers.asks import open_questions
+from spillway.levers.protocol import Facts
+from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.pending import is_pending
 
 
@@ -102,17 +105,20 @@ def test_a_cycle_that_turned_only_once_is_none_and_the_declared_key_identifies(
     assert (cycle["attributes"], cycle["form"], cycle["length"]) == (["key"], "by keys", 6)
 
 
-def test_a_cycle_that_turned_only_once_and_no_key_is_an_error_that_says_what_to_do(
+def test_a_cycle_that_turned_only_once_and_no_key_is_one_senders_and_asks_for_the_key(
     awkward: World, tmp_path: Path
 ) -> None:
     world = awkward.copy(tmp_path)
     keyless = contract("flat", *MEASURES)
     keyless["attributes"][0] = attribute("key", "string", "protected", nullable=False)
     world.contract_becomes(SINGLE, keyless, LONE, UNTIMED, capacity="0.001 kbps")
-    with pytest.raises(
-        SpillwayError, match=r"no attribute repeats.*`role: key` .*or state them in the contract"
-    ):
-        world.train("flat")
+    world.train("flat")
+    facts = newest_facts(world.tables.now(), "flat", "attributes")
+    assert facts is not None
+    assert (facts.value("cycle")["attributes"], facts.value("cycle")["form"]) == ([], "one sender")
+    (question,) = open_questions(Facts(1, {("cycle", ""): facts.facts["cycle", ""]}))
+    assert "though key may tell several apart" in question.sentence
+    assert "role: key in schemas/streams/flat.yaml" in question.remedy
 
 
 def test_a_channel_narrower_than_the_key_sheds_all_it_may_and_records_the_shortfall(awkward: World) -> None:

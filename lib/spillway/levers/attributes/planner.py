@@ -145,7 +145,7 @@ class _Stretch:
         keys = {name: key_values(self._table[name]) for name in policy.cycle.attributes}
         self._edges = window_edges(
             seq,
-            policy.cycle.positions(keys),
+            policy.cycle.positions({"seq": seq, **keys}),
             policy.cycle.ring,
             low=low,
             high=high,

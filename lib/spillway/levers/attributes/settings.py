@@ -51,8 +51,8 @@ class CycleByHand:
     """The cycle identifier stated by hand instead of found."""
 
     attributes: tuple[str, ...] | None = rule(
-        Maybe(Listing(Text(), least=1, unique=True)),
-        "attributes that together identify the sender; null: found",
+        Maybe(Listing(Text(), unique=True)),
+        "attributes that together identify the sender; []: one sender sends all; null: found",
         None,
     )
 

@@ -14,14 +14,15 @@ import pytest
 from evidence.attributes.lake import ENGINE, Lake
 from spillway.batch import DONE
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.errors import SpillwayError
 from spillway.intake.take_in import take_in
+from spillway.levers.asks import open_questions
+from spillway.levers.attributes.cycle.find import one_sender
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.lever import LEVER
 from spillway.levers.attributes.policy import measures_now, policy_of
 from spillway.levers.attributes.training.lesson import cycle_of
 from spillway.levers.attributes.training.noticed import noticed
-from spillway.levers.protocol import Facts, Load, Offer, Part
+from spillway.levers.protocol import Fact, Facts, Load, Offer, Part
 from spillway.pipeline.facts import needed_facts, newest_facts
 from spillway.store import blobs
 
@@ -222,12 +223,22 @@ def table(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist([{"seq": k, **row} for k, row in enumerate(rows)])
 
 
-def test_a_stream_without_a_key_and_without_an_order_is_refused_by_name_with_both_remedies() -> None:
-    keyless = contract(attribute("site", "string"), AT, SENSOR, TEMP, LOAD_PCT)
-    with pytest.raises(SpillwayError) as problem:
-        cycle_of(keyless, table(at_random(0, N)))
-    assert "`role: key`" in str(problem.value)
-    assert "`cycle: {attributes: [" in str(problem.value)
+def test_a_stream_without_a_key_and_without_an_order_is_one_senders_and_what_may_be_a_name_is_asked_for() -> (
+    None
+):
+    keyless = contract(attribute("site", "string", "protected"), AT, SENSOR, TEMP, LOAD_PCT)
+    cycle, evidence = cycle_of(keyless, table(at_random(0, N)))
+    assert (cycle.attributes, cycle.form, cycle.length) == ((), "one sender", 1)
+    (question,) = open_questions(Facts(1, {("cycle", ""): Fact("cycle", "", cycle.to_dict(), evidence)}))
+    assert "though site may tell several apart" in question.sentence
+    assert "role: key in schemas/streams/" in question.remedy
+
+
+def test_nothing_is_asked_where_all_is_measured_or_one_sender_is_stated() -> None:
+    measured = contract(AT, SENSOR, TEMP, LOAD_PCT)
+    assert cycle_of(measured, table(at_random(0, N)))[1].keys() == {"closest", "reason"}
+    stated = contract(attribute("site", "string", "protected"), AT, SENSOR, TEMP, cycle={"attributes": []})
+    assert cycle_of(stated, table(in_rounds(0, N))) == (one_sender(), {}), "though the sites come round"
 
 
 def test_the_parity_of_a_tuple_is_no_part_of_its_identifier() -> None:
@@ -244,5 +255,5 @@ def test_the_parity_of_a_tuple_is_no_part_of_its_identifier() -> None:
     told = {"training": {"tuples": 800, "parity": "secded", "parity_attribute": "parity"}}
     with_parity = contract(*attributes, **told)
     without = contract(*attributes)
-    assert cycle_of(without, table(rows)).attributes == ("parity",), "the trap is set"
-    assert cycle_of(with_parity, table(rows)).attributes == ("site", "sensor")
+    assert cycle_of(without, table(rows))[0].attributes == ("parity",), "the trap is set"
+    assert cycle_of(with_parity, table(rows))[0].attributes == ("site", "sensor")

@@ -44,7 +44,7 @@ from spillway.levers.attributes.cycle.value_codes import Codes, coded_keys, firs
 _Columns = Mapping[str, npt.NDArray[Any]]
 
 
-FORMS = ("strict", "robust", "declared", "by keys")
+FORMS = ("strict", "robust", "declared", "by keys", "one sender")
 
 
 class CycleNotFound(SpillwayError):
@@ -65,9 +65,8 @@ class CycleNotFound(SpillwayError):
         )
         super().__init__(
             f"`cycle` must be found in the training set, got {best}; train on more tuples, give the attributes that "
-            f"tell who sent a tuple `role: key` (where one sender sends all: deliver its name in every record), or "
-            f"state them in the contract's entry of this lever: "
-            f"`cycle: {{attributes: [{listed or '...'}]}}`"
+            f"tell who sent a tuple `role: key`, or state them in the contract's entry of this lever: "
+            f"`cycle: {{attributes: [{listed or '...'}]}}`, or `cycle: {{attributes: []}}` where one sender sends all"
         )
 
 
@@ -82,7 +81,9 @@ class Cycle:
     """What step (e) of the text gives; equals `length` for coprime periods only."""
     periods: Mapping[str, int]
     form: str
-    """strict, robust, declared, or "by keys": identified by the declared keys, which follow no order."""
+    """strict, robust, declared, "by keys": identified by the declared keys, which follow no order, or "one sender":
+    nothing identifies, every tuple is of the same sender.
+    """
     confidence: float
     members: tuple[Member, ...]
     """In cyclic order; the first is where a cycle starts."""
@@ -91,7 +92,7 @@ class Cycle:
     needed_confidence: float = DEFAULT_CONFIDENCE
 
     def __post_init__(self) -> None:
-        if not self.attributes:
+        if not self.attributes and self.form != "one sender":
             raise Refused("attributes", "name the cycle", self.attributes, "name at least one attribute")
         if self.length < 1:
             raise Refused("length", "be positive", self.length, "train the cycle again")
@@ -100,8 +101,8 @@ class Cycle:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether members come round in an order; by keys there is none, and no member is listed."""
-        return self.form != "by keys"
+        """Whether members come round in an order; by keys, and of one sender, there is none and no member is listed."""
+        return self.form not in ("by keys", "one sender")
 
     @property
     def ring(self) -> int:
@@ -109,9 +110,12 @@ class Cycle:
         return max(len(self.members), 1) if self.unique else 2
 
     def positions(self, columns: _Columns) -> Codes:
-        """The place in the cycle of every row, 0 where it starts; -1 for values that are no member."""
+        """The place in the cycle of every row, 0 where it starts; -1 for values that are no member.
+
+        `columns` must hold the identifier's; of one sender, who has none, any column tells how many rows there are.
+        """
         if not self.is_ordered:
-            return np.full(len(columns[self.attributes[0]]), -1, dtype=np.int64)
+            return np.full(len(next(iter(columns.values()))), -1, dtype=np.int64)
         codes, values = coded_keys(columns, self.attributes)
         place = {member.values: min(k, 1) if not self.unique else k for k, member in enumerate(self.members)}
         table = np.array([place.get(value, -1) for value in values] + [-1], dtype=np.int64)
@@ -201,6 +205,19 @@ def find_cycle(
             raise CycleNotFound((), 0.0, confidence, "no attribute repeats")
         raise CycleNotFound(best.attributes, best.confidence, confidence, best.reason)
     return _cycle(found, search, seq, instants, confidence)
+
+
+def one_sender() -> Cycle:
+    """The cycle of a stream that nothing identifies: all its tuples are one sender's, one key, one after the other.
+
+    What is given back is within its bound as ever: every value is held against its prediction before it is sent.
+    Where several send without a name, only predictions are worse.
+
+    >>> alone = one_sender()
+    >>> alone.attributes, alone.length_at(0), alone.ring, Cycle.from_dict(alone.to_dict()) == alone
+    ((), 1, 1, True)
+    """
+    return Cycle((), 1, 1, {}, "one sender", 0.0, ())
 
 
 def _by_keys(search: Search, keys: Sequence[str], needed: float) -> Cycle:

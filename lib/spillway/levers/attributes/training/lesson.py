@@ -21,7 +21,7 @@ from spillway.errors import SpillwayError
 from spillway.levers.asks import asking
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.cycle.find import Cycle, declared_cycle, find_cycle
+from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle, one_sender
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.policy import (
@@ -66,7 +66,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
             f"{contract.stream}: training must have at least two tuples, got {rows.num_rows}; deliver more to "
             f"{contract.path} and let spillway_shed take them in"
         )
-    cycle = cycle_of(contract, lesson.edge(contract.names, CYCLE_ROWS))
+    cycle, unsure = cycle_of(contract, lesson.edge(contract.names, CYCLE_ROWS))
     category = category_of(contract)
     # what is part of the identifier is never shed
     measures = [name for name in contract.sheddable if name not in cycle.attributes]
@@ -81,7 +81,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         + ", ".join(f"{name} {_bound_said(thresholds[name])}" for name in measures)
     )
     found = [
-        Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity}),
+        Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity, **unsure}),
         category_fact(contract, category),
         Fact(
             kinds.RANKING,
@@ -171,23 +171,45 @@ def expected_shed(rests_on: Choosing, part: Part) -> set[str]:
     return {way.attribute for way in decision.ways if way.way == "shed"}
 
 
-def cycle_of(contract: StreamContract, rows: pa.Table) -> Cycle:
-    """The stream's identifier: as the contract states it, else found, among the declared keys first."""
+def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str, Any]]:
+    """The stream's identifier, as the contract states it, else found, among the declared keys first; and its evidence.
+
+    Where no key is declared and nothing comes round, the stream is taken for one sender's.
+    """
     arrays = {name: plain_values(rows[name]) for name in contract.names if name != contract.order}
     seq = np.asarray(rows["seq"])
     arrays[contract.order] = plain_values(rows[contract.order])
     by_hand = own_settings(contract).cycle.attributes
-    if by_hand:
-        return declared_cycle(arrays, seq, by_hand, order=contract.order)
+    if by_hand is not None:
+        return (declared_cycle(arrays, seq, by_hand, order=contract.order) if by_hand else one_sender()), {}
     bits = {attribute.name: attribute.declared_bits for attribute in contract.attributes}
     parity = own_settings(contract).training.parity_attribute
-    return find_cycle(
-        arrays,
-        seq,
-        bits,
-        order=contract.order,
-        keys=contract.keys,
-        exclude=() if parity is None else (parity,),
+    try:
+        found = find_cycle(
+            arrays,
+            seq,
+            bits,
+            order=contract.order,
+            keys=contract.keys,
+            exclude=() if parity is None else (parity,),
+        )
+    except CycleNotFound as none:
+        return one_sender(), {"closest": list(none.attributes), "reason": none.reason, **_whose(contract)}
+    return found, {}
+
+
+def _whose(contract: StreamContract) -> dict[str, Any]:
+    """Asks for the key of a stream in which something may be the sender's name: what is measured is none."""
+    names = [a.name for a in contract.attributes if a.role == "protected" and a.type in ("string", "integer")]
+    parity = own_settings(contract).training.parity_attribute
+    may_be = [name for name in names if name != parity]
+    if not may_be:
+        return {}
+    return asking(
+        f"whose tuples these are cannot be told (no key is declared and nothing comes round): all are taken for one "
+        f"sender's, though {', '.join(may_be)} may tell several apart",
+        f"give what names the sender role: key in schemas/streams/{contract.stream}.yaml, or write "
+        "cycle: {attributes: []} under its lever attributes where one sends all; the next training takes it",
     )
 
 
@@ -195,6 +217,8 @@ def _told(cycle: Cycle) -> str:
     names = "+".join(cycle.attributes)
     if cycle.is_ordered:
         return f"cycle {names} of {cycle.length} ({cycle.form})"
+    if not cycle.attributes:
+        return "no cycle and no key: all of one sender"
     return f"no cycle: {cycle.length:,} values of {names}, identified by keys"
 
 
