@@ -208,15 +208,17 @@ def failed_task(place: str, said: str) -> list[str]:
 
 
 def written_since(settings: Settings, moment: datetime) -> list[str]:
-    """The assets of the tables that were written since, `spillway/<table>/<stream>`, by name.
+    """The assets of the tables that were written since, `spillway/<table>/<stream, join or query>`, by name.
 
     The clocks are those of whoever wrote the files and of Airflow; a table that cannot be read is left out.
     """
     from spillway.contracts import load_usable
+    from spillway.pipeline.workloads import results_tables
     from spillway.store.tables import Tables
 
-    tables = Tables(settings)
-    pairs = [(table, stream) for stream in load_usable(settings.schemas).streams for table in STREAM_TABLES]
+    tables, contracts = Tables(settings), load_usable(settings.schemas)
+    pairs = [(table, stream) for stream in contracts.streams for table in STREAM_TABLES]
+    pairs += [(table, name) for name, table in results_tables(contracts).items()]
     return sorted(
         f"spillway/{table}/{stream}" for table, stream in pairs if _is_newer(tables, table, stream, moment)
     )
@@ -237,6 +239,16 @@ def stream_arguments(streams: Sequence[str] | None) -> list[str]:
     ['--stream', 'weather', '--stream', 'stocks']
     """
     return [part for stream in streams or () for part in ("--stream", stream)]
+
+
+def workload_arguments(settings: Settings, subjects: Sequence[str] | None) -> list[str]:
+    """`--subject S` for each join and query (of those named, or of all) with something to work out; or NothingToDo."""
+    from spillway.pipeline.pending import pending_workloads
+
+    waiting = pending_workloads(settings, subjects or None)
+    if not waiting:
+        raise NothingToDo("no window of a join or a query is closed and not worked out")
+    return [part for name in waiting for part in ("--subject", name)]
 
 
 def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:

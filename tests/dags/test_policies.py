@@ -10,7 +10,7 @@ from spillway.scheduling import POOL_SLOTS, SHED_ASSET, TABLES_ALIAS
 
 DAG_IDS = (
     *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate"),
-    *("spillway_recover", "spillway_keep"),
+    *("spillway_recover", "spillway_keep", "spillway_workloads"),
 )
 SPARK_TASKS = {
     "spillway_shed": "shed",
@@ -18,6 +18,7 @@ SPARK_TASKS = {
     "spillway_train": "train",
     "spillway_validate": "validate",
     "spillway_recover": "recover",
+    "spillway_workloads": "workloads",
 }
 
 
@@ -57,6 +58,7 @@ def test_every_task_has_an_owner_retries_with_growing_delays_and_a_timeout(dags:
         ("spillway_validate", "0 3 * * *", [SHED_ASSET]),
         ("spillway_recover", None, []),
         ("spillway_keep", "0 5 * * *", []),
+        ("spillway_workloads", "30 * * * *", [SHED_ASSET]),
     ],
 )
 def test_dags_run_when_the_design_says(
@@ -68,7 +70,11 @@ def test_dags_run_when_the_design_says(
 
 
 @pytest.mark.parametrize(
-    "dag_id", ["spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate", "spillway_keep"]
+    "dag_id",
+    [
+        *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate", "spillway_keep"),
+        "spillway_workloads",
+    ],
 )
 def test_one_run_at_a_time_where_order_matters(dags: dict[str, Any], dag_id: str) -> None:
     assert dags["dags"][dag_id]["max_active_runs"] == 1
@@ -82,6 +88,7 @@ def test_one_run_at_a_time_where_order_matters(dags: dict[str, Any], dag_id: str
         ("spillway_train", POOL_SLOTS),
         ("spillway_validate", POOL_SLOTS),
         ("spillway_keep", POOL_SLOTS),
+        ("spillway_workloads", POOL_SLOTS),
     ],
 )
 def test_a_step_of_a_channel_holds_its_slot_and_one_of_all_channels_every_slot(
@@ -125,6 +132,7 @@ def test_channels_are_mapped_and_what_was_shed_is_announced(
         ("spillway_backfill", ["announce"]),
         ("spillway_validate", ["validate"]),
         ("spillway_recover", ["recover"]),
+        ("spillway_workloads", ["workloads"]),
     ],
 )
 def test_a_teardown_tells_when_all_is_over_so_that_a_red_run_stays_red(
@@ -163,6 +171,7 @@ def test_a_contract_that_cannot_be_read_turns_a_run_red_and_keeps_no_task_from_r
         ("spillway_train", {"streams"}),
         ("spillway_validate", {"streams", "everything"}),
         ("spillway_keep", {"dry_run"}),
+        ("spillway_workloads", {"subjects"}),
         (
             "spillway_recover",
             {"stream", "attributes", "keys", "from_time", "to_time", "from_seq", "to_seq", "output"},

@@ -42,6 +42,15 @@ def test_shedding_with_nothing_new_says_so_and_succeeds(run: Run) -> None:
     assert "spillway: narrow: 0 batches done" in said
 
 
+def test_joins_and_queries_that_have_nothing_to_do_say_so_and_one_that_is_not_there_is_refused(
+    run: Run,
+) -> None:
+    code, said = run("workloads")
+    assert (code, "spillway: 0 windows worked out" in said, "spillway: report: " in said) == (0, True, True)
+    code, said = run("workloads", "--subject", "nobody")
+    assert (code, "spillway: failed: `workload` must have a contract, got 'nobody'" in said) == (1, True)
+
+
 def test_an_unknown_channel_is_a_sentence_and_exit_code_one(run: Run) -> None:
     code, said = run("shed", "--channel", "narow")
     assert code == 1

@@ -12,17 +12,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Facts, Room
+from spillway.levers.protocol import Facts, Picture, Room, Told, Views
 
 PLANNED, DONE = "planned", "done"
 ReadColumns = Callable[[Sequence[str]], pa.Table]
-"""Columns of the rows that an input stream transmitted in the window, in the order of `seq`."""
+"""Columns of an input stream's rows in the window, as they were before anything was shed, as far as they can be given
+back; in the order of `seq` (of time, where windows are worked out in turn)."""
+
+
+class Workers(Protocol):
+    """Those who work parts out."""
+
+    @property
+    def cores(self) -> int:
+        """How many parts at a time."""
 
 
 @dataclass(frozen=True)
@@ -77,16 +86,23 @@ class WindowWork:
     facts: Mapping[int, Facts]
     windows: tuple[Window, ...]
     ordinal: int = 1
+    before: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """By table, the rows that this run has made of earlier windows, which may not be written yet."""
 
 
 class WindowDecision(ABC):
     """What was decided for some windows; travels to tasks."""
 
+    def parts(self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers) -> Sequence[Any]:
+        """What `results` is handed, part by part, a task each; by default what the window reads, whole."""
+        return [inputs]
+
     @abstractmethod
-    def results(
-        self, window: Window, inputs: Mapping[str, ReadColumns], counts: dict[str, int]
-    ) -> Iterator[pa.Table]:
-        """The window's results; what is counted on the way goes into `counts` and comes back to `account`."""
+    def results(self, window: Window, inputs: Any, counts: dict[str, int]) -> Iterator[pa.Table]:
+        """The results of a part of the window (the inputs by stream, unless `parts` says otherwise).
+
+        What is counted on the way goes into `counts`, is summed over the parts and comes back to `account`.
+        """
 
 
 class WindowPlan(ABC):
@@ -101,6 +117,12 @@ class WindowPlan(ABC):
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
         """Lines of the ledger for one window; `results` rows were written."""
 
+    def records(
+        self, window: Window, results: int, counts: Mapping[str, int]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Rows for tables of its own (with `subject` and `window`), which replace those of the same window."""
+        return {}
+
 
 class WindowLever(ABC):
     """A lever that works on windows."""
@@ -108,7 +130,31 @@ class WindowLever(ABC):
     name: str
     results_table: str
     """The table its results go to, a folder a join or query."""
+    record_tables: tuple[str, ...] = ()
+    """Tables of `WindowPlan.records`."""
+    in_turn = False
+    """Whether a window is planned by what those before it came to, and so after them: one window a call."""
+
+    def looks_back_seconds(self, contract: Workload) -> float:
+        """How long before a window begins rows matter to it: it is handed these too."""
+        return 0.0
+
+    def columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
+        """By input stream, the columns that are read where windows are worked out in turn."""
+        return {}
+
+    def most_rows(self, contract: Workload) -> int:
+        """How many rows of an input may be held at a time where windows are worked out in turn."""
+        return 5_000_000
 
     @abstractmethod
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         """A plan for each of `work`, in its order, decided together."""
+
+    def told(self, contract: Workload, tables: Views) -> Told | None:
+        """What `explain` says of a join or a query; None where there is nothing to say yet."""
+        return None
+
+    def pictures(self, contract: Workload, tables: Views) -> Iterable[Picture]:
+        """What the report shows of a join or a query."""
+        return ()

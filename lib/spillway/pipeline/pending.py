@@ -6,6 +6,7 @@ here. Nothing is read but directory entries and two small tables.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime
 
 from spillway.batch import PENDING, UNTRAINED, utc_now
@@ -14,6 +15,7 @@ from spillway.intake.landing import delivered, look
 from spillway.intake.take_in import can_be_rated, waits_for_a_rate
 from spillway.pipeline.exemptions import exemption_of
 from spillway.pipeline.facts import untrained
+from spillway.pipeline.workloads import chosen_workloads, waits
 from spillway.settings import Settings
 from spillway.store.batches import batches_of_files, load_batches
 from spillway.store.tables import Between, Tables
@@ -65,3 +67,17 @@ def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> lis
     return sorted(
         {contracts.planned_with(c.channel) for c in contracts.streams.values() if c.stream in streams}
     )
+
+
+def pending_workloads(settings: Settings, names: Sequence[str] | None = None) -> list[str]:
+    """The joins and queries (all, or those named) with a window that is closed and not worked out, by name."""
+    contracts, tables = load_usable(settings.schemas), Tables(settings)
+    found = []
+    for contract in chosen_workloads(contracts, names):
+        try:
+            pending = waits(tables, contracts, contract)
+        except Exception:  # what cannot be found out is for its run to tell, beside the others
+            pending = True
+        if pending:
+            found.append(contract.subject)
+    return sorted(found)

@@ -1,6 +1,6 @@
-"""One run of some streams all the way: take in, train what was never trained, sketch, shed, validate.
+"""One run of some streams all the way: take in, train what was never trained, sketch, shed, join and query, validate.
 
-What the DAGs do in three runs of their own, here in one go, for whoever has no Airflow or wants to see a stream through
+What the DAGs do in four runs of their own, here in one go, for whoever has no Airflow or wants to see a stream through
 now. A stream that fails at a step keeps no other back, and goes on with what it has; at the end the sentences of all
 that went wrong are raised together.
 """
@@ -20,6 +20,7 @@ from spillway.pipeline.facts import untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
+from spillway.pipeline.workloads import chosen_workloads, run_workloads
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
@@ -44,6 +45,9 @@ def run_through(
     for room in sorted({contracts.planned_with(contract.channel) for contract in mine.values()}):
         through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(mine))
         _noted(faults, room, through)
+    reading = [one.subject for one in chosen_workloads(contracts) if mine.keys() & set(one.inputs)]
+    if reading:
+        _noted(faults, "workloads", partial(run_workloads, tables, engine, contracts, reading, say))
     _noted(faults, "validate", partial(validate, tables, engine, contracts, run_id, say, list(mine)))
     if set(mine) == set(contracts.streams):
         faults.broken(contracts)

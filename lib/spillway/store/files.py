@@ -127,17 +127,23 @@ def row_count(file: DataFile) -> int:
 def high_edge(file: DataFile, column: str) -> Any:
     """The largest value of a column in a file, by the log or else by the footer; None where neither knows."""
     known = file.high(column)
-    if known is not None:
-        return known
+    return known if known is not None else max((one.max for one in _footer_edges(file, column)), default=None)
+
+
+def low_edge(file: DataFile, column: str) -> Any:
+    """The smallest value of a column in a file, by the log or else by the footer; None where neither knows."""
+    known = file.low(column)
+    return known if known is not None else min((one.min for one in _footer_edges(file, column)), default=None)
+
+
+def _footer_edges(file: DataFile, column: str) -> list[Any]:
     with reading(file.path) as source:
         metadata = pq.ParquetFile(source).metadata
     place = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     if column not in place:
-        return None
+        return []
     found = [metadata.row_group(g).column(place[column]).statistics for g in range(metadata.num_row_groups)]
-    if not found or any(one is None or not one.has_min_max for one in found):
-        return None
-    return max(one.max for one in found)
+    return [] if any(one is None or not one.has_min_max for one in found) else found
 
 
 def read_rows(

@@ -1,0 +1,75 @@
+"""
+### Work out joins and queries
+
+Every hour, and whenever `spillway_shed` announces new data: look which windows of which joins and queries
+(`schemas/joins`, `schemas/queries`) their input streams have closed; if there are any, submit one Spark
+application, which works them out within their budgets, writes the results, and says what was left undone. Nothing
+closed: the run ends in seconds without starting Spark.
+
+One join's or query's fault keeps no other back: the others are worked out, then the task ends red with one sentence
+a fault. What comes late opens its window again.
+
+**When it fails** read the task's log: the last `spillway:` line says what, where and the remedy. Retrying is
+always safe; a window replaces its own rows.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    Param,
+    get_current_context,
+    task,
+)
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell
+from spillway.scheduling import SHED_ASSET, pool_of, spark_step
+
+with DAG(
+    dag_id="spillway_workloads",
+    doc_md=__doc__,
+    description="Work out joins and queries within their budgets",
+    schedule=AssetOrTimeSchedule(
+        timetable=CronTriggerTimetable("30 * * * *", timezone="UTC"), assets=[Asset(SHED_ASSET)]
+    ),
+    catchup=False,
+    max_active_runs=1,
+    dagrun_timeout=timedelta(hours=6),
+    default_args=TASK_DEFAULTS,
+    tags=["spillway", "workloads"],
+    params={
+        "subjects": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Joins and queries",
+            description="Joins and queries to work out, one a line; empty: all.",
+        ),
+    },
+) as dag:
+
+    @task(execution_timeout=timedelta(minutes=5))
+    def find_work() -> list[str]:
+        """The job's arguments: the joins and queries with a closed window; skips the rest when there is none."""
+        from spillway.errors import SpillwayError
+        from spillway.scheduling import NothingToDo, workload_arguments
+        from spillway.settings import Settings
+
+        try:
+            form = get_current_context()["params"]
+            return workload_arguments(Settings.from_environment(), form["subjects"])
+        except NothingToDo as reason:
+            raise AirflowSkipException(str(reason)) from None
+        except SpillwayError as problem:
+            raise AirflowFailException(str(problem)) from None
+
+    workloads = SubmitJob(
+        task_id="workloads", application_args=find_work(), **pool_of(None), **spark_step("workloads")
+    )
+    workloads >> Tell(task_id="tell").as_teardown()

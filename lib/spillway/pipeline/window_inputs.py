@@ -1,0 +1,175 @@
+"""What a window reads of its input streams: the rows as they were, what was shed given back with its bound.
+
+Reading is planned once for a *stretch* of windows that follow one another. A window's own cut of it travels to the task
+that works it out; for a lever whose windows are worked out in turn, the stretch is read here, once, and each window is
+handed its rows, with those that it looks back at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.shapes import suggest
+from spillway.contracts.workload import Workload
+from spillway.errors import Refused
+from spillway.levers.protocol import Room
+from spillway.levers.windows import ReadColumns, Window
+from spillway.pipeline.question import Question
+from spillway.pipeline.reading import FrameStretch, Reading, plan_reading, readable
+from spillway.pipeline.window_pins import window_order
+from spillway.store.filters import matching
+from spillway.store.tables import Tables
+
+MOST_WINDOWS = 64
+"""As many windows are read, worked out and published at a time: a death in between costs no more."""
+
+
+class _TooManyRows(Exception):
+    """More rows than may be held."""
+
+
+def stretches_of(windows: Sequence[Window], together: int = MOST_WINDOWS) -> Iterator[list[Window]]:
+    """Windows that lie close to one another, in their order, at most so many at a time.
+
+    A clock that says 1970 makes a window far from all others, and nothing in between is to be read for it.
+    """
+    held: list[Window] = []
+    for window in windows:
+        if held and (len(held) == together or window.window - held[-1].window > together):
+            yield held
+            held = []
+        held.append(window)
+    if held:
+        yield held
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """The rows of one input in a window, where they lie; travels to the task that reads them."""
+
+    stream: str
+    stretches: tuple[FrameStretch, ...]
+    schema: pa.Schema
+    order: str
+    batches: tuple[int, ...]
+    most: int | None = None
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        names = list(dict.fromkeys(["seq", "batch", self.order, *columns]))
+        schema = pa.schema([self._field(name) for name in names])
+        parts, rows = [], 0
+        for part in Reading(schema, self.stretches).only(names).rows({}):
+            mine = part.filter(matching(part, {"batch": list(self.batches)}))
+            parts.append(mine)
+            rows += mine.num_rows
+            if self.most is not None and rows > self.most:
+                raise _TooManyRows
+        if not parts:
+            return pa.table({name: pa.nulls(0, schema.field(name).type) for name in columns})
+        return pa.concat_tables(parts).sort_by("seq").select(list(columns))
+
+    def _field(self, name: str) -> pa.Field:
+        if name in self.schema.names:
+            return self.schema.field(name)
+        if name.removesuffix(BOUND_SUFFIX) not in self.schema.names:
+            known = [one for one in self.schema.names if not one.endswith(BOUND_SUFFIX)]
+            raise Refused(name, f"be a column of {self.stream}", name, suggest(name, known))
+        return pa.field(name, pa.float64())  # a key was never shed: its bound is null
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """The rows of one input that a window is handed, already read."""
+
+    rows: pa.Table
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        return self.rows.select(list(columns))
+
+
+def planned_inputs(
+    tables: Tables, room: Room, contract: Workload, windows: Sequence[Window], back_seconds: float
+) -> dict[int, dict[str, WindowRows]]:
+    """By window and input stream, what it reads, from so many seconds before its begin."""
+    back = timedelta(seconds=back_seconds)
+    begin, end = windows[0].from_time - back, windows[-1].to_time - timedelta(microseconds=1)
+    found: dict[int, dict[str, WindowRows]] = {window.window: {} for window in windows}
+    for stream in dict.fromkeys(contract.inputs):
+        of = room.contracts.stream(stream)
+        order = window_order(room.contracts, contract, stream)
+        schema = readable(tables, of)
+        reading = plan_reading(tables, of, Question(times=(begin, end)))
+        for window in windows:
+            # the moment after the last belongs to the next window
+            times = (window.from_time - back, window.to_time - timedelta(microseconds=1))
+            mine = tuple(replace(one, question=Question(times=times)) for one in reading.stretches)
+            batches = tuple(batch for name, batch in window.inputs if name == stream)
+            found[window.window][stream] = WindowRows(stream, mine, schema, order, batches)
+    return found
+
+
+def held_inputs(
+    contract: Workload,
+    windows: Sequence[Window],
+    inputs: Mapping[int, Mapping[str, WindowRows]],
+    columns: Mapping[str, Sequence[str]],
+    back_seconds: float,
+    most: int,
+) -> Iterator[tuple[list[Window], dict[int, dict[str, ReadColumns]]]]:
+    """Some windows at a time, with their rows read; as many as hold no more rows of an input than `most`.
+
+    Of one window alone, more than that is refused.
+    """
+    try:
+        yield list(windows), _held(windows, inputs, columns, back_seconds, most)
+    except _TooManyRows:
+        if len(windows) == 1:
+            raise Refused(
+                "windows",
+                f"hold at most {most:,} rows of an input at a time",
+                f"more in window {windows[0].window}",
+                "shorten the windows, or raise most_rows where a machine has the memory",
+                where=contract.subject,
+            ) from None
+        half = len(windows) // 2
+        for some in (windows[:half], windows[half:]):
+            yield from held_inputs(contract, some, inputs, columns, back_seconds, most)
+
+
+def _held(
+    windows: Sequence[Window],
+    inputs: Mapping[int, Mapping[str, WindowRows]],
+    columns: Mapping[str, Sequence[str]],
+    back_seconds: float,
+    most: int,
+) -> dict[int, dict[str, ReadColumns]]:
+    back = timedelta(seconds=back_seconds)
+    found: dict[int, dict[str, ReadColumns]] = {window.window: {} for window in windows}
+    for stream, names in columns.items():
+        widest = inputs[windows[0].window][stream]
+        times = (windows[0].from_time - back, windows[-1].to_time - timedelta(microseconds=1))
+        spans = tuple(replace(one, question=Question(times=times)) for one in widest.stretches)
+        batches = sorted({batch for window in windows for batch in inputs[window.window][stream].batches})
+        whole = replace(widest, stretches=spans, batches=tuple(batches), most=most)
+        order = widest.order
+        rows = whole(list(dict.fromkeys(["seq", "batch", order, *names]))).sort_by(
+            [(order, "ascending"), ("seq", "ascending")]
+        )
+        at = np.asarray(rows[order].cast(pa.timestamp("us")).cast(pa.int64()))
+        for window in windows:
+            low, high = (
+                int(edge.timestamp() * 1_000_000) for edge in (window.from_time - back, window.to_time)
+            )
+            first, last = np.searchsorted(at, (low, high))
+            mine = rows.slice(int(first), int(last - first))
+            own = inputs[window.window][stream].batches
+            found[window.window][stream] = HeldRows(
+                mine if len(own) == len(batches) else mine.filter(matching(mine, {"batch": list(own)}))
+            )
+    return found

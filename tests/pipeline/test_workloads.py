@@ -1,0 +1,101 @@
+"""Joins and queries as a whole: who has something to do, what they read, and one fault that stays one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.levers.test_toy_window_lever import NEIGHBOURS, begun
+from tests.pipeline.streams import World
+
+from spillway import registry
+from spillway.contracts import load_contracts
+from spillway.engine import InProcess
+from spillway.errors import RunFailed, SpillwayError
+from spillway.levers.protocol import Room
+from spillway.pipeline.pending import pending_workloads
+from spillway.pipeline.window_inputs import held_inputs, planned_inputs, stretches_of
+from spillway.pipeline.window_pins import pinned_windows
+from spillway.pipeline.workloads import run_workloads
+from spillway.scheduling import NothingToDo, workload_arguments, written_since
+
+
+@pytest.fixture(autouse=True)
+def the_toy_has_its_line() -> Iterator[None]:
+    with registry.registered(meet="tests.levers.meet"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> World:
+    with registry.registered(meet="tests.levers.meet"):
+        return begun(tmp_path_factory.mktemp("lake"), InProcess())
+
+
+@pytest.fixture
+def world(lake: World, tmp_path: Path) -> World:
+    return lake.copy(tmp_path)
+
+
+def with_another(world: World, **changes: Any) -> None:
+    other = {**NEIGHBOURS, "name": "others", **changes}
+    (world.folder / "schemas" / "joins" / "others.yaml").write_text(yaml.safe_dump(other))
+    world.contracts = load_contracts(world.folder / "schemas")
+
+
+def test_a_run_of_the_dag_is_told_whose_windows_are_closed_and_ends_where_none_is(world: World) -> None:
+    assert workload_arguments(world.settings, None) == ["--subject", "neighbours"]
+    run_workloads(world.tables, world.engine, world.contracts)
+    assert pending_workloads(world.settings) == []
+    with pytest.raises(NothingToDo, match="no window of a join or a query is closed"):
+        workload_arguments(world.settings, ["neighbours"])
+    with pytest.raises(SpillwayError, match=r"workload.*nobody"):
+        workload_arguments(world.settings, ["nobody"])
+
+
+def test_what_cannot_be_worked_out_keeps_no_other_back(world: World) -> None:
+    with_another(world, levers=[{"lever": "meet", "on": "nowhere"}])
+    with pytest.raises(SpillwayError) as caught:
+        run_workloads(world.tables, world.engine, world.contracts, None, world.said.append)
+    assert not isinstance(caught.value, RunFailed) or len(caught.value.sentences) == 1
+    assert "others" in str(caught.value)
+    status = {row["subject"]: row["status"] for row in world.rows("windows")}
+    assert status == {"neighbours": "done", "others": "planned"}
+
+
+def test_the_tables_of_results_are_assets_too(world: World) -> None:
+    began = datetime.now().astimezone() - timedelta(seconds=1)
+    run_workloads(world.tables, world.engine, world.contracts)
+    assert "spillway/meet_results/neighbours" in written_since(world.settings, began)
+
+
+def inputs_of(world: World, back: float, most: int) -> list[tuple[list[int], dict[int, dict[str, Any]]]]:
+    contract, tables = world.contracts.joins["neighbours"], world.tables.now()
+    windows = pinned_windows(tables, world.contracts, contract)
+    room = Room("neighbours", world.contracts, tables)
+    found = []
+    for some in stretches_of(windows):
+        planned = planned_inputs(tables, room, contract, some, back)
+        columns = {stream: ["seq", "at", "site"] for stream in ("lefts", "rights")}
+        for part, held in held_inputs(contract, some, planned, columns, back, most):
+            found.append(([one.window for one in part], held))
+    return found
+
+
+def test_a_window_is_handed_the_rows_that_it_looks_back_at(world: World) -> None:
+    ((numbers, held),) = inputs_of(world, back=120.0, most=10_000)
+    first, second = (held[number]["lefts"](["seq", "at"]) for number in numbers)
+    assert first.num_rows == 60
+    assert second["seq"].to_pylist() == list(range(48, 120)), "six rows a minute, two minutes back"
+
+
+def test_windows_are_read_apart_where_they_hold_too_many_rows_and_one_that_does_is_refused(
+    world: World,
+) -> None:
+    assert [len(numbers) for numbers, _ in inputs_of(world, back=120.0, most=100)] == [1, 1]
+    with pytest.raises(SpillwayError, match=r"`windows` must hold at most 50 rows of an input at a time"):
+        inputs_of(world, back=120.0, most=50)
