@@ -1,0 +1,131 @@
+"""Many nodes that each decide alone, told by a coordinator what every query reached: a model in discrete time.
+
+Every interval (250 ms) each part of a query gets the batches of its own sources at its node; the node works on what it
+has room for and discards the rest by a policy of `policies` (the fair one is what a lake's jobs run, not a copy). A
+part that is not the last of its query hands its results to the node of the last one: few tuples (`hand_over`) that
+carry what all of its admitted batches carried, and wait there among all others, to be worked on or discarded. What a
+query reached in the source time window (10 s) is the sum of what its last part admitted; nodes are told it with
+`delay` intervals.
+
+>>> two = Deployment(node=np.array([0, 0]), query=np.array([0, 1]), nodes=1)
+>>> found = simulate(two, Setting(room=50.0, seconds=15.0), "fair", seed=1)
+>>> found.sic.round(1).tolist(), found.most_worked_on <= 50.0
+([0.7, 0.7], True)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spillway.levers.quality.admission import Batches, Entitlements
+from spillway.levers.quality.policies import chosen
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Which part of which query runs on which node, one element a part; the first part of a query is its last step."""
+
+    node: np.ndarray
+    query: np.ndarray
+    nodes: int
+    sources: np.ndarray | None = None
+    """Sources of every part; by default one."""
+
+    @property
+    def queries(self) -> int:
+        return int(self.query.max()) + 1
+
+    @property
+    def of_part(self) -> np.ndarray:
+        """Sources of every part."""
+        return np.ones(len(self.node), np.int64) if self.sources is None else self.sources
+
+    @property
+    def last_parts(self) -> np.ndarray:
+        """Of every part, the one that it hands its results to."""
+        first = np.unique(self.query, return_index=True)[1]
+        return np.asarray(first[self.query])
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The text's testbed: sources of 150 tuples a second in 3 batches, decided every 250 ms, over 10 s."""
+
+    room: float
+    """Tuples a node can work on in an interval."""
+    seconds: float = 60.0
+    interval_seconds: float = 0.25
+    window_seconds: float = 10.0
+    batches_per_second: float = 3.0
+    tuples: float = 50.0
+    """Tuples of a batch."""
+    hand_over: float = 5.0
+    delay: int = 1
+
+    @property
+    def per_interval(self) -> float:
+        """Batches of a source in an interval, on average."""
+        return self.batches_per_second * self.interval_seconds
+
+
+@dataclass(frozen=True)
+class Fared:
+    """What every query reached, on average over the windows after the first; what a node worked on at most."""
+
+    sic: np.ndarray
+    most_worked_on: float
+
+
+def simulate(to: Deployment, setting: Setting, policy: str, seed: int) -> Fared:
+    """Run the model; chance is drawn from the seed."""
+    chance = np.random.default_rng(seed)
+    steps = round(setting.seconds / setting.interval_seconds)
+    span = round(setting.window_seconds / setting.interval_seconds)
+    last, sources = to.last_parts, to.of_part
+    part_of = np.repeat(np.arange(len(to.node)), sources)
+    phase = chance.random(len(part_of))
+    in_query = np.bincount(to.query, sources, minlength=to.queries)
+    carries = 1.0 / (in_query[to.query[part_of]] * setting.batches_per_second * setting.window_seconds)
+    handed = np.zeros(len(to.node))
+    reached = np.zeros((steps, to.queries))
+    sliding, waited = np.zeros(to.queries), np.zeros((to.nodes, to.queries), np.int64)
+    told = [np.zeros(to.queries)] * (setting.delay + 1)
+    seen: list[np.ndarray] = []
+    most = 0.0
+    for step in range(steps):
+        come = np.floor((step + 1) * setting.per_interval + phase) - np.floor(
+            step * setting.per_interval + phase
+        )
+        fresh = np.repeat(np.arange(len(part_of)), come.astype(np.int64))
+        passed = np.flatnonzero(handed > 0)
+        part = np.concatenate([part_of[fresh], last[passed]])
+        sic = np.concatenate([carries[fresh], handed[passed]])
+        cost = np.concatenate([np.full(len(fresh), setting.tuples), np.full(len(passed), setting.hand_over)])
+        handed = np.zeros(len(to.node))
+        for node, mine in enumerate(_by_node(to.node[part], to.nodes)):
+            batches = Batches(to.query[part[mine]], sic[mine], cost[mine], chance.permutation(len(mine)))
+            worked_on = chosen(policy, batches, _entitled(told[0], waited[node]), setting.room)
+            parts, gained = part[mine[worked_on]], batches.sic[worked_on]
+            waited[node] += 1
+            waited[node, batches.query[worked_on]] = 0
+            most = max(most, float(batches.cost[worked_on].sum()))
+            ends = last[parts] == parts
+            reached[step] += np.bincount(to.query[parts[ends]], gained[ends], minlength=to.queries)
+            handed += np.bincount(parts[~ends], gained[~ends], minlength=len(handed))
+        sliding = sliding + reached[step] - (reached[step - span] if step >= span else 0.0)
+        told = [*told[1:], np.maximum(sliding, 0.0)]
+        if step >= min(2 * span, steps - 1):
+            seen.append(sliding)
+    return Fared(np.mean(seen, axis=0), most)
+
+
+def _by_node(node: np.ndarray, nodes: int) -> list[np.ndarray]:
+    order = np.argsort(node, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(node, minlength=nodes))[:-1])
+
+
+def _entitled(reached: np.ndarray, waited: np.ndarray) -> Entitlements:
+    zeros = np.zeros(len(reached))
+    return Entitlements(np.ones(len(reached)), reached, zeros.astype(np.int64), zeros, waited)

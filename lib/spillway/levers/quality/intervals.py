@@ -1,0 +1,106 @@
+"""What a COUNT, SUM or AVG over some batches says of all of them, with an interval: ratio estimation by clusters.
+
+Of N batches n were read, any as likely as any other; batch i has m_i tuples, of which the query makes y_i (a sum) and
+c_i (a count). How many tuples all batches have, T, is known without reading them. With r = sum y / sum m over what
+was read, f = n / N and t the quantile of Student's t with n - 1 degrees of freedom:
+
+    total = T r,      se = T / mean(m) * sqrt((1 - f) / n * sum (y_i - r m_i)^2 / (n - 1))
+
+and an average is the ratio of two of these, r = sum y / sum c, with residuals y_i - r c_i over mean(c). Where nothing
+was shed the value is exact and the interval has no width. Honest where at least `FEWEST` batches were read: below, or
+where batches were not chosen by chance, there is no interval, and `sic` alone says what an answer rests on.
+
+>>> read = Clusters(np.array([10.0, 10.0, 10.0]), np.array([4.0, 5.0, 6.0]), np.array([10.0, 10.0, 10.0]))
+>>> found = scaled_total(read, batches=6, tuples=60)
+>>> found.value, round(found.low, 1), round(found.high, 1)
+(30.0, 19.5, 40.5)
+>>> scaled_total(read, batches=3, tuples=30)
+Estimate(value=15.0, low=15.0, high=15.0)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+CONFIDENCE = 0.95
+FEWEST = 3
+"""Of two batches the spread is a guess."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Of every batch read: its tuples, the sum of what the query adds up in it, and how many it counts."""
+
+    tuples: np.ndarray
+    total: np.ndarray
+    counted: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tuples)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value of all, from some, and the interval it lies in with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+def scaled_total(read: Clusters, batches: int, tuples: float) -> Estimate | None:
+    """The sum over all batches; None where no interval is honest."""
+    size = float(read.tuples.sum())
+    if not size:
+        return None
+    ratio = float(read.total.sum()) / size
+    if len(read) == batches:
+        return _exact(float(read.total.sum()))
+    if len(read) < FEWEST:
+        return None
+    spread = _spread(read.total - ratio * read.tuples, float(read.tuples.mean()), batches)
+    return Estimate(tuples * ratio, tuples * (ratio - spread), tuples * (ratio + spread))
+
+
+def scaled_mean(read: Clusters, batches: int) -> Estimate | None:
+    """The average over all batches; None where no interval is honest."""
+    counted = float(read.counted.sum())
+    if not counted:
+        return None
+    ratio = float(read.total.sum()) / counted
+    if len(read) == batches:
+        return _exact(ratio)
+    if len(read) < FEWEST:
+        return None
+    spread = _spread(read.total - ratio * read.counted, float(read.counted.mean()), batches)
+    return Estimate(ratio, ratio - spread, ratio + spread)
+
+
+def _exact(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
+def _spread(residuals: np.ndarray, mean_size: float, batches: int) -> float:
+    """Half the width of the interval, in the unit of the ratio."""
+    n = len(residuals)
+    variance = float((residuals**2).sum()) / (n - 1) * (1.0 - n / batches) / n
+    return student_quantile(n - 1) * math.sqrt(max(0.0, variance)) / mean_size
+
+
+def student_quantile(freedom: int) -> float:
+    """The two-sided 95 % quantile of Student's t: tabled to 10 degrees, beyond by Cornish and Fisher's expansion.
+
+    >>> student_quantile(2), round(student_quantile(20), 3), round(student_quantile(1000), 3)
+    (4.303, 2.086, 1.962)
+    """
+    if freedom <= len(_STUDENT):
+        return _STUDENT[freedom - 1]
+    z = 1.959963985
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2
+
+
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

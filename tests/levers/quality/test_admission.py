@@ -1,0 +1,204 @@
+"""Which batches are worked on: the text's algorithm, and what we promise beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillway.errors import Refused
+from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
+from spillway.levers.quality.max_min import batches_short, fill_level
+from spillway.levers.quality.policies import POLICIES, chosen
+from spillway.levers.quality.projection import Elsewhere, own_room, remembered
+
+
+def as_the_text_has_it(batches: Batches, reached: np.ndarray, room: float) -> set[int]:
+    """Algorithm 1, one line after the other, for batches of one size."""
+    level = reached.copy()
+    waiting = {
+        q: sorted(np.flatnonzero(batches.query == q), key=lambda b: (-batches.sic[b], b))
+        for q in range(len(level))
+    }
+    kept: set[int] = set()
+    while sum(batches.cost[list(kept)]) + batches.cost.min() <= room and any(waiting.values()):
+        query = min((q for q in waiting if waiting[q]), key=lambda q: (level[q], q))
+        best = waiting[query].pop(0)
+        kept.add(int(best))
+        level[query] += batches.sic[best]
+    return kept
+
+
+@st.composite
+def loads(draw: st.DrawFn, even: bool = False) -> tuple[Batches, Entitlements, float]:
+    queries = draw(st.integers(1, 6))
+    count = draw(st.integers(1, 40))
+    query = np.array(draw(st.lists(st.integers(0, queries - 1), min_size=count, max_size=count)))
+    size = np.array(draw(st.lists(st.integers(1, 9), min_size=count, max_size=count)), np.float64)
+    whole = np.bincount(query, weights=size, minlength=queries)
+    weight = np.array(draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=queries, max_size=queries)))
+    reached = np.array(draw(st.lists(st.floats(0, 0.5), min_size=queries, max_size=queries)))
+    room = draw(st.floats(0.5, float(size.sum()) * 1.2))
+    cost = np.ones(count) if even else size
+    zeros = np.zeros(queries)
+    batches = Batches(query, size / whole[query], cost)
+    return batches, Entitlements(weight, reached, zeros.astype(np.int64), zeros), room
+
+
+@given(loads(even=True))
+@settings(max_examples=60, deadline=None)
+def test_for_batches_of_one_size_it_is_the_texts_algorithm(load: tuple[Batches, Entitlements, float]) -> None:
+    batches, to, room = load
+    plain = replace(to, weight=np.ones(len(to.weight)))
+    found = set(np.flatnonzero(admit_fairly(batches, plain, room)).tolist())
+    expected = as_the_text_has_it(batches, plain.reached, room)
+    level = [
+        np.bincount(batches.query[list(k)], batches.sic[list(k)], len(to.weight)) for k in (found, expected)
+    ]
+    assert len(found) == len(expected)
+    assert np.allclose(level[0], level[1])
+
+
+@given(loads())
+@settings(max_examples=80, deadline=None)
+def test_it_never_passes_the_room_and_ends_within_one_batch_of_the_optimum(
+    load: tuple[Batches, Entitlements, float],
+) -> None:
+    batches, to, room = load
+    admitted = admit_fairly(batches, to, room)
+    assert batches.cost[admitted].sum() <= room
+    rest = batches.cost[~admitted]
+    assert not len(rest) or rest.min() > room - batches.cost[admitted].sum()
+    have = to.reached + np.bincount(batches.query[admitted], batches.sic[admitted], len(to.weight))
+    open_ = np.bincount(batches.query[~admitted], minlength=len(to.weight)) > 0
+    slack = float((batches.sic / to.weight[batches.query]).max())
+    fits_all = batches.cost.max() <= room / len(to.weight)
+    if fits_all and (batches.cost == batches.cost[0]).all():
+        assert batches_short(batches, to, room, admitted) <= 1 + 1e-9
+        assert (
+            not open_.any()
+            or ((have / to.weight)[open_] >= fill_level(batches, to, room).level - slack - 1e-9).all()
+        )
+
+
+def test_large_loads_end_within_one_batch_of_the_optimum() -> None:
+    chance = np.random.default_rng(7)
+    for weights in (np.ones(100), chance.choice([0.5, 1.0, 3.0], 100)):
+        query = chance.integers(0, 100, 5_000)
+        size = chance.integers(10, 100, 5_000).astype(np.float64)
+        sic = size / np.bincount(query, size)[query]
+        batches = Batches(query, sic, size, chance.permutation(5_000))
+        to = replace(Entitlements.equal(100), weight=weights)
+        for share in (0.05, 0.3, 0.8):
+            room = share * float(size.sum())
+            assert batches_short(batches, to, room, admit_fairly(batches, to, room)) <= 1
+
+
+def four_each(queries: int) -> Batches:
+    return Batches(np.repeat(np.arange(queries), 4), np.full(4 * queries, 0.25), np.ones(4 * queries))
+
+
+def counts(batches: Batches, admitted: np.ndarray) -> list[int]:
+    return np.bincount(batches.query[admitted], minlength=int(batches.query.max()) + 1).tolist()
+
+
+def test_a_weight_is_a_share_and_a_priority_an_order() -> None:
+    two = four_each(2)
+    weighted = replace(Entitlements.equal(2), weight=np.array([3.0, 1.0]))
+    assert counts(two, admit_fairly(two, weighted, 4.0)) == [3, 1]
+    first = replace(Entitlements.equal(2), priority=np.array([0, 1]))
+    assert counts(two, admit_fairly(two, first, 5.0)) == [1, 4]
+
+
+def test_what_must_be_kept_is_kept_first_and_a_floor_before_the_rest() -> None:
+    two = four_each(2)
+    must = np.zeros(8, np.bool_)
+    must[[5, 6]] = True
+    assert np.flatnonzero(admit_fairly(two, Entitlements.equal(2), 2.0, must)).tolist() == [5, 6]
+    floors = replace(Entitlements.equal(2), floor=np.array([0.0, 0.75]), priority=np.array([1, 0]))
+    assert counts(two, admit_fairly(two, floors, 4.0)) == [1, 3]
+
+
+def test_nobody_starves_under_a_strict_order_for_longer_than_stated() -> None:
+    three = four_each(3)
+    waited, had = np.zeros(3, np.int64), []
+    for _ in range(12):
+        to = replace(
+            Entitlements.equal(3), priority=np.array([2, 1, 0]), waited=waited.copy(), starve_rounds=4
+        )
+        got = np.array(counts(three, admit_fairly(three, to, 4.0)))
+        waited = np.where(got > 0, 0, waited + 1)
+        had.append(got > 0)
+    rounds = np.array(had)
+    for query in range(3):
+        gaps = np.diff(np.flatnonzero(np.r_[True, rounds[:, query], True]))
+        assert gaps.max() <= 4
+    assert rounds[:, 0].all()
+
+
+def test_who_is_behind_elsewhere_is_helped_here() -> None:
+    two = four_each(2)
+    assert counts(two, admit_fairly(two, Entitlements.equal(2, np.array([0.5, 0.0])), 4.0)) == [1, 3]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies_keep_to_the_room_and_give_the_same_again(policy: str) -> None:
+    chance = np.random.default_rng(3)
+    query = chance.integers(0, 9, 300)
+    size = chance.integers(1, 9, 300).astype(np.float64)
+    batches = Batches(query, size / size.sum(), size, chance.permutation(300))
+    first = chosen(policy, batches, Entitlements.equal(9), 400.0)
+    assert size[first].sum() <= 400.0
+    assert (size[~first] > 400.0 - size[first].sum()).all()
+    assert (first == chosen(policy, batches, Entitlements.equal(9), 400.0)).all()
+
+
+def test_no_capacity_no_weight_and_no_such_policy_are_refused_by_name() -> None:
+    two = four_each(2)
+    with pytest.raises(Refused, match="`capacity` must be above 0, got 0"):
+        admit_fairly(two, Entitlements.equal(2), 0.0)
+    with pytest.raises(Refused, match=r"`weight` must be above 0, got 0\.0"):
+        replace(Entitlements.equal(2), weight=np.array([1.0, 0.0]))
+    with pytest.raises(Refused, match="`policy` must be one of fair"):
+        chosen("lottery", two, Entitlements.equal(2), 1.0)
+
+
+def test_who_is_new_is_owed_nothing_from_before() -> None:
+    assert remembered({"a": [0.4, 0.4]}, ["a", "b"]).tolist() == [0.8, 0.8]
+    assert remembered({}, ["a", "b"]).tolist() == [0.0, 0.0]
+
+
+def test_two_jobs_that_share_a_room_fill_it_at_one_level() -> None:
+    """Each decides its own queries alone, from what the other was last offered and has reached."""
+    loads_ = {"a": 400.0, "b": 400.0, "c": 800.0}
+    jobs = (("a",), ("b", "c"))
+    last: dict[str, float] = {}
+    for _ in range(3):
+        levels = {}
+        taken = 0.0
+        for job in jobs:
+            mine = np.repeat(np.arange(len(job)), 100)
+            cost = np.concatenate([np.full(100, loads_[name] / 100) for name in job])
+            batches = Batches(mine, np.full(len(mine), 0.01), cost)
+            others = [name for name in loads_ if name not in job and name in last]
+            elsewhere = Elsewhere(
+                np.zeros(len(others)),
+                np.ones(len(others)),
+                np.ones(len(others)),
+                np.array([loads_[name] for name in others]),
+            )
+            room = min(own_room(batches, Entitlements.equal(len(job)), elsewhere, 800.0), 800.0 - taken)
+            admitted = (
+                admit_fairly(batches, Entitlements.equal(len(job)), room)
+                if room > 0
+                else np.zeros(len(mine), bool)
+            )
+            taken += float(cost[admitted].sum())
+            levels |= dict(zip(job, np.bincount(mine[admitted], minlength=len(job)) / 100, strict=True))
+            last |= {name: loads_[name] for name in job}
+    assert taken <= 800.0
+    assert max(levels.values()) - min(levels.values()) <= 0.02
+    assert min(levels.values()) >= 0.48

@@ -1,0 +1,110 @@
+"""Overload, intervals and fairness: the text's numbers, and what an interval promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spillway.errors import Refused
+from spillway.levers.quality.fairness import spread_of, tipping_point, trade_off
+from spillway.levers.quality.federation import Deployment, Setting, simulate
+from spillway.levers.quality.intervals import Clusters, scaled_mean, scaled_total
+from spillway.levers.quality.overload import Overload, TupleCost
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+COSTS = json.loads((GOLDEN / "003_cost_model.json").read_text())
+COST_AXIS = json.loads((GOLDEN / "003_tables.json").read_text())["cost"]
+
+
+def test_figure_5_2_and_what_is_discarded_of_a_buffer() -> None:
+    cost = TupleCost().after(COSTS["figure_5_2"]["t_ms"] / 1e3, COSTS["figure_5_2"]["n"])
+    assert cost.keeps(0.25) == COSTS["figure_5_2"]["N_keep_floor"]
+    for case in COSTS["with_buffer"]:
+        assert cost.discards(case["IB_size"], 0.25) == case["N_discard"]
+
+
+def test_the_mean_of_the_last_measurements_is_what_counts() -> None:
+    golden = COSTS["sliding_average_window_3_constructed"]
+    cost, keeps = TupleCost(last=3), []
+    for t, n in zip(golden["t_ms"], golden["n"], strict=True):
+        cost = cost.after(t / 1e3, n)
+        keeps.append(cost.keeps(0.25))
+    assert keeps == golden["N_keep_floor"]
+
+
+def test_before_anything_was_measured_nothing_is_discarded() -> None:
+    assert TupleCost().discards(10**9, 0.25) == 0
+    assert TupleCost().after(1.0, 0) == TupleCost()
+    with pytest.raises(Refused, match="`interval_seconds` must be above 0"):
+        TupleCost().keeps(0)
+
+
+def test_one_large_batch_is_no_overload_and_an_overload_ends_below_what_can_be_done() -> None:
+    node = Overload(last=4, calm=0.9)
+    seen = []
+    for load in (50, 50, 50, 230, 50, 200, 200, 200, 92, 92, 92, 92, 50, 50):
+        node = node.after(load, 100)
+        seen.append(node.on)
+    assert seen[3:5] == [False, False]
+    assert seen[7:12] == [True] * 5
+    assert seen[-1] is False
+
+
+def test_the_cost_axis_of_figure_6_11() -> None:
+    counts = [COST_AXIS["base_queries"], *map(int, COST_AXIS["delta_cost"])]
+    found = trade_off(dict.fromkeys(counts, 1.0))
+    for n, said in COST_AXIS["delta_cost"].items():
+        above, below = map(int, said.split("/"))
+        assert found[int(n)][0] == pytest.approx(above / below)
+
+
+def test_more_queries_pay_until_quality_falls_faster_than_cost() -> None:
+    assert tipping_point({180: 0.8, 360: 0.5, 720: 0.15}) == 360
+    assert spread_of(np.zeros(3)).jain == 1.0
+    assert spread_of(np.zeros(0)).mean == 1.0
+
+
+def test_intervals_hold_what_they_promise() -> None:
+    """95 % intervals over 400 draws of 12 of 40 batches cover at least 91 %: 0.95 less 3.7 binomial sigmas."""
+    chance = np.random.default_rng(11)
+    tuples = chance.integers(20, 60, 40).astype(np.float64)
+    hits = chance.binomial(tuples.astype(int), 0.3).astype(np.float64)
+    values = hits * chance.normal(50, 5, 40)
+    held = {"count": 0, "sum": 0, "avg": 0}
+    for _ in range(400):
+        read = chance.permutation(40)[:12]
+        count = scaled_total(Clusters(tuples[read], hits[read], tuples[read]), 40, tuples.sum())
+        total = scaled_total(Clusters(tuples[read], values[read], hits[read]), 40, tuples.sum())
+        mean = scaled_mean(Clusters(tuples[read], values[read], hits[read]), 40)
+        assert count
+        assert total
+        assert mean
+        held["count"] += count.low <= hits.sum() <= count.high
+        held["sum"] += total.low <= values.sum() <= total.high
+        held["avg"] += mean.low <= values.sum() / hits.sum() <= mean.high
+    assert min(held.values()) >= 0.91 * 400, held
+
+
+def test_there_is_no_interval_where_none_is_honest() -> None:
+    two = Clusters(np.ones(2), np.ones(2), np.ones(2))
+    assert scaled_total(two, 5, 5.0) is None
+    assert scaled_mean(two, 5) is None
+    assert scaled_total(Clusters(np.zeros(0), np.zeros(0), np.zeros(0)), 5, 5.0) is None
+    whole = scaled_total(two, 2, 2.0)
+    assert whole is not None
+    assert (whole.low, whole.value, whole.high) == (2.0, 2.0, 2.0)
+
+
+def test_in_a_federation_the_fair_policy_is_fairer_than_chance() -> None:
+    chance = np.random.default_rng(5)
+    query = np.repeat(np.arange(60), 3)
+    node = np.concatenate([chance.choice(4, 3, replace=False, p=[0.1, 0.2, 0.3, 0.4]) for _ in range(60)])
+    to, setting = Deployment(node, query, 4), Setting(room=800.0, seconds=25.0)
+    fair, random = (simulate(to, setting, policy, seed=1) for policy in ("fair", "random"))
+    assert max(fair.most_worked_on, random.most_worked_on) <= 800.0
+    assert spread_of(fair.sic).jain > spread_of(random.sic).jain
+    assert spread_of(fair.sic).std < spread_of(random.sic).std / 2
+    assert spread_of(fair.sic).mean > spread_of(random.sic).mean
