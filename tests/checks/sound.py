@@ -33,6 +33,7 @@ def contract(stream: str, **fields: Any) -> StreamContract:
                 {"name": "at", "type": "timestamp", "role": "order"},
                 {"name": "temp", "type": "double", "role": "measure"},
             ],
+            "sketches": [{"kind": "pair_count", "attributes": ["site", "temp"], "at_least": 1}],
             **fields,
         }
     )

@@ -171,7 +171,9 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("sketches", "payload_can_be_read"): put("sketches", kind="pair_count", payload=b"torn"),
     ("sketches", "named_after_its_attributes"): put("sketches", name="site"),
     ("sketches", "covers_its_batch"): put("sketches", rows=5),
-    ("sketches", "near_duplicates_are_few"): put("sketches", kind="pair_count", payload=alike()),
+    ("sketches", "few_rows_have_a_twin"): put(
+        "sketches", kind="pair_count", name="site+temp", attributes=["site", "temp"], payload=alike()
+    ),
     ("daily_sketches", "one_sketch_per_day"): again("daily_sketches"),
     ("daily_sketches", "parameters_are_json"): put("daily_sketches", parameters="{not json"),
     ("daily_sketches", "payload_is_there"): put("daily_sketches", payload=b""),

@@ -233,11 +233,13 @@ def test_so_many_attributes_that_the_combinations_explode_are_refused_with_their
         PairCountParameters(attributes=64, similarity=32)
 
 
-def test_the_share_of_near_duplicates_is_a_share_of_all_pairs() -> None:
+def test_near_duplicates_a_row_do_not_fall_with_the_number_of_rows() -> None:
     records = np.array([[1, 2], [1, 2], [3, 4], [5, 6]], dtype=np.uint64)
-    assert count(records, attributes=2, similarity=2).share().estimate == pytest.approx(1 / 6)
-    with pytest.raises(Refused, match="at least 2"):
-        count(records[:1], attributes=2, similarity=2).share()
+    assert count(records, attributes=2, similarity=2).per_row().estimate == pytest.approx(1 / 4)
+    tenfold = np.tile(np.arange(2000, dtype=np.uint64).reshape(-1, 2), (10, 1))
+    assert count(tenfold, attributes=2, similarity=2).per_row().estimate == pytest.approx(4.5)
+    with pytest.raises(Refused, match="at least 1"):
+        count(records[:0], attributes=2, similarity=2).per_row()
 
 
 def test_no_records_make_no_pairs() -> None:

@@ -88,9 +88,9 @@ def test_joins_skew_distinct_quantiles_and_pairs_are_answered() -> None:
     assert median.low <= 199.0 <= median.high
     assert middle.low <= 100 <= middle.high
     pairs = load(ROWS, "weather", "a+b+c", "pair_count")
-    found, share = pairs.near_duplicate_pairs(), pairs.near_duplicate_share()
+    found, a_row = pairs.near_duplicate_pairs(), pairs.near_duplicates_per_row()
     assert found.low <= 2 <= found.high
-    assert share.low <= 2 / 6 <= share.high
+    assert a_row.low <= 2 / 4 <= a_row.high
 
 
 def test_questions_a_sketch_cannot_answer_name_the_kind_that_can() -> None:

@@ -42,8 +42,8 @@ class ViewedTables:
         self._database = duckdb.connect(":memory:", config=_CONFIG)
         self._database.execute("SET TimeZone = 'UTC'")
         self._database.create_function(
-            "spillway_near_duplicate_pairs",
-            _near_duplicate_pairs,
+            "spillway_pairs_at_least",
+            _pairs_at_least,
             ["BLOB"],
             "DOUBLE",
             null_handling="special",
@@ -84,17 +84,18 @@ class ViewedTables:
         return _plain(found)
 
 
-def _near_duplicate_pairs(payload: bytes | None) -> float | None:
-    """How many pairs of rows agree in as many attributes as the contract says; None of what cannot be read.
+def _pairs_at_least(payload: bytes | None) -> float | None:
+    """How many pairs of rows agree in as many attributes as the contract says, by the low end of the 95 % interval, so
+    that noise accuses nobody; None of what cannot be read.
 
-    >>> _near_duplicate_pairs(b"torn") is None
+    >>> _pairs_at_least(b"torn") is None
     True
     """
     # compiled kernels take a moment to import, and few runs have counts of pairs
     from spillway.sketches.query import loaded, read_sketch
 
     try:
-        return None if payload is None else loaded(read_sketch(payload)).near_duplicate_pairs().estimate
+        return None if payload is None else loaded(read_sketch(payload)).near_duplicate_pairs().low
     except SpillwayError:
         return None
 
@@ -151,15 +152,24 @@ def column_problems(
 
 
 def stream_facts(streams: Mapping[str, StreamContract]) -> dict[str, pa.Table]:
-    """What the contracts say, for the views to join: `streams` (mode, width) and `attributes` (role)."""
+    """What the contracts say, for the views to join: `streams` (mode, width), `attributes` (role), `twins` (limit)."""
     modes = [{"stream": s.stream, "mode": s.mode, "width": s.width} for s in streams.values()]
     roles = [
         {"stream": s.stream, "attribute": a.name, "role": a.role}
         for s in streams.values()
         for a in s.attributes
     ]
+    twins = [
+        {"stream": s.stream, "name": "+".join(sketch.attributes), "limit_pct": sketch.twins_pct}
+        for s in streams.values()
+        for sketch in s.sketches
+        if sketch.kind == "pair_count" and sketch.twins_pct is not None
+    ]
     text = pa.string()
     return {
+        "twins": pa.Table.from_pylist(
+            twins, pa.schema({"stream": text, "name": text, "limit_pct": pa.float64()})
+        ),
         "streams": pa.Table.from_pylist(modes, pa.schema({"stream": text, "mode": text, "width": text})),
         "attributes": pa.Table.from_pylist(
             roles, pa.schema({"stream": text, "attribute": text, "role": text})

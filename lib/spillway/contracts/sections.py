@@ -246,4 +246,10 @@ class Sketch:
         None,
     )
     rate: float = rule(Number(above=0, most=1), "pair_count: share of the combinations drawn", 1.0)
+    twins_pct: float | None = rule(
+        Maybe(Number(least=0)),
+        "pair_count: pairs of near-duplicates a 100 rows, above which a batch fails its validation (by the low end of "
+        "the 95 % interval); null: any",
+        10.0,
+    )
     seed: int = rule(Number(least=0, most=(1 << 53) - 1, whole=True), "seed of the hash functions", 1)

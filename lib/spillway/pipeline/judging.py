@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.batch import Batch, utc_now
@@ -91,8 +92,16 @@ def _judged_tables(
             if name == "validations":
                 where = {"validated_at": Between(since)}
             if contract.curated:
-                found[name] = table.rows(**where)
+                rows = table.rows(**where)
+                found[name] = _of_these(rows, of, work) if of and "batch" in where else rows
     return found
+
+
+def _of_these(rows: pa.Table, of: str, work: Mapping[str, Sequence[Batch]]) -> pa.Table:
+    """The rows of these batches: numbers alone would take another stream's old batch of the same number."""
+    changed = {(stream, batch.batch) for stream, batches in work.items() for batch in batches}
+    pairs = zip(rows[of].to_pylist(), rows["batch"].to_pylist(), strict=True)
+    return rows.filter(pa.array([pair in changed for pair in pairs], pa.bool_()))
 
 
 def kept_columns(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> list[str]:

@@ -176,18 +176,16 @@ class PairCount(binary.CounterSketch):
         self_pairs = float(self.records) if convention == "with_self" else 0.0
         return self._answer(ordered * scale + self_pairs, spread * scale, self_pairs, confidence)
 
-    def share(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
-        """Near-duplicate pairs as a share of all pairs of different records: the cleanliness of a table."""
-        every = self.records * (self.records - 1) / 2
-        if every == 0:
-            raise Refused("records", "be at least 2 to make a pair", self.records, "sketch more rows")
+    def per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
+        """Near-duplicate pairs a row: the cleanliness of a table, however many rows it has.
+
+        At most twice as great a share of the rows has a twin. A share of all pairs would fall as 1/n and see nothing.
+        """
+        if self.records == 0:
+            raise Refused("records", "be at least 1 to have a twin", 0, "sketch some rows")
         found = self.pairs(at_least, "unordered", confidence)
-        return replace(
-            found,
-            estimate=min(found.estimate / every, 1.0),
-            low=min(found.low / every, 1.0),
-            high=min(found.high / every, 1.0),
-        )
+        ends = {name: getattr(found, name) / self.records for name in ("estimate", "low", "high")}
+        return replace(found, **ends)
 
     def join(self, other: PairCount, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Pairs across two data sets that agree in at least `at_least` attributes (JoinPairCount)."""

@@ -24,9 +24,9 @@ class NearDuplicates(Loaded):
         """How many pairs of rows agree in at least `at_least` attributes."""
         return self.covered(self.sketch.pairs(at_least, "unordered", confidence))
 
-    def near_duplicate_share(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
-        """The same as a share of all pairs: the cleanliness of a table."""
-        return self.covered(self.sketch.share(at_least, confidence))
+    def near_duplicates_per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
+        """The same a row: the cleanliness of a table."""
+        return self.covered(self.sketch.per_row(at_least, confidence))
 
     def near_duplicate_join(
         self, other: NearDuplicates, at_least: int | None = None, confidence: float = 0.95
@@ -41,7 +41,7 @@ def _pairs(sketch: NearDuplicates, values: Sequence[str], confidence: float) -> 
     least = int(numbers("near-duplicates", values, 1)[0]) if values else sketch.sketch.parameters.similarity
     return [
         (f"pairs that agree in at least {least} attributes", sketch.near_duplicate_pairs(least, confidence)),
-        ("as a share of all pairs", sketch.near_duplicate_share(least, confidence)),
+        ("such pairs a row", sketch.near_duplicates_per_row(least, confidence)),
     ]
 
 
@@ -49,7 +49,7 @@ class NearDuplicateKind(Kind):
     name = "pair_count"
     answers: ClassVar[Mapping[str, str]] = {
         "near_duplicate_pairs": ANSWER,
-        "near_duplicate_share": ANSWER,
+        "near_duplicates_per_row": ANSWER,
         "near_duplicate_join": ANSWER,
     }
     of_two = frozenset({"near_duplicate_join"})
