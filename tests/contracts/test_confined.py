@@ -76,7 +76,7 @@ def test_a_name_ends_where_its_pattern_does(change: dict[str, Any], field: str) 
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"duplicates": {"rows": "stable_bloom", "memory_kib": 1 << 40}}, "duplicates.memory_kib"),
+        ({"duplicates": {"rows": "filter", "within": 1 << 40}}, "duplicates.within"),
         (
             {"sketches": [{"kind": "count_min", "attributes": ["origin"], "memory_kib": 1 << 31}]},
             "sketches[0].memory_kib",

@@ -84,6 +84,9 @@ BAD: list[dict[str, Any]] = [
     changed(retain_raw={"retire": "yes"}),
     changed(sketches=[{"kind": "count_min"}]),
     changed(stream="Weather-1"),
+    changed(duplicates={"rows": "filter"}),
+    changed(duplicates={"rows": "filter", "within": None}),
+    changed(duplicates={"rows": "stable_bloom", "within": 9}),
 ]
 GOOD: list[dict[str, Any]] = [
     WEATHER,
@@ -103,7 +106,8 @@ GOOD: list[dict[str, Any]] = [
     changed(priority=3, attributes__2__priority=0.25, attributes__0__priority=1.0),
     with_settings(window={"tuples_at_least": 64.0}),
     with_settings(cycle={"attributes": ["origin"]}),
-    changed(duplicates={"rows": "stable_bloom", "on": ["origin", "time_hour"], "memory_kib": 64}),
+    changed(duplicates={"rows": "filter", "on": ["origin", "time_hour"], "within": 64}),
+    changed(duplicates={"rows": "exact", "within": None}),
     changed(sketches=[{"kind": "count_min", "attributes": ["origin"]}]),
 ]
 

@@ -227,7 +227,7 @@ DEATHS = (("batches", 1), ("raw", 1), ("rejected", 1), ("sketches", 1), ("ledger
 def test_whatever_write_a_run_dies_before_the_next_one_ends_in_the_same_rows(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, which: int
 ) -> None:
-    contract = read_stream({**CONTRACT, "duplicates": {"rows": "stable_bloom", "on": ["at"]}})
+    contract = read_stream({**CONTRACT, "duplicates": {"rows": "filter", "on": ["at"], "within": 100}})
     straight = Tables(Settings.in_memory(f"straight {table} {which}"))
     broken = Tables(Settings.in_memory(f"broken {table} {which}"))
     for lake in (straight, broken):

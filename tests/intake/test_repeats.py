@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,18 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.engine.spark import SparkEngine
 from spillway.intake import repeats
+from spillway.intake.alike import repeated_seqs
+from spillway.intake.aside import DELIVERED_BEFORE, kept_aside
 from spillway.intake.repeats import (
-    DELIVERED_BEFORE,
     compared_by,
     filter_before,
     filter_of,
     find_repeated,
-    kept_aside,
-    repeated_seqs,
+    keep_states,
 )
 from spillway.settings import Settings
 from spillway.sketches.query import read_sketch
+from spillway.store.batches import save_batches
 from spillway.store.files import DataFile, RowReader
 from spillway.store.tables import Tables
 
@@ -89,13 +91,16 @@ def stored(folder: Path, rows: pa.Table, files: int = 1) -> list[DataFile]:
     return found
 
 
-def slowly(rows: Sequence[Row], history: Sequence[Row] = ()) -> list[int]:
-    """Which places repeat an earlier row, by comparing with all."""
-    seen, found = {plain(row) for row in history}, []
+def slowly(rows: Sequence[Row], history: Sequence[Row] = (), within: int | None = None) -> list[int]:
+    """Which places repeat an earlier row that stayed and lies within reach, by comparing with all."""
+    stayed = {plain(row): place - len(history) for place, row in enumerate(history)}
+    found = []
     for place, row in enumerate(rows):
-        if plain(row) in seen:
+        last = stayed.get(plain(row))
+        if last is not None and (within is None or place - last <= within):
             found.append(place)
-        seen.add(plain(row))
+        else:
+            stayed[plain(row)] = place
     return found
 
 
@@ -113,41 +118,54 @@ def some_rows(seed: int, count: int) -> list[Row]:
     return [AWKWARD[place] if place < 9 else (f"s{place}", 7.0) for place in rng.integers(0, 40, count)]
 
 
+@pytest.mark.parametrize("within", [None, 3, 40, 1000])
 @pytest.mark.parametrize("cores", [1, 3])
-def test_exactly_those_whose_values_came_before_are_found(
-    cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_those_whose_values_came_within_reach_are_found_by_either_way(
+    cores: int, within: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", 32)
     monkeypatch.setattr(repeats, "_ROWS_AT_A_TIME", 25)
     before, rows = some_rows(1, 60), some_rows(2, 150)
     files, history = stored(tmp_path, table(60, rows), 3), stored(tmp_path, table(0, before), 4)
-    found = find_repeated(InProcess(cores), contract(rows="exact"), batch(2, 60, 209), files, history)
-    assert found is not None
-    assert (found.reason, found.state) == ("row delivered before", None)
-    assert found.rows.tolist() == [60 + place for place in slowly(rows, before)]
-    alone = find_repeated(InProcess(cores), contract(rows="exact"), batch(2, 60, 209), files, [])
-    assert alone is not None
-    assert alone.rows.tolist() == [60 + place for place in slowly(rows)]
+    truth = [60 + place for place in slowly(rows, before, within)]
+    for way in ("exact", "filter") if within else ("exact",):
+        asked = contract(rows=way, within=within, false_positive_pct=20, shards=2)
+        found = find_repeated(InProcess(cores), asked, batch(2, 60, 209), files, history)
+        assert found is not None
+        assert found.rows.tolist() == truth
+        assert found.reason.startswith(
+            "row delivered before" + (f", within {within:,} rows" if within else "")
+        )
+        assert (found.state is None) == (way == "exact")
+        alone = find_repeated(InProcess(cores), asked, batch(2, 60, 209), files, [])
+        assert alone is not None
+        assert alone.rows.tolist() == [60 + place for place in slowly(rows, (), within)]
 
 
-def test_a_fingerprint_that_two_values_share_drops_neither(
+def test_a_new_row_that_the_filter_suspects_stays_and_one_fingerprint_of_two_values_drops_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = repeats.keys_of
     monkeypatch.setattr(repeats, "keys_of", lambda *asked: real(*asked) % np.uint64(3))
     before, rows = some_rows(3, 40), some_rows(4, 80)
     files, history = stored(tmp_path, table(40, rows)), stored(tmp_path, table(0, before))
-    for way in ("exact", "stable_bloom"):
-        found = find_repeated(HERE, contract(rows=way), batch(2, 40, 119), files, history)
+    for way in ("exact", "filter"):
+        found = find_repeated(HERE, contract(rows=way, within=30), batch(2, 40, 119), files, history)
         assert found is not None
-        if way == "exact":
-            assert found.rows.tolist() == [40 + place for place in slowly(rows, before)]
-        else:
-            # three fingerprints in all: the filter suspects nearly everything, and the count of the truth is kept
-            assert found.rows.size >= 77
-            truth = slowly(rows, before)
-            suspected = [place for place in truth if 40 + place in found.rows]
-            assert f": {len(suspected):,} were truly delivered before" in found.reason
+        # three fingerprints in all: the filter suspects nearly everything
+        assert found.rows.tolist() == [40 + place for place in slowly(rows, before, 30)]
+    assert re.search(r"suspected (9\d|100)[.\d]* % of the new rows too", found.reason)
+
+
+def test_only_the_window_is_looked_at(tmp_path: Path) -> None:
+    old, near = table(0, [("x", 1.0)] * 5), table(5, [("y", 1.0)] * 5)
+    history = [*stored(tmp_path, old), *stored(tmp_path, near)]
+    Path(history[0].path).unlink()
+    files = stored(tmp_path, table(10, [("x", 1.0), ("y", 1.0), ("z", 1.0)]))
+    for way in ("exact", "filter"):
+        found = find_repeated(HERE, contract(rows=way, within=5), batch(2, 10, 12), files, history)
+        assert found is not None
+        assert found.rows.tolist() == [11]
 
 
 def test_what_came_later_or_lies_in_the_same_files_is_no_history(tmp_path: Path) -> None:
@@ -161,11 +179,11 @@ def test_what_came_later_or_lies_in_the_same_files_is_no_history(tmp_path: Path)
 def test_no_question_no_rows_and_no_repeats_find_nothing(tmp_path: Path) -> None:
     files = stored(tmp_path, table(0, [("x", 1.0), ("y", 1.0)]))
     assert find_repeated(HERE, contract(rows="none"), batch(1, 0, 1), files, []) is None
-    for way in ("exact", "stable_bloom"):
-        found = find_repeated(HERE, contract(rows=way), batch(1, 0, 1), files, [])
+    for way in ("exact", "filter"):
+        found = find_repeated(HERE, contract(rows=way, within=9), batch(1, 0, 1), files, [])
         assert found is not None
         assert found.rows.tolist() == []
-        nothing = find_repeated(HERE, contract(rows=way), batch(2, 2, 1), [], files)
+        nothing = find_repeated(HERE, contract(rows=way, within=9), batch(2, 2, 1), [], files)
         assert nothing is not None
         assert nothing.rows.tolist() == []
 
@@ -202,57 +220,62 @@ def test_a_filter_in_shards_and_over_batches_is_the_filter_of_the_stream(
     shards: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", 64)
-    asked = contract(rows="stable_bloom", memory_kib=1, shards=shards, false_positive_pct=30)
+    asked = contract(rows="filter", within=250, shards=shards, false_positive_pct=30)
     rows = [(f"s{place}", 1.0) for place in np.random.default_rng(5).integers(0, 2000, 700).tolist()]
     files, spec = stored(tmp_path, table(0, rows), 3), filter_of(asked)
     kernel: Any = spec.empty()
     keys = repeats.keys_of(table(0, rows), spec.attributes, spec.types, spec.seed)
     suspected = np.flatnonzero(kernel.observe(keys)).tolist()
+    truth = slowly(rows, (), 250)
+    assert set(truth) < set(suspected)
     for engine in (HERE, InProcess(2), SparkEngine(lambda: spark)):
         first = find_repeated(engine, asked, batch(1, 0, 299), files, [])
         assert first is not None
-        second = find_repeated(engine, asked, batch(2, 300, 699), files, files, first.state)
+        kept = stored(tmp_path, table(0, rows).slice(0, 300).filter(
+            pa.array([place not in first.rows for place in range(300)])
+        ))  # fmt: skip
+        second = find_repeated(engine, asked, batch(2, 300, 699), files, kept, first.state)
         assert second is not None
         assert second.state is not None
-        assert [*first.rows.tolist(), *second.rows.tolist()] == suspected
+        assert [*first.rows.tolist(), *second.rows.tolist()] == truth
         assert read_sketch(second.state["payload"]).to_bytes() == kernel.to_bytes()
         assert (second.state["rows"], second.state["started_from"]) == (400, 1)
         assert first.state is not None
         assert second.state["started_digest"] == first.state["digest"]
-        again = find_repeated(engine, asked, batch(2, 300, 699), files, files, first.state)
-        assert again is not None
-        assert (again.state, again.reason) == (second.state, second.reason)
-        told = re.search(r": ([\d,]+) were truly delivered before; ([\d.e-]+) % of the new", second.reason)
+        told = re.search(r"([\d.e-]+) % of the new rows too, at most ([\d.]+) % expected", second.reason)
         assert told is not None
-        truly = {300 + place for place in slowly(rows[300:], rows[:300])} & set(second.rows.tolist())
-        assert int(told[1]) == len(truly)
-        wrong = 100 * (second.rows.size - len(truly)) / (400 - len(truly))
-        assert float(told[2]) == pytest.approx(wrong, rel=0.01)
-        assert re.search(r"at most (2[0-9]|30)[.\d]* % expected$", second.reason)
-        assert wrong > 0
+        mine, new = [place for place in suspected if place >= 300], 400 - len(second.rows)
+        assert float(told[1]) == pytest.approx(100 * (len(mine) - len(second.rows)) / new, rel=0.01)
+        assert 25 < float(told[2]) <= 30
+        # where no state is kept, the window's rows make one, and the same rows are found
+        anew = find_repeated(engine, asked, batch(2, 300, 699), files, kept)
+        assert anew is not None
+        assert anew.state is not None
+        assert (anew.rows.tolist(), anew.state["started_from"]) == (second.rows.tolist(), None)
 
 
-def test_a_filter_goes_on_from_the_last_batch_of_its_own_shape() -> None:
-    asked = contract(rows="stable_bloom", memory_kib=1)
-    wider = contract(rows="stable_bloom", memory_kib=2)
+def test_a_filter_goes_on_from_the_last_batch_with_rows_and_its_own_shape() -> None:
+    asked, wider = contract(rows="filter", within=100), contract(rows="filter", within=200)
     tables = Tables(Settings.in_memory("repeats"))
     assert filter_before(tables, asked, 9) is None
-    for number, shaped in ((1, asked), (3, asked), (4, wider), (7, asked)):
+
+    def state(shaped: StreamContract, number: int, start: int | None) -> dict[str, Any]:
         spec = filter_of(shaped)
-        row = spec.row("sites", number, date(2020, 1, number), 5, spec.empty().to_bytes())
-        tables.at("sketches").replace([row], stream="sites", kind="stable_bloom", batch=number)
-    found = {number: filter_before(tables, asked, number) for number in (1, 2, 4, 7, 8)}
-    assert {number: row and row["batch"] for number, row in found.items()} == {
-        1: None,
-        2: 1,
-        4: 3,
-        7: 3,
-        8: 7,
-    }
-    last = filter_before(tables, wider, 9)
-    assert last is not None
-    assert last["batch"] == 4
-    assert filter_before(tables, contract(rows="exact"), 9) is None
+        return spec.row("sites", number, date(2020, 1, number), 5, spec.empty().to_bytes(), start)
+
+    def found(shaped: StreamContract, number: int) -> Any:
+        row = filter_before(tables, shaped, number)
+        return row and row["batch"]
+
+    keep_states(tables, "sites", [state(asked, 1, None), state(asked, 2, 1)])
+    keep_states(tables, "sites", [state(asked, 3, 2)])
+    # the newest, and what it went on from
+    assert sorted(tables.at("sketches").rows(["batch"])["batch"].to_pylist()) == [2, 3]
+    assert [found(asked, number) for number in (2, 3, 4, 9)] == [None, 2, 3, 3]
+    assert found(wider, 9) is None
+    save_batches(tables, [replace(batch(5, 0, 20), rows=20)])
+    assert [found(asked, number) for number in (5, 6)] == [3, None], "it has not seen batch 5"
+    assert filter_before(tables, contract(rows="exact"), 4) is None
     tables.forget()
 
 

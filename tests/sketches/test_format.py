@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.sketches.bloom import Bloom, BloomParameters
+from evidence.sketches.stable_bloom import StableBloom, StableBloomParameters
 from spillway.errors import Refused
 from spillway.sketches import binary
+from spillway.sketches.alternating_bloom import AlternatingBloom, AlternatingBloomParameters
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
-from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
 
 FIXTURES = Path(__file__).parent / "fixtures"
 KEYS = (np.arange(200, dtype=np.uint64) ** np.uint64(2)) % np.uint64(61)
@@ -35,6 +36,10 @@ def filled(kind: str) -> object:
         return sketch
     if kind == "fast_agms":
         return FastAgms(FastAgmsParameters(32, 3, 11)).update(KEYS)
+    if kind == "alternating_bloom":
+        turns = AlternatingBloom(AlternatingBloomParameters(256, 3, 40, 11, 2))
+        turns.observe(KEYS)
+        return turns
     if kind in ("stable_bloom", "bloom"):
         stable = StableBloom(StableBloomParameters(256, 2, 3, 9, 11, 2))
         filter_: StableBloom | Bloom = (
@@ -51,6 +56,7 @@ KINDS = {
     "count_min": CountMin,
     "heavy_hitters": HeavyHitters,
     "fast_agms": FastAgms,
+    "alternating_bloom": AlternatingBloom,
     "stable_bloom": StableBloom,
     "bloom": Bloom,
     "pair_count": PairCount,

@@ -9,6 +9,7 @@ import pytest
 from evidence.sketches.bloom import Bloom, BloomParameters
 from spillway.contracts.sections import Sketch
 from spillway.errors import Refused
+from spillway.sketches.alternating_bloom import AlternatingBloom
 from spillway.sketches.binary import LibrarySketch
 from spillway.sketches.count_min import CountMin
 from spillway.sketches.heavy_hitters import HeavyHitters
@@ -17,7 +18,6 @@ from spillway.sketches.kll import Kll
 from spillway.sketches.pair_count import PairCount
 from spillway.sketches.query import read_sketch
 from spillway.sketches.specification import SketchSpec
-from spillway.sketches.stable_bloom import StableBloom
 
 TYPES = {"origin": "string", "time_hour": "timestamp", "temp": "double", "humid": "double"}
 
@@ -42,7 +42,7 @@ def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> Non
         spec("quantiles", "temp"): Kll,
         spec("distinct", "origin", "temp"): Hll,
         spec("pair_count", "origin", "temp", "humid"): PairCount,
-        spec("stable_bloom", "origin", "time_hour", false_positive_pct=1.0): StableBloom,
+        spec("alternating_bloom", "origin", "time_hour", within=1000): AlternatingBloom,
     }
     for asked, kind in kinds.items():
         sketch = asked.empty()
@@ -58,7 +58,6 @@ def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> Non
     for asked in (spec("quantiles", "temp"), spec("distinct", "temp")):
         filled = asked.made_of.whole(asked, asked.made_of.part(asked).update(many), {})  # type: ignore[attr-defined]
         assert asked.memory_kib / 3 < len(filled.to_bytes()) / 1024 <= asked.memory_kib * 1.02
-    assert spec("stable_bloom", "origin").empty().parameters.memory_bits <= 8 * 64 * 1024  # type: ignore[union-attr]
     pairs = spec("pair_count", "origin", "temp", "humid").empty().parameters
     assert pairs.width * pairs.depth * 8 * 2 <= 64 * 1024  # type: ignore[union-attr]
 
@@ -74,7 +73,7 @@ def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> Non
         ("pair_count", ("temp", "humid"), {"memory_kib": 1}, "be at least 2"),
         ("pair_count", ("temp", "humid"), {"at_least": 3}, "from 1 to 2"),
         ("count_min", ("temp",), {"depth": 64, "memory_kib": -1}, "at least 1024 bytes"),
-        ("stable_bloom", ("temp",), {"memory_kib": 1, "shards": 1024}, "be at least 65536 bits"),
+        ("alternating_bloom", ("temp",), {}, "`within` must be at least 1"),
     ],
 )
 def test_what_cannot_be_is_refused(kind: str, names: tuple[str, ...], rest: dict, message: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from evidence.sketches.data_models import shuffled, zipf_frequencies
+from evidence.sketches.stable_bloom import StableBloom, choose
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
@@ -24,7 +25,6 @@ from spillway.sketches.kll import Kll, KllParameters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.query import loaded
 from spillway.sketches.specification import SketchSpec
-from spillway.sketches.stable_bloom import StableBloom, choose
 from spillway.store.files import DataFile
 
 WIDTH, DEPTH = 2048, 5

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
+from evidence.sketches.stable_bloom import StableBloom, StableBloomParameters
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.forms import checked_parameters
-from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
 from spillway.sketches.types import Booleans, require_same
 
 KIND = "bloom"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from evidence.book import Say
+from evidence.sketches import stable_bloom_theory as theory
 from evidence.sketches.bloom import Bloom, BloomParameters, optimal_hashes
 from evidence.sketches.data_models import (
     b_model_stream,
@@ -17,8 +18,7 @@ from evidence.sketches.data_models import (
     zipf_frequencies,
 )
 from evidence.sketches.fp_buffering import LruBuffer, with_false_positives
-from spillway.sketches import stable_bloom_theory as theory
-from spillway.sketches.stable_bloom import StableBloom, choose
+from evidence.sketches.stable_bloom import StableBloom, choose
 from spillway.sketches.types import Booleans, Keys
 
 SPACES = (1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from spillway.errors import Refused
+from spillway.sketches.alternating_bloom import AlternatingBloom, AlternatingBloomParameters
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.query import read_sketch
-from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters
 
 READING_SECONDS = 1.0
 _FRONT = struct.Struct("<8sHI")
@@ -41,13 +41,13 @@ def seeds_of_all_kinds() -> dict[str, bytes]:
     keys = np.arange(200, dtype=np.uint64) % np.uint64(31)
     heavy = HeavyHitters(CountMinParameters(32, 3, 11), 0.03).update(keys)
     heavy.label(keys, [f"key {key}" for key in keys])
-    stable = StableBloom(StableBloomParameters(256, 2, 3, 9, 11, 2))
-    stable.observe(keys)
+    filter_ = AlternatingBloom(AlternatingBloomParameters(256, 3, 40, 11, 2))
+    filter_.observe(keys)
     made = {
         "count_min": CountMin(CountMinParameters(32, 3, 11)).update(keys).to_bytes(),
         "heavy_hitters": heavy.to_bytes(),
         "fast_agms": FastAgms(FastAgmsParameters(32, 3, 11)).update(keys).to_bytes(),
-        "stable_bloom": stable.to_bytes(),
+        "alternating_bloom": filter_.to_bytes(),
     }
     for width in (0, 16):
         pairs = PairCount(PairCountParameters(4, 2, 0.5, 11, width=width))
@@ -78,7 +78,7 @@ def became(payload: bytes) -> str:
     try:
         sketch: Any = read_sketch(payload)
         found = "read"
-        if isinstance(sketch, StableBloom):
+        if isinstance(sketch, AlternatingBloom):
             sketch.observe(np.arange(50, dtype=np.uint64))
         elif isinstance(sketch, PairCount):
             sketch.pairs()

@@ -166,20 +166,45 @@ class Duplicates:
 
     files: str = rule(Choice(("skip", "take")), "a file with the bytes of one already taken in", "skip")
     rows: str = rule(
-        Choice(("none", "exact", "stable_bloom")), "rows that repeat; none: real rows may repeat", "none"
+        Choice(("none", "exact", "filter")),
+        "rows that repeat; none: real rows may repeat; exact: look every row up; filter: in little memory, those that "
+        "a filter suspects",
+        "none",
     )
     on: tuple[str, ...] | None = rule(
         Maybe(Listing(Text(), least=1, unique=True)),
         "attributes that make two rows the same; null: all",
         None,
     )
-    memory_kib: int = rule(MEMORY_KIB, "stable_bloom: memory", 256)
+    within: int | None = rule(
+        Maybe(Number(least=1, most=50_000_000, whole=True)),
+        "how many rows back a row that is the same counts; null (exact only): as far as there are raw tuples; filter: "
+        "its memory is about 3 bytes a row",
+        None,
+    )
     false_positive_pct: float = rule(
-        Number(above=0, most=50), "stable_bloom: share of new rows taken for old", 1.0
+        Number(above=0, most=50), "filter: share of new rows that are looked up for nothing", 1.0
     )
     shards: int = rule(
-        Number(least=1, most=1024, whole=True), "stable_bloom: parts that tasks may work on at a time", 1
+        Number(least=1, most=1024, whole=True), "filter: parts that tasks may work on at a time", 4
     )
+
+    def rules(self) -> Iterator[Broken]:
+        if self.rows == "filter" and self.within is None:
+            yield "within", "be given for rows: filter", None, "write within: 1000000, or rows: exact"
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        filtered = {"properties": {"rows": {"const": "filter"}}, "required": ["rows"]}
+        return {
+            "if": filtered,
+            "then": {"properties": {"within": {"type": "integer"}}, "required": ["within"]},
+        }
+
+    @staticmethod
+    def elsewhere(name: str) -> tuple[str, str] | None:
+        """The filter's memory was asked for once; it follows from what must not be forgotten."""
+        return ("be given as within", "write within: 1000000") if name == "memory_kib" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +249,7 @@ class Sketch:
 
     kind: str = rule(
         # the filter of repeated rows is asked for by `duplicates`
-        Choice(tuple(kind for kind in SKETCH_KINDS if kind != "stable_bloom")),
+        Choice(tuple(kind for kind in SKETCH_KINDS if kind != "alternating_bloom")),
         "count_min: frequencies and join sizes; quantiles: of one ordered attribute; distinct: different keys; "
         "pair_count: near-duplicates",
     )

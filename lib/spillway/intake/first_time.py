@@ -11,8 +11,9 @@ import pyarrow as pa
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
+from spillway.intake.aside import kept_aside
 from spillway.intake.parse import Target
-from spillway.intake.repeats import Repeated, filter_before, find_repeated, kept_aside
+from spillway.intake.repeats import Repeated, filter_before, find_repeated
 from spillway.store.files import DataFile, rows_of
 from spillway.store.logs import data_file
 from spillway.store.tables import Between, Table, Tables

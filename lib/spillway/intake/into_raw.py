@@ -21,7 +21,7 @@ from spillway.intake.first_time import without_repeats
 from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
 from spillway.intake.quarantine import FILE_REFUSED, settled_files, whole_files
 from spillway.intake.rate import rate_of
-from spillway.intake.repeats import Repeated
+from spillway.intake.repeats import Repeated, keep_states
 from spillway.intake.replayed import originals_of
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
@@ -119,9 +119,7 @@ def _write(
     days = sorted({batch.batch_date for batch in batches})
     raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
     rejected.publish(aside, stream=stream, batch=numbers)
-    states = [one.state for one in repeated.values() if one.state is not None]
-    if states:
-        tables.at("sketches").replace(states, stream=stream, kind="stable_bloom", batch=numbers)
+    keep_states(tables, stream, [one.state for _, one in sorted(repeated.items()) if one.state is not None])
     ledger: list[LedgerRow] = []
     known = {one.batch: one for one in load_batches(tables, stream)}
     for number, one in taken.items():

@@ -1,28 +1,26 @@
-"""Rows that were delivered before: found exactly, or suspected by a stable Bloom filter, and kept aside.
+"""Rows that were delivered before: looked up by their values, within as many rows back as the contract says.
 
 Opt-in (`duplicates.rows` in the contract), because real rows repeat. A row is the same as another when the attributes
-`duplicates.on` are (null equals null, NaN equals NaN, 0.0 equals -0.0), whenever the other came. `exact` looks into
-all of `raw` that is still there. `stable_bloom` keeps `memory_kib` for a stream of any length and looks into that
-alone; it may take a new row for an old one, so that what it suspects is looked up afterwards, and the ledger says how
-often it was wrong beside how often it was expected to be. Either way the row leaves the stream and stands in `rejected`
-with its values: none is lost.
+`duplicates.on` are (null equals null, NaN equals NaN, 0.0 equals -0.0). It repeats one when one that is the same stayed
+in the stream and came at most `duplicates.within` rows before, in whichever batch; what came longer ago, or is not in
+`raw` any more, is not looked at. The row that repeats leaves the stream and stands in `rejected` with its values: none
+is lost.
+
+Both ways find the same rows. `exact` asks the window about every row of the batch; `filter` passes the rows through two
+Bloom filters that take turns, which forget nothing within the window, and asks the window about those alone that the
+filter suspects: what the look-up does not confirm stays, and the ledger says how often the filter was wrong beside how
+often it was expected to be.
 
 Rows are looked up by a 64-bit fingerprint first, which is small enough to travel to every piece of the history. What
 that finds is compared by its values, so that two rows of one fingerprint are never taken for one. Memory is that of
-the batch's fingerprints and of the values of the rows that are found.
+the filter (`exact`: of the batch's fingerprints) and of the values of the rows that are found.
 
-The filter's state after each batch is a row of `sketches`, which names the state it went on from. A batch written again
-starts where it had started, so it ends in the same rows.
-
->>> import pyarrow as pa
->>> rows = pa.table({"seq": [4, 5, 6, 7], "k": pa.array([None, 1.0, None, 2.0])})
->>> repeated_seqs([rows], ("k",), ("double",)).tolist()
-[6]
+The filter's state after a batch is a row of `sketches`, which names the state it went on from; that of the newest batch
+is kept, and the one it went on from. Where the state before a batch is not there, it is made of the window's rows.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,16 +34,16 @@ from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.engine.dividing import in_pieces
 from spillway.engine.protocol import Engine
+from spillway.intake.alike import alike_by_values, repeated_seqs
+from spillway.sketches.alternating_bloom import AlternatingBloom
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.specification import SketchSpec
-from spillway.sketches.stable_bloom import StableBloom
 from spillway.sketches.types import Booleans, Integers, Keys
-from spillway.sketches.values import json_values
 from spillway.store.files import DataFile, RowReader, rows_of
 from spillway.store.tables import Between, Tables
 
-DELIVERED_BEFORE = "delivered before"
-"""The reason of such rows in `rejected`; all others are defects."""
+FILTER = "alternating_bloom"
+"""The kind of the filter's rows in `sketches`."""
 _SEED = 1
 _PIECES_A_CORE = 4
 _ROWS_AT_A_TIME = 262_144
@@ -70,7 +68,7 @@ class Passed:
     rows: int
     suspects: Integers
     keys: Keys
-    state: StableBloom
+    state: AlternatingBloom
 
 
 @dataclass(frozen=True)
@@ -86,13 +84,19 @@ class _Attributes:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The batch's rows as stretches of its files, and the pieces of all that came before it."""
+    """The batch's rows as stretches of its files, and the pieces of what lies within the window before it."""
 
     files: tuple[DataFile, ...]
     first_seq: int
     last_seq: int
     stretches: tuple[tuple[int, int], ...]
     history: tuple[tuple[DataFile, ...], ...]
+    within: int | None
+
+    @property
+    def since(self) -> int | None:
+        """The first `seq` of the window; None for all there is."""
+        return None if self.within is None else self.first_seq - self.within
 
 
 def find_repeated(
@@ -110,17 +114,31 @@ def find_repeated(
     """
     if contract.duplicates.rows == "none":
         return None
-    spread = _PIECES_A_CORE * engine.cores
+    spread, within = _PIECES_A_CORE * engine.cores, contract.duplicates.within
+    if within is not None:
+        history = [file for file in history if _reaches(file, batch.first_seq - within)]
     sides = _Sides(
         tuple(files),
         batch.first_seq,
         batch.last_seq,
         _stretches(batch.first_seq, batch.last_seq, spread),
         tuple(in_pieces(history, spread, weight=lambda file: file.size)),
+        within,
     )
     if contract.duplicates.rows == "exact":
-        return Repeated(_exactly(engine, compared_by(contract), sides), "row delivered before")
+        found = _exactly(engine, compared_by(contract), sides)
+        return Repeated(found, f"row delivered before{told_window(within)}")
     return _suspected(engine, contract, batch, sides, before)
+
+
+def _reaches(file: DataFile, seq: int) -> bool:
+    """Whether the file may hold rows from `seq` on."""
+    high = file.high("seq")
+    return high is None or high >= seq
+
+
+def told_window(within: int | None) -> str:
+    return "" if within is None else f", within {within:,} rows"
 
 
 def compared_by(contract: StreamContract) -> _Attributes:
@@ -134,80 +152,48 @@ def filter_of(contract: StreamContract) -> SketchSpec:
     """The filter a contract asks for with `duplicates`."""
     asked, on = contract.duplicates, compared_by(contract)
     return SketchSpec(
-        "stable_bloom",
+        FILTER,
         on.names,
         on.types,
-        memory_kib=asked.memory_kib,
         seed=_SEED,
+        within=asked.within,
         false_positive_pct=asked.false_positive_pct,
         shards=asked.shards,
     )
 
 
 def filter_before(tables: Tables, contract: StreamContract, batch: int) -> Mapping[str, Any] | None:
-    """The row of `sketches` with the filter after the last batch before this one; None where none has its shape."""
-    if contract.duplicates.rows != "stable_bloom":
+    """The row of `sketches` with the filter after the last batch that has rows before this one.
+
+    None where it has another shape, or is not of that batch: it is then made of the window.
+    """
+    if contract.duplicates.rows != "filter":
         return None
     spec, table = filter_of(contract), tables.at("sketches")
     mine = {"stream": contract.stream, "kind": spec.kind, "name": spec.name}
-    known = table.rows(["batch", "parameters"], **mine, batch=Between(high=batch - 1)).to_pylist()
+    below = Between(high=batch - 1)
+    last = tables.at("batches").rows(["batch"], stream=contract.stream, rows=Between(1), batch=below)["batch"]
+    known = table.rows(["batch", "parameters"], **mine, batch=below).to_pylist()
     fitting = [row["batch"] for row in known if row["parameters"] == spec.shape_text]
-    if not fitting:
+    if not fitting or max(fitting) < max(last.to_pylist(), default=0):
         return None
     found: Mapping[str, Any] = table.rows(**mine, batch=max(fitting)).to_pylist()[0]
     return found
 
 
-def repeated_seqs(parts: Sequence[pa.Table], names: Sequence[str], types: Sequence[str]) -> Integers:
-    """The `seq` of every row whose values an earlier row has had, in order: by values and nothing else."""
-    rows = pa.concat_tables([part.select(["seq", *names]) for part in parts], promote_options="permissive")
-    if not rows.num_rows:
-        return np.empty(0, np.int64)
-    seqs = np.asarray(rows["seq"])
-    alike = np.zeros(len(seqs), np.int64)
-    for name, kind in zip(names, types, strict=True):
-        codes = _codes(rows[name], kind)
-        # two numbers become one, and that small again before the next attribute
-        _, alike = np.unique(alike * (int(codes.max()) + 1) + codes, return_inverse=True)
-    firsts = np.full(int(alike.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(firsts, alike, seqs)
-    return np.sort(seqs[seqs > firsts[alike]])
-
-
-def kept_aside(contract: StreamContract, batch: Batch, rows: pa.Table) -> pa.Table:
-    """The batch's repeated `rows` as `rejected` has them: file and line they came from, and their values as JSON."""
-    seqs = np.asarray(rows["seq"].cast(pa.int64()))
-    taken = sorted(batch.taken, key=lambda file: file.base_seq)
-    bases = np.array([file.base_seq for file in taken], np.int64)
-    # record n of a file has seq base + n
-    places = np.searchsorted(bases, seqs, side="left") - 1
-    return pa.table(
-        {
-            "stream": pa.repeat(contract.stream, len(seqs)),
-            "batch": pa.repeat(pa.scalar(batch.batch, pa.int64()), len(seqs)),
-            "batch_date": pa.repeat(pa.scalar(batch.batch_date, pa.date32()), len(seqs)),
-            "seq": pa.array(seqs),
-            "file": pa.array([taken[place].name for place in places], pa.string()),
-            "line": pa.array(seqs - bases[places] if len(seqs) else seqs),
-            "field": pa.nulls(len(seqs), pa.string()),
-            "rule": pa.repeat(
-                f"differ from every earlier row in {', '.join(compared_by(contract).names)}", len(seqs)
-            ),
-            "value": pa.nulls(len(seqs), pa.string()),
-            "remedy": pa.repeat(
-                "nothing, if it was delivered twice; otherwise set duplicates.rows: none in the contract",
-                len(seqs),
-            ),
-            "reason": pa.repeat(DELIVERED_BEFORE, len(seqs)),
-            "original": pa.array(_as_json(contract, rows), pa.binary()),
-        }
-    )
+def keep_states(tables: Tables, stream: str, states: Sequence[Mapping[str, Any]]) -> None:
+    """Keep the last of these, and what the first went on from, so that a run that dies ends in the same rows."""
+    if states:
+        mine = {"stream": stream, "kind": FILTER}
+        before = states[0]["started_from"]
+        rows = tables.at("sketches").rows(batch=before, **mine).to_pylist() if before is not None else []
+        tables.at("sketches").replace([*rows, states[-1]], **mine)
 
 
 def _exactly(engine: Engine, on: _Attributes, sides: _Sides) -> Integers:
     found = engine.map(partial(_fingerprints, on, sides.files), sides.stretches)
     mine, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *found]), return_counts=True)
-    known = engine.map(partial(_known, on, mine, sides.first_seq), sides.history)
+    known = engine.map(partial(_known, on, mine, sides), sides.history)
     wanted = np.unique(np.concatenate([mine[counts > 1], *known]))
     return _confirmed(engine, on, sides, wanted)
 
@@ -216,9 +202,9 @@ def _suspected(
     engine: Engine, contract: StreamContract, batch: Batch, sides: _Sides, before: Mapping[str, Any] | None
 ) -> Repeated:
     spec, on = filter_of(contract), compared_by(contract)
-    start = bytes(before["payload"]) if before is not None else None
+    start = bytes(before["payload"]) if before is not None else _of_window(engine, spec, sides)
     passed = pass_through(engine, spec, sides.files, (sides.first_seq, sides.last_seq), start)
-    truly = np.intersect1d(passed.suspects, _confirmed(engine, on, sides, np.unique(passed.keys))).size
+    truly = np.intersect1d(passed.suspects, _confirmed(engine, on, sides, np.unique(passed.keys)))
     row = spec.row(
         contract.stream,
         batch.batch,
@@ -228,7 +214,15 @@ def _suspected(
         before["batch"] if before is not None else None,
         before["digest"] if before is not None else None,
     )
-    return Repeated(np.sort(passed.suspects), _told(spec, passed, truly), row)
+    return Repeated(truly, _told(contract.duplicates.within, passed, truly.size), row)
+
+
+def _of_window(engine: Engine, spec: SketchSpec, sides: _Sides) -> bytes | None:
+    """The state before the batch where none is kept: a filter that has seen the window."""
+    files = [file for piece in sides.history for file in piece]
+    if not files or sides.since is None:
+        return None
+    return pass_through(engine, spec, files, (sides.since, sides.first_seq - 1)).state.to_bytes()
 
 
 def pass_through(
@@ -242,7 +236,7 @@ def pass_through(
     start = before or spec.empty().to_bytes()
     tasks = min(spec.shards, engine.cores)
     parts = engine.map(partial(_shards_passed, spec, start, tuple(files), seq, tasks), range(tasks))
-    state = StableBloom.from_bytes(start)
+    state = AlternatingBloom.from_bytes(start)
     for task, part in enumerate(parts):
         state.absorb_shards(part.state, range(task, spec.shards, tasks))
     suspects, keys = (
@@ -251,14 +245,14 @@ def pass_through(
     return Passed(sum(part.rows for part in parts), suspects, keys, state)
 
 
-def _told(spec: SketchSpec, passed: Passed, truly: int) -> str:
+def _told(within: int | None, passed: Passed, truly: int) -> str:
     """How often the filter was wrong, beside the bound of its theory."""
     wrong = 100.0 * (passed.suspects.size - truly) / max(1, passed.rows - truly)
-    bound = 100.0 * passed.state.parameters.false_positive_bound
+    parameters = passed.state.parameters
     return (
-        f"row suspected by a filter of {spec.memory_kib:,} KiB: {truly:,} were truly delivered before; "
-        f"{wrong:.3g} % of the new rows taken for old, at most {bound:.3g} % "
-        "expected"
+        f"row delivered before{told_window(within)}; a filter of {parameters.memory_bits // 8192:,} KiB suspected "
+        f"{wrong:.3g} % of the new rows too, at most {100 * parameters.false_positive_bound:.3g} % expected, and they "
+        "stayed"
     )
 
 
@@ -267,9 +261,8 @@ def _confirmed(engine: Engine, on: _Attributes, sides: _Sides, wanted: Keys) -> 
     if not wanted.size:
         return np.empty(0, np.int64)
     mine = engine.map(partial(_alike, on, wanted, sides.files), sides.stretches)
-    before = engine.map(partial(_alike_before, on, wanted, sides.first_seq), sides.history)
-    found = repeated_seqs([*mine, *before], on.names, on.types)
-    return found[found >= sides.first_seq]
+    before = engine.map(partial(_alike_before, on, wanted, sides), sides.history)
+    return repeated_seqs([*mine, *before], on.names, on.types, sides.first_seq, sides.within)
 
 
 def _shards_passed(
@@ -281,13 +274,13 @@ def _shards_passed(
     task: int,
 ) -> Passed:
     """Every task reads all rows and takes those of its shards, so that none is moved or sorted."""
-    sketch, read = StableBloom.from_bytes(start), RowReader(files)
+    sketch, read = AlternatingBloom.from_bytes(start), RowReader(files)
     suspects, doubtful, rows = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
     for low in range(seq[0], seq[1] + 1, RowReader.AT_A_TIME):
         part = read(spec.attributes, low, min(seq[1], low + RowReader.AT_A_TIME - 1))
         keys, places = keys_of(part, spec.attributes, spec.types, spec.seed), np.asarray(part["seq"])
         if tasks > 1:
-            mine = sketch.shard_of(keys) % np.uint64(tasks) == task
+            mine = sketch.shard_of(keys) % tasks == task
             keys, places = keys[mine], places[mine]
         found = sketch.observe(keys)
         rows += keys.size
@@ -306,10 +299,10 @@ def _fingerprints(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int
     return on.keys(_stretch(on, files, stretch))
 
 
-def _known(on: _Attributes, mine: Keys, first_seq: int, files: Sequence[DataFile]) -> Keys:
+def _known(on: _Attributes, mine: Keys, sides: _Sides, files: Sequence[DataFile]) -> Keys:
     """Which of the batch's (sorted) fingerprints earlier rows of these files have."""
     found = [np.empty(0, np.uint64)]
-    for rows in _earlier(on, first_seq, files):
+    for rows in _earlier(on, sides, files):
         keys = on.keys(rows)
         found.append(np.unique(keys[_among(keys, mine)]))
     return np.unique(np.concatenate(found))
@@ -320,14 +313,18 @@ def _alike(on: _Attributes, wanted: Keys, files: Sequence[DataFile], stretch: tu
     return rows.filter(pa.array(_among(on.keys(rows), wanted)))
 
 
-def _alike_before(on: _Attributes, wanted: Keys, first_seq: int, files: Sequence[DataFile]) -> pa.Table:
-    """The first row of each value of the wanted fingerprints."""
+def _alike_before(on: _Attributes, wanted: Keys, sides: _Sides, files: Sequence[DataFile]) -> pa.Table:
+    """The last row of each value of the wanted fingerprints: none before it reaches further."""
     found = [_nothing(on)]
-    for rows in _earlier(on, first_seq, files):
+    for rows in _earlier(on, sides, files):
         found.append(rows.filter(pa.array(_among(on.keys(rows), wanted))))
-    alike = pa.concat_tables(found, promote_options="permissive")
-    again = repeated_seqs([alike], on.names, on.types)
-    return alike.filter(pc.invert(pc.is_in(alike["seq"], value_set=pa.array(again))))
+    rows = pa.concat_tables(found, promote_options="permissive")
+    if not rows.num_rows:
+        return rows
+    alike = alike_by_values(rows, on.names, on.types)
+    order = np.lexsort((np.asarray(rows["seq"]), alike))
+    last = np.flatnonzero(np.r_[alike[order][1:] != alike[order][:-1], True])
+    return rows.take(pa.array(order[last]))
 
 
 def _stretch(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int, int]) -> pa.Table:
@@ -335,10 +332,14 @@ def _stretch(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int, int
     return rows.select(["seq", *on.names])
 
 
-def _earlier(on: _Attributes, first_seq: int, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+def _earlier(on: _Attributes, sides: _Sides, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+    edges = (sides.since, sides.first_seq - 1)
     for file in files:
-        for rows in rows_of(file, ["seq", *on.names], _ROWS_AT_A_TIME):
-            yield rows.filter(pc.less(rows["seq"], first_seq))
+        for rows in rows_of(file, ["seq", *on.names], _ROWS_AT_A_TIME, [("seq", *edges)]):
+            kept = pc.less(rows["seq"], sides.first_seq)
+            if sides.since is not None:
+                kept = pc.and_(kept, pc.greater_equal(rows["seq"], sides.since))
+            yield rows.filter(kept)
 
 
 def _nothing(on: _Attributes) -> pa.Table:
@@ -351,28 +352,3 @@ def _among(keys: Keys, known: Keys) -> Booleans:
         return np.zeros(keys.size, np.bool_)
     found: Booleans = known[np.minimum(np.searchsorted(known, keys), known.size - 1)] == keys
     return found
-
-
-def _codes(column: pa.ChunkedArray, kind: str) -> Integers:
-    """A number for each value, equal for equal values and no others; null is a value."""
-    whole = column.combine_chunks()
-    if pa.types.is_null(whole.type):
-        return np.zeros(len(whole), np.int64)
-    if kind == "double":
-        numbers = np.asarray(pc.fill_null(whole.cast(pa.float64()), 0.0)) + 0.0
-        bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
-        whole = pa.array(bits, mask=np.asarray(whole.is_null()))
-    return np.asarray(whole.dictionary_encode("encode").indices).astype(np.int64)
-
-
-def _as_json(contract: StreamContract, rows: pa.Table) -> list[bytes]:
-    """Each row as one JSON object; an attribute that is null is left out."""
-    columns = [json_values(rows[a.name], a.type) for a in contract.attributes]
-    return [
-        json.dumps(
-            {name: value for name, value in zip(contract.names, values, strict=True) if value is not None},
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ).encode("utf-8", "surrogatepass")
-        for values in zip(*columns, strict=True)
-    ]

@@ -29,10 +29,10 @@ from spillway.batch import (
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Refused, SpillwayError
+from spillway.intake.aside import DELIVERED_BEFORE
 from spillway.intake.into_raw import write_batches
 from spillway.intake.landing import batch_date_of, look
 from spillway.intake.record import next_numbers, record_batches
-from spillway.intake.repeats import DELIVERED_BEFORE
 from spillway.intake.replayed import (
     can_be_replayed,
     content_of,

@@ -17,7 +17,7 @@ from typing import Any
 from spillway.batch import REPLAYED, Batch, LandingFile
 from spillway.contracts import StreamContract
 from spillway.contracts.sections import Options
-from spillway.intake.repeats import DELIVERED_BEFORE
+from spillway.intake.aside import DELIVERED_BEFORE
 from spillway.intake.tasks import Originals
 from spillway.ledger import Row
 from spillway.records.rejects import ORIGINAL_BYTES_AT_MOST, WHOLE_FILE

@@ -27,7 +27,8 @@ class SketchSpec:
 
     `memory_kib` 0 is what the kind takes by itself. `heavy_pct` (count_min) keeps the keys above that share of the rows
     with their values, for top-k; null: none. `at_least` (pair_count) is the similarity, default all but one attribute;
-    `rate` the share of subsets drawn, by draws that are the stream's own (`side`) where it is below 1.
+    `rate` the share of subsets drawn, by draws that are the stream's own (`side`) where it is below 1. `within`
+    (alternating_bloom) is how many rows back nothing is forgotten.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class SketchSpec:
     depth: int | None = None
     seed: int = 1
     heavy_pct: float | None = 0.1
+    within: int | None = None
     false_positive_pct: float | None = None
     shards: int = 1
     at_least: int | None = None

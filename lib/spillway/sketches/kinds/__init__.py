@@ -21,7 +21,7 @@ SKETCH_KINDS: dict[str, str] = {
     "quantiles": "spillway.sketches.kinds.quantiles.QuantileKind",
     "distinct": "spillway.sketches.kinds.distinct.DistinctKind",
     "pair_count": "spillway.sketches.kinds.near_duplicates.NearDuplicateKind",
-    "stable_bloom": "spillway.sketches.kinds.stream_filters.FilterKind",
+    "alternating_bloom": "spillway.sketches.kinds.stream_filters.FilterKind",
 }
 
 
@@ -33,7 +33,7 @@ def kind_of(name: str) -> Kind:
     >>> kind_of("hyperloglog")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `kind` must be one of count_min, quantiles, distinct, pair_count, stable_bloom, got \
+    spillway.errors.Refused: `kind` must be one of count_min, quantiles, distinct, pair_count, alternating_bloom, got \
 'hyperloglog'; correct the contract
     """
     if name not in SKETCH_KINDS:

@@ -1,4 +1,4 @@
-"""`stable_bloom`: the filter of `duplicates.rows`; its cells depend on the stream's order, so it does not merge."""
+"""`alternating_bloom`: the filter of `duplicates.rows`; the stream's order decides what it holds: it does not merge."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RowFilter(Loaded):
         hashed = np.array([fingerprint(list(key), self.types, self.sketch.context["seed"])], dtype=np.uint64)
         found = float(self.sketch.holds(hashed)[0])
         wrong = 100 * self.sketch.parameters.false_positive_bound
-        note = f"a yes is wrong for at most {wrong:.2g} % of new keys; a no may be an old key that has faded"
-        return self.covered(Answer(found, 0.0, found, confidence, "stable_bloom", note=note))
+        note = f"a yes is wrong for at most {wrong:.2g} % of new keys; a no is right within the contract's window"
+        return self.covered(Answer(found, 0.0, found, confidence, "alternating_bloom", note=note))
 
 
 def _seen(sketch: RowFilter, values: Sequence[object], confidence: float) -> Answered:
@@ -36,7 +36,7 @@ def _seen(sketch: RowFilter, values: Sequence[object], confidence: float) -> Ans
 
 
 class FilterKind(Kind):
-    name = "stable_bloom"
+    name = "alternating_bloom"
     merges = False
     answers: ClassVar[Mapping[str, str]] = {"seen": ANSWER}
     questions = (
@@ -44,15 +44,15 @@ class FilterKind(Kind):
     )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
-        from spillway.sketches.stable_bloom import StableBloom
+        from spillway.sketches.alternating_bloom import AlternatingBloom
 
-        return (StableBloom,)
+        return (AlternatingBloom,)
 
     def empty(self, spec: SketchSpec) -> StoredSketch:
-        from spillway.sketches.stable_bloom import StableBloom, choose
+        from spillway.sketches.alternating_bloom import AlternatingBloom, parameters_for
 
         rate = (spec.false_positive_pct or 1.0) / 100
-        return StableBloom(choose(8 * 1024 * spec.memory_kib, rate, seed=spec.seed, shards=spec.shards))
+        return AlternatingBloom(parameters_for(spec.within or 0, rate, spec.seed, spec.shards))
 
     def asking(self) -> type[Loaded]:
         return RowFilter

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from evidence.sketches import stable_bloom_theory as theory
 from spillway.errors import Refused
-from spillway.sketches import stable_bloom_theory as theory
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SBF = json.loads((GOLDEN / "004_sbf.json").read_text())

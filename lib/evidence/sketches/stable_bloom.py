@@ -28,9 +28,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from evidence.sketches import stable_bloom_theory as theory
 from spillway.errors import Refused
 from spillway.sketches import binary
-from spillway.sketches import stable_bloom_theory as theory
 from spillway.sketches.forms import ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds, xxhash64_key
 from spillway.sketches.types import Booleans, Keys

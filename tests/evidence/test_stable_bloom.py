@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sketches import reference
 
+from evidence.sketches import stable_bloom_theory as theory
+from evidence.sketches.stable_bloom import StableBloom, StableBloomParameters, choose, draws, step
 from spillway.errors import Refused
-from spillway.sketches import stable_bloom_theory as theory
-from spillway.sketches.stable_bloom import StableBloom, StableBloomParameters, choose, draws, step
 
 SBF = json.loads((Path(__file__).parents[1] / "golden" / "004_sbf.json").read_text())
 
