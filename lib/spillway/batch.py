@@ -126,6 +126,13 @@ class Batch:
         aside = {"status": SET_ASIDE} if attempts >= MOST_ATTEMPTS else {}
         return self.becomes(now, attempts=attempts, reason=str(problem), **aside)
 
+    def said_aside(self, problem: object) -> str:
+        """That it is set aside, why, and how it is taken up again."""
+        return (
+            f"{self.stream}: batch {self.batch} failed a second time and is set aside: {problem}; mend it, then "
+            f"spillway replay {self.stream} --date {self.batch_date}"
+        )
+
     def row(self) -> dict[str, Any]:
         """The row of `batches`."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,7 +75,15 @@ class UsageError(SpillwayError):
     """A question or a command that cannot be meant."""
 
 
-class ConcurrentRun(SpillwayError):
+class LiesElsewhere(SpillwayError):
+    """What is wrong lies not in what is worked on but beside it: in a table, in what was learned, in the contract."""
+
+
+class RefusedElsewhere(Refused, LiesElsewhere):
+    """A value that cannot be used, and no part of what is worked on."""
+
+
+class ConcurrentRun(LiesElsewhere):
     """Another run wrote the same at the same time; nothing was doubled, try again."""
 
 
@@ -97,3 +107,45 @@ class ContractError(SpillwayError):
 
     def __reduce__(self) -> tuple[type[ContractError], tuple[Sequence[Problem]]]:
         return type(self), (self.problems,)
+
+
+_OF_THE_MACHINE = frozenset(
+    (
+        errno.EACCES, errno.EAGAIN, errno.EBUSY, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET,
+        errno.EDQUOT, errno.EHOSTUNREACH, errno.EIO, errno.EMFILE, errno.ENETDOWN, errno.ENETUNREACH, errno.ENFILE,
+        errno.ENODEV, errno.ENOMEM, errno.ENOSPC, errno.ENOTCONN, errno.ENXIO, errno.EPERM, errno.EPIPE, errno.EROFS,
+        errno.ESTALE, errno.ETIMEDOUT,
+    )
+)  # fmt: skip
+_NUMBER = re.compile(r"(?:errno|os error) (\d+)", re.IGNORECASE)
+_RAN_IN_A_TASK = "Traceback (most recent call last)"
+_OUT_OF_MEMORY = "MemoryError"
+
+
+def is_its_own(problem: BaseException) -> bool:
+    """Whether a failure is that of what was worked on; not where the machine, Spark, a shared table or another run is.
+
+    A full disk says its number, in whatever it is wrapped; Spark tells of a task's exception by its stack, and of
+    itself by none.
+
+    >>> is_its_own(ZeroDivisionError("by nothing")), is_its_own(SpillwayError("rows must balance"))
+    (True, True)
+    >>> is_its_own(OSError(errno.ENOSPC, "No space left on device")), is_its_own(ConcurrentRun("another run"))
+    (False, False)
+    """
+    chain: list[BaseException] = []
+    one: BaseException | None = problem
+    while one is not None and one not in chain:
+        chain.append(one)
+        one = one.__cause__ or one.__context__
+    return not any(_is_beside(one) for one in chain)
+
+
+def _is_beside(problem: BaseException) -> bool:
+    if isinstance(problem, LiesElsewhere | MemoryError | ConnectionError | TimeoutError):
+        return True
+    said = str(problem)
+    of_spark = type(problem).__module__.partition(".")[0] in ("py4j", "pyspark")
+    if of_spark and (_RAN_IN_A_TASK not in said or f"\n{_OUT_OF_MEMORY}" in said):
+        return True
+    return any(int(number) in _OF_THE_MACHINE for number in _NUMBER.findall(said))

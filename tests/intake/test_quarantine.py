@@ -10,7 +10,7 @@ import pytest
 from tests.intake.landing_world import LandingWorld, contract, lines
 
 from spillway.batch import RECORDED, SET_ASIDE, TAKEN_IN
-from spillway.errors import SpillwayError
+from spillway.errors import RefusedElsewhere, SpillwayError
 from spillway.intake import into_raw, parse, tasks
 from spillway.records import parse_parts
 from spillway.store.blobs import list_files
@@ -175,6 +175,22 @@ def test_drafts_that_held_a_refused_file_leave_nothing_behind(
         if one.path.endswith(".parquet") and ("/raw/" in one.path or "/rejected/" in one.path)
     }
     assert there == live
+
+
+def test_a_table_that_cannot_be_read_is_no_fault_of_the_batch(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> Any:
+        raise RefusedElsewhere("_delta_log", "be a log that can be read", "nothing", "restore it")
+
+    world.deliver("a.json", lines(range(3)))
+    with monkeypatch.context() as patch:
+        patch.setattr(into_raw, "rate_of", failing)
+        for _ in range(3):
+            assert "`_delta_log` must be a log" in world.fails()
+    assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 0)]
+    world.take_in()
+    assert world.ats() == [0, 1, 2]
 
 
 def test_a_batch_that_fails_twice_is_set_aside_by_name_and_the_stream_goes_on(

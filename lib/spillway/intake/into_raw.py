@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from spillway.batch import MISSED, REFUSED, TAKEN_IN, Batch
+from spillway.batch import MISSED, REFUSED, SET_ASIDE, TAKEN_IN, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import ConcurrentRun, SpillwayError
+from spillway.errors import ConcurrentRun, SpillwayError, is_its_own
 from spillway.intake.fates import Fate
 from spillway.intake.first_time import without_repeats
 from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
@@ -51,6 +51,8 @@ def write_batches(
     except ConcurrentRun:
         raise
     except SpillwayError as problem:
+        if len(batches) == 1 and not is_its_own(problem):
+            return [], [problem]
         if len(batches) == 1:
             (after,) = [one.failed(clock(), problem) for one in batches]
             save_batches(tables, [after])
@@ -60,11 +62,8 @@ def write_batches(
 
 
 def _said_of_failure(batch: Batch, problem: SpillwayError) -> str:
-    if batch.status == "set_aside":
-        return (
-            f"{batch.stream}: batch {batch.batch} failed a second time and is set aside: {problem}; mend it, then "
-            f"spillway replay {batch.stream} --date {batch.batch_date}"
-        )
+    if batch.status == SET_ASIDE:
+        return batch.said_aside(problem)
     return f"{batch.stream}: batch {batch.batch} could not be written and is tried once more: {problem}"
 
 

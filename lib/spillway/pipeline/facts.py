@@ -11,7 +11,7 @@ import numpy as np
 
 from spillway.batch import utc_now
 from spillway.contracts import StreamContract
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import LiesElsewhere, RefusedElsewhere
 from spillway.levers.protocol import Fact, Facts
 from spillway.registry import lever
 from spillway.store.tables import Tables
@@ -42,7 +42,7 @@ def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]
     found = load_facts(tables, stream, name, wanted)
     missing = set(wanted) - set(found)
     if missing:
-        raise SpillwayError(
+        raise LiesElsewhere(
             f"{stream}: `models` must hold version {min(missing)} of {name}, which its batches were shed with, "
             "got none; restore the table"
         )
@@ -106,7 +106,7 @@ def _read(stream: str, version: int, row: Mapping[str, Any], column: str) -> Any
         return json.loads(row[column])
     except ValueError as problem:
         where = f"{stream}: models, {row['lever']} version {version}, {row['fact']} {row['subject']}".strip()
-        raise Refused(
+        raise RefusedElsewhere(
             column, "be JSON", row[column][:40], "restore the table, or train again", where
         ) from problem
 

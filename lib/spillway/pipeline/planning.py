@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spillway.batch import Batch
+from spillway.batch import SET_ASIDE, Batch
 from spillway.contracts import StreamContract
-from spillway.errors import SpillwayError
+from spillway.errors import LiesElsewhere
 from spillway.levers.protocol import Drafted, Load, Plan, Room, Work
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.room import measure_load
@@ -89,7 +89,7 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -
     contract, stream = way.contract, way.contract.stream
     if name not in contract.lever_names:
         numbers = ", ".join(map(str, way.numbers))
-        raise SpillwayError(
+        raise LiesElsewhere(
             f"{stream}: batch {numbers} is pinned to the lever {name}, which its contract must list to shed it again, "
             f"got levers {', '.join(contract.lever_names) or 'none'}; list it, or leave the batch as it is"
         )
@@ -98,7 +98,7 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -
     others = [
         batch
         for batch in load_batches(tables, stream, batch_date=days)
-        if batch.levers == levers and batch.rows and batch.batch not in mine
+        if batch.levers == levers and batch.rows and batch.batch not in mine and batch.status != SET_ASIDE
     ]
     framed = tuple(sorted([*others, *way.batches], key=lambda batch: batch.batch))
     versions = {batch.models[name] for batch in framed if name in batch.models}

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
-from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, UNTRAINED, Batch, utc_now
+from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, UNTRAINED, Batch, utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
@@ -27,6 +27,7 @@ from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.planning import WayDown, plan_all
+from spillway.pipeline.setting_aside import count_failures
 from spillway.pipeline.spending import parts_of_batches
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
@@ -94,6 +95,7 @@ def _shed(
             pin = partial(_pinned, tables, now.streams[stream], batches, shares[stream], whole.get(stream))
             pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
     done: list[Batch] = []
+    aside: set[str] = set()
     queues: dict[str, list[Batch]] = {}
     for stream, found in pinned.items():
         empty = [batch.becomes(utc_now(), status=DONE) for batch in found if not batch.rows]
@@ -104,6 +106,7 @@ def _shed(
     while queues := {stream: queue for stream, queue in queues.items() if queue}:
         # a batch goes on from what the one before it came to: of each stream the next, all of them planned together
         runs = {(stream, queue[0].levers): queue[:1] for stream, queue in queues.items()}
+        told = len(faults.found)
         ways = {way.contract.stream: way for way in _planned(room, runs, faults)}
         through = faults.each(
             "shed",
@@ -112,7 +115,18 @@ def _shed(
             {stream: way.batches for stream, way in ways.items()},
         )
         done += [batch for found in through.values() for batch in found]
+        aside |= count_failures(
+            tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told, say
+        )
         queues = {stream: queues[stream][1:] for stream in through}
+    if aside:
+        # what waited behind a batch that is set aside now goes on without it
+        behind = lambda batch: (  # noqa: E731
+            batch.stream in aside
+            and only(batch)
+            and (dates is None or dates[0] <= batch.batch_date <= dates[1])
+        )
+        done += _shed(tables.now(), engine, contracts, channel, say, None, faults, behind)
     return done
 
 
@@ -190,12 +204,19 @@ def _pinned(
     pinned: list[Batch] = []
     for batch in batches:
         if not batch.is_pinned:
-            # frames never leave a batch date, a version of the facts or what was retired; within them they go on
+            # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
+            # set aside, which is not sent; else they go on
             before = latest.get(batch.batch_date)
-            goes_on = before is not None and (before.levers, dict(before.models), before.frame_tuples) == (
-                levers,
-                versions,
-                length,
+            alive = before is not None and before.status != SET_ASIDE
+            goes_on = (
+                alive
+                and before is not None
+                and (before.levers, dict(before.models), before.frame_tuples)
+                == (
+                    levers,
+                    versions,
+                    length,
+                )
             )
             batch = batch.becomes(
                 utc_now(),
@@ -238,7 +259,8 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
             f"{way.loads[batch.batch].rate_kbps:.4g} -> {sent_kbps(way, drafts, batch):.4g} kbps of "
             f"{batch.allowed_kbps:.4g}; {said}"
         )
-    return save_batches(tables, [batch.becomes(utc_now(), status=DONE) for batch in way.batches])
+    done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
+    return save_batches(tables, done)
 
 
 def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:

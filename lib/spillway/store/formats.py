@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spillway.errors import Refused
+from spillway.errors import RefusedElsewhere
 from spillway.store.table_contracts import TableContract, has_grown, spark_type
 
 
@@ -66,7 +66,7 @@ def differences(schema: pa.Schema, contract: TableContract) -> Differences:
 def refuse_newer(path: str, contract: TableContract, found: int | None) -> None:
     """A table that a later Spillway has written says what this one would misread."""
     if found is not None and found > contract.version:
-        raise Refused(
+        raise RefusedElsewhere(
             "format version",
             f"be at most {contract.version}",
             found,

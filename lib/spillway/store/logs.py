@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from spillway.errors import Refused
+from spillway.errors import Refused, RefusedElsewhere
 from spillway.store.blobs import MEMORY, plain_uri
 from spillway.store.files import DataFile
 from spillway.store.half_made import put_aside
@@ -255,7 +255,7 @@ def open_delta(path: str) -> Any:
         if put_aside(path):
             return open_delta(path)
         reason = str(problem).partition("\n")[0]
-        raise Refused(
+        raise RefusedElsewhere(
             "_delta_log",
             "be a log that can be read",
             reason,

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.engine.protocol import Engine
-from spillway.errors import ConcurrentRun, Refused, SpillwayError
+from spillway.errors import ConcurrentRun, LiesElsewhere, Refused, RefusedElsewhere, SpillwayError
 from spillway.settings import Settings
 from spillway.store import blobs, logs
 from spillway.store.drafts import Draft, Make, Piece, ReadBack, discard, drafted
@@ -259,7 +259,7 @@ class Table:
                         discard(self.path, left)
                         refused += self._log.version == version
                         if refused >= ATTEMPTS:
-                            raise SpillwayError(
+                            raise LiesElsewhere(
                                 f"{self.path} must take the commit, got {problem}; see whether the store can be written"
                             ) from problem
                         continue
@@ -353,13 +353,13 @@ class Table:
             lacks, version = differences(self.schema, self.contract), self._log.format_version
             refuse_newer(self.path, self.contract, version)
             for name, was, now in lacks.impossible:
-                raise SpillwayError(
+                raise LiesElsewhere(
                     f"{self.path}: column `{name}` must stay {was}, got {now}; "
                     "give the changed attribute a new name in the contract"
                 )
             for name in lacks.relaxed if not relax else ():
                 rule = f"let `{name}` be null, as version {self.contract.version} does"
-                raise Refused("format version", rule, version, "run `spillway migrate`", self.path)
+                raise RefusedElsewhere("format version", rule, version, "run `spillway migrate`", self.path)
             try:
                 if lacks.added or lacks.grown:
                     self._log.add_columns(pa.schema([*lacks.added, *lacks.grown]))

@@ -85,7 +85,9 @@ class FailingPlan(Plan):
 
     def __init__(self, work: Work) -> None:
         self.work, self.at = work, crashes_at(work.contract)
-        reach("plan", self.at)
+        settings: Any = work.contract.lever_settings("failing")
+        if settings.batch is None or settings.batch in [batch.batch for batch in work.batches]:
+            reach("plan", self.at)
 
     @property
     def decision(self) -> Failing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts.shapes import Choice, rule
+from spillway.contracts.shapes import Choice, Maybe, Number, rule
 
 STEPS = ("nowhere", "train", "offer", "plan", "draft", "account", "publish", "give back", "certify")
 
@@ -14,6 +14,7 @@ class FailingSettings:
     """At which step."""
 
     at: str = rule(Choice(STEPS), "the step that crashes", "nowhere")
+    batch: int | None = rule(Maybe(Number(whole=True)), "plan: the batch that crashes; null: every one", None)
 
 
 SETTINGS = FailingSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from spillway.errors import Refused
+from spillway.errors import RefusedElsewhere
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.attributes.synopsis.model import AttributeModel
@@ -48,7 +48,9 @@ class Learned:
         except (AttributeError, KeyError, TypeError) as problem:
             rule, odd = "be as training wrote them", f"{type(problem).__name__}: {problem}"
             remedy = "restore the table, or train the stream again"
-            raise Refused("facts", rule, odd, remedy, f"attributes, version {facts.version}") from problem
+            raise RefusedElsewhere(
+                "facts", rule, odd, remedy, f"attributes, version {facts.version}"
+            ) from problem
 
     @staticmethod
     def _from(facts: Facts) -> Learned:

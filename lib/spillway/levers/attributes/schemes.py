@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spillway.batch import Batch
-from spillway.errors import Refused
+from spillway.errors import RefusedElsewhere
 from spillway.levers.attributes.scheme import Run, Runs, run_from_row, run_to_row
 from spillway.levers.protocol import Views
 
@@ -41,7 +41,9 @@ def state_before(tables: Views, stream: str, batch: int) -> tuple[int, dict[str,
         return int(last["batch"]), json.loads(last["state"])
     except ValueError as problem:
         where = f"{stream}: schemes, batch {last['batch']}"
-        raise Refused("state", "be JSON", last["state"][:40], "shed its batch again", where) from problem
+        raise RefusedElsewhere(
+            "state", "be JSON", last["state"][:40], "shed its batch again", where
+        ) from problem
 
 
 def scheme_row(batch: Batch, number: int, run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
