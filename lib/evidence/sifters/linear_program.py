@@ -1,0 +1,126 @@
+"""Equation 10 by an LP solver (scipy's HiGHS): the peer of `levers.sifters.configure`, and instances for both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+
+from spillway.errors import Refused
+from spillway.levers.sifters.configure import configured
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One configuration problem."""
+
+    worths: np.ndarray
+    frequencies: np.ndarray
+    touched: np.ndarray
+    throttle: float
+    fairness: float
+    most: np.ndarray
+
+
+def random_instance(rng: np.random.Generator, regions: int | None = None) -> Instance:
+    """A problem with every edge now and then: no frequency, no query, z and Delta at their ends, ties, limits."""
+    count = int(rng.integers(1, 40)) if regions is None else regions
+    chances = rng.random(count) ** rng.integers(1, 6)
+    chances[rng.random(count) < rng.choice([0.0, 0.0, 0.3])] = 0.0
+    chances = chances / chances.sum() if chances.sum() else np.full(count, 1.0 / count)
+    rows = int(rng.choice([1, 2, 100, 1000, 5000]))
+    frequencies = rng.multinomial(rows, chances) / rows  # as samples have them
+    touched = rng.random(count) < rng.choice([1.0, 0.8, 0.5, 0.0])
+    worths = np.where(touched, rng.random(count) ** rng.integers(1, 6), 0.0)
+    if rng.random() < 0.3:
+        worths = np.where(touched, np.round(worths * 4) / 4, 0.0)  # ties
+    if rng.random() < 0.5:
+        worths[frequencies == 0] = 0.0
+    if worths.sum() > 0:
+        worths /= worths.sum()
+    most = np.ones(count)
+    if rng.random() < 0.4:
+        most = np.where(rng.random(count) < 0.3, rng.choice([0.0, 0.5, 0.9], count), 1.0)
+        most = np.where(touched, most, 1.0)
+    throttle = float(rng.choice([0.0, 1.0, rng.random(), rng.random(), rng.random()]))
+    fairness = float(rng.choice([0.0, 1.0, rng.random(), rng.random(), 0.1 * rng.random()]))
+    return Instance(worths, frequencies, touched, throttle, fairness, most)
+
+
+def by_solver(one: Instance) -> float | None:
+    """The least cost by HiGHS; None where it finds the problem infeasible."""
+    count = len(one.worths)
+    # one more variable, the band's lower end t: t <= d <= t + Delta for whatever is touched
+    rows, bounds = [], []
+    for region in np.flatnonzero(one.touched):
+        above, below = np.zeros(count + 1), np.zeros(count + 1)
+        above[region], above[-1] = 1.0, -1.0
+        below[region], below[-1] = -1.0, 1.0
+        rows += [above, below]
+        bounds += [one.fairness, 0.0]
+    # frequencies sum to 1 but for a last bit, which the solver would call infeasible
+    drop = (
+        min(1.0 - one.throttle, float(one.frequencies @ one.most)) if _only_just(one) else 1.0 - one.throttle
+    )
+    found = linprog(
+        np.append(one.worths, 0.0),
+        A_ub=np.array(rows) if rows else None,
+        b_ub=np.array(bounds) if rows else None,
+        A_eq=np.append(one.frequencies, 0.0)[None, :],
+        b_eq=[drop],
+        bounds=[*((0.0, limit) for limit in one.most), (0.0, 1.0)],
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    return float(found.fun) if found.status == 0 else None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What comparing some instances found."""
+
+    tried: int
+    largest_off: float
+    infeasible: int
+    disagree: int
+    largest_broken: float
+    """The largest violation of a constraint by our thresholds."""
+
+
+def compare(count: int, seed: int) -> Compared:
+    """Ours beside the solver's over random instances."""
+    rng = np.random.default_rng(seed)
+    off, broken, infeasible, disagree = 0.0, 0.0, 0, 0
+    for _ in range(count):
+        one = random_instance(rng)
+        peer = by_solver(one)
+        try:
+            ours = configured(one.worths, one.frequencies, one.touched, one.throttle, one.fairness, one.most)
+        except Refused:
+            infeasible += 1
+            disagree += peer is not None
+            continue
+        if peer is None:
+            disagree += 1
+            continue
+        off = max(off, abs(float(one.worths @ ours) - peer))
+        broken = max(broken, violation(one, ours))
+    return Compared(count, off, infeasible, disagree, broken)
+
+
+def violation(one: Instance, thresholds: np.ndarray) -> float:
+    """By how much thresholds break a constraint at most."""
+    asked = thresholds[one.touched]
+    return float(
+        max(
+            abs(thresholds @ one.frequencies - (1.0 - one.throttle)),
+            np.max(-thresholds),
+            np.max(thresholds - one.most),
+            (asked.max() - asked.min() - one.fairness) if len(asked) else 0.0,
+        )
+    )
+
+
+def _only_just(one: Instance) -> bool:
+    return abs(float(one.frequencies @ one.most) - (1.0 - one.throttle)) < 1e-12

@@ -1,0 +1,165 @@
+"""Query consolidation: what a region is worth to all queries together (IV-A.2, IV-B).
+
+    share of query q's result that lies in region S, by the sample (eq. 5 at d = 0):
+        x(q, S) = f(S) |S n R(q)|/|S|  /  sum over the regions S' that q touches of  f(S') |S' n R(q)|/|S'|
+    worth of a region (eq. 8):           A(S) = sum over queries q touching S of  alpha_q w_q x(q, S)
+    overall QoS at thresholds d (eq. 9): V = 1 - sum over S of  A(S) d(S)
+    QoS of a query (eq. 6):              V_q = 1 - alpha_q sum over S of  x(q, S) d(S)
+
+The text writes A with C, which holds (1 - d) already, and then (1 - d) A once more: A is its value at d = 0 (erratum
+B5), and B' = 1 follows when weights sum to 1. A query that the sample says has no results loses none: V_q = 1.
+
+Where we differ: a query is a union of boxes that do not overlap; it may say how much of its result must be delivered
+at least (`at_least`), which caps the thresholds of the regions it touches (`most_dropped`).
+
+>>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
+>>> asked = Asked(np.array([[[0.4, 0.6]], [[0.5, 1.0]]]), np.array([0, 1]), np.array([1.0, 1.0]))
+>>> worth = consolidated(tree, np.array([0.8, 0.2]), asked)
+>>> worth.worths.round(3).tolist(), worth.qos(np.array([1.0, 0.0])).round(3).tolist()
+([0.4, 0.6], [0.2, 1.0])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from spillway.errors import Refused
+from spillway.levers.sifters.membership import hits_of
+from spillway.levers.sifters.regions import RegionTree
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked: boxes of places, the query of every box (in order), and what queries are worth."""
+
+    boxes: np.ndarray
+    query: np.ndarray
+    weights: np.ndarray
+    """By query; they are divided by their sum."""
+    alphas: np.ndarray = field(default_factory=lambda: np.ones(0))
+    """By query, how much of its quality hangs on how complete it is; none: all of it."""
+    at_least: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """By query, the least share of its result; none: nothing."""
+
+    def __post_init__(self) -> None:
+        count = len(self.weights)
+        if not count or not len(self.boxes):
+            raise Refused("queries", "be at least one", count, "say what is asked of the stream")
+        for name, fill in (("alphas", 1.0), ("at_least", 0.0)):
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(count, fill))
+        total = float(np.sum(self.weights))
+        if not (np.isfinite(total) and total > 0 and np.all(np.asarray(self.weights) >= 0)):
+            raise Refused(
+                "weights",
+                "be 0 or more and sum to more than 0",
+                _some(self.weights),
+                "state a weight a query",
+            )
+        object.__setattr__(self, "weights", np.asarray(self.weights, float) / total)
+        for name in ("alphas", "at_least"):
+            stated = np.asarray(getattr(self, name), float)
+            if len(stated) != count or not np.all((stated >= 0) & (stated <= 1)):
+                raise Refused(name, f"be {count} numbers from 0 to 1", _some(stated), "state one a query")
+            object.__setattr__(self, name, stated)
+        if len(self.query) != len(self.boxes) or np.any(np.diff(self.query) < 0):
+            raise Refused(
+                "query", "name the query of every box, in order", _some(self.query), "sort the boxes"
+            )
+
+    @property
+    def count(self) -> int:
+        """How many queries."""
+        return len(self.weights)
+
+    @property
+    def values(self) -> np.ndarray:
+        """By query, what its whole result is worth (alpha w)."""
+        return np.asarray(self.alphas * self.weights)
+
+    def hits(self, points: np.ndarray) -> np.ndarray:
+        """By row, how much it is asked for: the weights of the queries that it satisfies; a mean query weighs 1."""
+        return hits_of(points, self.boxes, self.weights[self.query] * self.count)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What regions are worth to queries, at frequencies of a sample."""
+
+    asked: Asked
+    frequencies: np.ndarray
+    """By region (f), 1 in all."""
+    query: np.ndarray
+    region: np.ndarray
+    """Every pair of a query and a region that it touches, with two more of each:"""
+    covered: np.ndarray
+    """how much of the region it covers,"""
+    share: np.ndarray
+    """and what share of its result lies there (x)."""
+
+    @cached_property
+    def worths(self) -> np.ndarray:
+        """By region (A)."""
+        return np.bincount(
+            self.region, self.asked.values[self.query] * self.share, minlength=len(self.frequencies)
+        )
+
+    @cached_property
+    def touched(self) -> np.ndarray:
+        """By region, whether any query touches it."""
+        found = np.zeros(len(self.frequencies), bool)
+        found[self.region] = True
+        return found
+
+    @cached_property
+    def most_dropped(self) -> np.ndarray:
+        """By region, the largest threshold that leaves every query at least what it asks for."""
+        found = np.ones(len(self.frequencies))
+        np.minimum.at(found, self.region, 1.0 - self.asked.at_least[self.query])
+        return found
+
+    def completeness(self, thresholds: np.ndarray) -> np.ndarray:
+        """By query, how much of its result is delivered (C)."""
+        lost = np.bincount(self.query, self.share * thresholds[self.region], minlength=self.asked.count)
+        return np.asarray(1.0 - lost)
+
+    def qos(self, thresholds: np.ndarray) -> np.ndarray:
+        """By query, its quality (V_q)."""
+        return np.asarray(1.0 - self.asked.alphas * (1.0 - self.completeness(thresholds)))
+
+    def overall(self, thresholds: np.ndarray) -> float:
+        """The overall quality (V*, eq. 9)."""
+        return 1.0 - float(self.worths @ thresholds)
+
+
+def consolidated(tree: RegionTree, frequencies: np.ndarray, asked: Asked) -> Worth:
+    """The worth of a tree's regions at these frequencies (they are divided by their sum)."""
+    return _shared(tree.count, frequencies, asked, *tree.shares(asked.boxes, asked.query))
+
+
+def at_frequencies(worth: Worth, frequencies: np.ndarray) -> Worth:
+    """The same regions at other frequencies."""
+    return _shared(len(frequencies), frequencies, worth.asked, worth.query, worth.region, worth.covered)
+
+
+def _shared(
+    count: int,
+    frequencies: np.ndarray,
+    asked: Asked,
+    query: np.ndarray,
+    region: np.ndarray,
+    covered: np.ndarray,
+) -> Worth:
+    total = float(np.sum(frequencies))
+    share_of = np.asarray(frequencies, float) / total if total else np.zeros(count)
+    mass = share_of[region] * covered
+    whole = np.bincount(query, mass, minlength=asked.count)[query]
+    of_result = np.divide(mass, whole, out=np.zeros_like(mass), where=whole > 0)
+    return Worth(asked, share_of, query, region, covered, of_result)
+
+
+def _some(values: np.ndarray) -> list[float]:
+    return [float(value) for value in np.asarray(values).ravel()[:5]]

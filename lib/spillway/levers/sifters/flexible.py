@@ -1,0 +1,222 @@
+"""Flexible partitioning (V-A, V-B): the region that gains most is cut where it gains most, until there are l.
+
+    volume       gain: its volume; cut: the longest edge in the middle                      (approximate grid)
+    count        gain: its sample rows; cut: the dimension of highest variance at the median (approximate equi-depth)
+    query_data   gain: equation 11, roof less floor diversity; cut: where the floor is       (QDPart)
+
+    diversity H(S, i) = SSE(hits of S's sample rows) x SSE(their places on i)
+    benefit(S) = max over i of  H(S, i) - min over cuts j of ( H(S_j-, i) + H(S_j+, i) )                  (eq. 11)
+
+`hits` is how much a row is asked for: the weights of the queries it satisfies (the text counts them; with equal weights
+that is the same up to a factor). Two scans a dimension, one for the sums below every cut and one for those above.
+
+Where we differ: rows at one place are never cut apart (the text's j may fall between them, and no look-up could); the
+sample is sorted once a dimension and divided stably, not sorted anew in every region; cutting stops early when no
+region gains anything, which keeps the filter small.
+
+>>> points = np.array([[0.1, 0.2, 0.8, 0.9]])
+>>> tree = flexible(np.array([[0.0, 1.0]]), points, 2, "query_data", hits=np.array([0.0, 0.0, 5.0, 5.0]))
+>>> tree.regions_of(points).tolist()
+[0, 0, 1, 1]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from spillway.errors import Refused
+from spillway.levers.sifters.regions import RegionTree
+
+METRICS = ("volume", "count", "query_data")
+
+
+def flexible(
+    space: np.ndarray, points: np.ndarray, regions: int, metric: str, hits: np.ndarray | None = None
+) -> RegionTree:
+    """A partition of at most so many regions; `points` by dimension and row, `hits` by row."""
+    if metric not in METRICS:
+        raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.flexible")
+    points = np.ascontiguousarray(points, float)
+    rows = points.shape[1]
+    found = np.zeros(rows) if hits is None else np.asarray(hits, float)
+    orders = np.argsort(points, axis=1, kind="stable").astype(np.int64)
+    splits = np.empty((max(regions - 1, 0), 3))
+    count = _grow(
+        np.ascontiguousarray(space, float), points, orders, found, regions, METRICS.index(metric), splits
+    )
+    return RegionTree.grown(space, [(int(r), int(axis), float(cut)) for r, axis, cut in splits[:count]])
+
+
+@njit(cache=True, nogil=True)
+def _grow(
+    space: np.ndarray,
+    points: np.ndarray,
+    orders: np.ndarray,
+    hits: np.ndarray,
+    regions: int,
+    metric: int,
+    splits: np.ndarray,
+) -> int:
+    """Fill `splits`; how many there are."""
+    dimensions, rows = points.shape
+    begins, ends = np.zeros(regions, np.int64), np.zeros(regions, np.int64)
+    ends[0] = rows
+    bounds = np.empty((regions, dimensions, 2))
+    bounds[0] = space
+    gains, axes, cuts = np.empty(regions), np.empty(regions, np.int64), np.empty(regions)
+    _rate(0, begins, ends, bounds, points, orders, hits, metric, gains, axes, cuts)
+    goes_up, held = np.zeros(rows, np.bool_), np.empty(rows, np.int64)
+    count = 1
+    while count < regions:
+        best = 0
+        for region in range(1, count):
+            if gains[region] > gains[best]:
+                best = region
+        if not gains[best] > 0.0:
+            break
+        axis, cut = axes[best], cuts[best]
+        splits[count - 1, 0], splits[count - 1, 1], splits[count - 1, 2] = best, axis, cut
+        begin, end, below = begins[best], ends[best], 0
+        for at in range(begin, end):
+            row = orders[axis, at]
+            goes_up[row] = points[axis, row] >= cut
+            if not goes_up[row]:
+                below += 1
+        for d in range(dimensions):  # divided stably: what was in order stays so
+            low, high = begin, begin + below
+            for at in range(begin, end):
+                held[at] = orders[d, at]
+            for at in range(begin, end):
+                if goes_up[held[at]]:
+                    orders[d, high] = held[at]
+                    high += 1
+                else:
+                    orders[d, low] = held[at]
+                    low += 1
+        bounds[count] = bounds[best]
+        bounds[best, axis, 1] = bounds[count, axis, 0] = cut
+        begins[count], ends[count], ends[best] = begin + below, end, begin + below
+        for region in (best, count):
+            _rate(region, begins, ends, bounds, points, orders, hits, metric, gains, axes, cuts)
+        count += 1
+    return count - 1
+
+
+@njit(cache=True, nogil=True)
+def _rate(
+    region: int,
+    begins: np.ndarray,
+    ends: np.ndarray,
+    bounds: np.ndarray,
+    points: np.ndarray,
+    orders: np.ndarray,
+    hits: np.ndarray,
+    metric: int,
+    gains: np.ndarray,
+    axes: np.ndarray,
+    cuts: np.ndarray,
+) -> None:
+    """What cutting a region gains, and where."""
+    begin, end = begins[region], ends[region]
+    gains[region], axes[region], cuts[region] = 0.0, 0, 0.0
+    if metric == 0:
+        volume, longest = 1.0, 0.0
+        for d in range(points.shape[0]):
+            edge = bounds[region, d, 1] - bounds[region, d, 0]
+            volume *= edge if edge > 0.0 else 1.0
+            if edge > longest:
+                longest, axes[region] = edge, d
+        if longest > 0.0:
+            middle = bounds[region, axes[region], 0] + longest / 2.0
+            if middle > bounds[region, axes[region], 0]:
+                gains[region], cuts[region] = volume, middle
+    elif metric == 1:
+        _rate_count(region, begin, end, points, orders, gains, axes, cuts)
+    else:
+        for d in range(points.shape[0]):
+            _rate_diversity(region, d, begin, end, points, orders, hits, gains, axes, cuts)
+
+
+@njit(cache=True, nogil=True)
+def _rate_count(
+    region: int,
+    begin: int,
+    end: int,
+    points: np.ndarray,
+    orders: np.ndarray,
+    gains: np.ndarray,
+    axes: np.ndarray,
+    cuts: np.ndarray,
+) -> None:
+    widest = 0.0
+    for d in range(points.shape[0]):
+        mean, squares = 0.0, 0.0
+        for at in range(begin, end):
+            value = points[d, orders[d, at]]
+            step = value - mean
+            mean += step / (at - begin + 1)
+            squares += step * (value - mean)
+        if squares > widest:
+            middle = (begin + end) // 2
+            # the first step between places at or after the median, else the last before it
+            at = middle
+            while at < end and points[d, orders[d, at]] == points[d, orders[d, at - 1]]:
+                at += 1
+            if at == end:
+                at = middle
+                while at > begin + 1 and points[d, orders[d, at]] == points[d, orders[d, at - 1]]:
+                    at -= 1
+            low, high = points[d, orders[d, at - 1]], points[d, orders[d, at]]
+            if high > low:
+                widest = squares
+                cut = low + (high - low) / 2.0
+                gains[region], axes[region], cuts[region] = end - begin, d, cut if cut > low else high
+
+
+@njit(cache=True, nogil=True)
+def _rate_diversity(
+    region: int,
+    d: int,
+    begin: int,
+    end: int,
+    points: np.ndarray,
+    orders: np.ndarray,
+    hits: np.ndarray,
+    gains: np.ndarray,
+    axes: np.ndarray,
+    cuts: np.ndarray,
+) -> None:
+    """Equation 11 along one dimension, by two scans of its rows in order."""
+    rows = end - begin
+    if rows < 2:
+        return
+    below = np.empty(rows)
+    hit_mean, hit_sse, mean, sse = 0.0, 0.0, 0.0, 0.0
+    for i in range(rows):  # H of the first i + 1 rows
+        row = orders[d, begin + i]
+        step = hits[row] - hit_mean
+        hit_mean += step / (i + 1)
+        hit_sse += step * (hits[row] - hit_mean)
+        step = points[d, row] - mean
+        mean += step / (i + 1)
+        sse += step * (points[d, row] - mean)
+        below[i] = hit_sse * sse
+    roof = below[rows - 1]
+    floor, place = np.inf, -1
+    hit_mean, hit_sse, mean, sse = 0.0, 0.0, 0.0, 0.0
+    for i in range(rows - 1, 0, -1):  # H of the last rows - i rows
+        row = orders[d, begin + i]
+        seen = rows - i
+        step = hits[row] - hit_mean
+        hit_mean += step / seen
+        hit_sse += step * (hits[row] - hit_mean)
+        step = points[d, row] - mean
+        mean += step / seen
+        sse += step * (points[d, row] - mean)
+        if points[d, orders[d, begin + i - 1]] < points[d, row] and below[i - 1] + hit_sse * sse < floor:
+            floor, place = below[i - 1] + hit_sse * sse, i
+    if place > 0 and roof - floor > gains[region]:
+        low, high = points[d, orders[d, begin + place - 1]], points[d, orders[d, begin + place]]
+        cut = low + (high - low) / 2.0
+        gains[region], axes[region], cuts[region] = roof - floor, d, cut if cut > low else high

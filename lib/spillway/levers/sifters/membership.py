@@ -1,0 +1,87 @@
+"""Which sample rows boxes hold: by row how much it is asked for, by query what its rows come to.
+
+Rows are put in order of the first dimension once, so that a box looks at those within its first side alone.
+
+>>> points, boxes = np.array([[0.1, 0.4, 0.9]]), np.array([[[0.0, 0.5]], [[0.3, 1.0]]])
+>>> hits_of(points, boxes, np.array([1.0, 10.0])).tolist()
+[1.0, 11.0, 10.0]
+>>> sums, counts = sums_within(points, boxes, np.array([0, 1]), 2, np.array([[1.0, 2.0, 4.0]]))
+>>> sums.tolist(), counts.tolist()
+([[3.0, 6.0]], [2, 2])
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+def hits_of(points: np.ndarray, boxes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """By row, the weights of the boxes that hold it; `points` by dimension and row."""
+    order = np.argsort(points[0], kind="stable")
+    found = np.zeros(points.shape[1])
+    _add_weights(np.ascontiguousarray(points[:, order]), np.ascontiguousarray(boxes), weights, found)
+    hits = np.empty_like(found)
+    hits[order] = found
+    return hits
+
+
+def sums_within(
+    points: np.ndarray, boxes: np.ndarray, query: np.ndarray, queries: int, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """By query, the sums of some values of its rows (a row of `values` each), and how many rows it has."""
+    order = np.argsort(points[0], kind="stable")
+    sums, counts = np.zeros((len(values), queries)), np.zeros(queries, np.int64)
+    _add_values(
+        np.ascontiguousarray(points[:, order]),
+        np.ascontiguousarray(boxes),
+        query,
+        np.ascontiguousarray(values[:, order].T),
+        sums.T,
+        counts,
+    )
+    return sums, counts
+
+
+@njit(cache=True, nogil=True)
+def _holds(points: np.ndarray, row: int, boxes: np.ndarray, box: int, d: int) -> bool:
+    """A side holds its lower end and not its upper, but for the end of the line and a side without length."""
+    place, begin, end = points[d, row], boxes[box, d, 0], boxes[box, d, 1]
+    return begin <= place and (place < end or (place == end and (begin == end or end >= 1.0)))
+
+
+@njit(cache=True, nogil=True)
+def _add_weights(points: np.ndarray, boxes: np.ndarray, weights: np.ndarray, hits: np.ndarray) -> None:
+    first = points[0]
+    for box in range(len(boxes)):
+        for row in range(np.searchsorted(first, boxes[box, 0, 0]), len(first)):
+            if first[row] > boxes[box, 0, 1]:
+                break
+            inside = True
+            for d in range(points.shape[0]):
+                inside = inside and _holds(points, row, boxes, box, d)
+            if inside:
+                hits[row] += weights[box]
+
+
+@njit(cache=True, nogil=True)
+def _add_values(
+    points: np.ndarray,
+    boxes: np.ndarray,
+    query: np.ndarray,
+    values: np.ndarray,
+    sums: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    first = points[0]
+    for box in range(len(boxes)):
+        for row in range(np.searchsorted(first, boxes[box, 0, 0]), len(first)):
+            if first[row] > boxes[box, 0, 1]:
+                break
+            inside = True
+            for d in range(points.shape[0]):
+                inside = inside and _holds(points, row, boxes, box, d)
+            if inside:
+                counts[query[box]] += 1
+                for k in range(values.shape[1]):
+                    sums[query[box], k] += values[row, k]

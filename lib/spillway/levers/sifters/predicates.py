@@ -1,0 +1,313 @@
+"""Predicates: a Spark SQL boolean expression over declared dimensions, as boxes (II-B).
+
+Comparisons (`<`, `<=`, `=`, `==`, `!=`, `<>`, `<=>`, `>`, `>=`, `between`, `in`, `is [not] null`, `is [not] distinct
+from`, a flag by itself) of one dimension with a constant, under `and`, `or` and `not`. SQLGlot parses it, as Spark
+writes it; what it parses is turned inside out here: `not` goes down to the comparisons by Kleene's logic, so that, as
+in a WHERE, a comparison with a null holds no more than its negation does.
+
+Guarantee: the boxes hold exactly the rows of which Spark says the predicate is true; anything that is not such a
+comparison is refused by name, with the part of the text that it is.
+
+>>> temp = Dimension("temp", "double")
+>>> parsed = parse_predicate("not (temp < 4 or temp > 9.5)", {"temp": temp})
+>>> parsed.holds([temp.keys_of(pa.chunked_array([[3.0, 4.0, 9.5, None, float("nan")]]))]).tolist()
+[False, True, True, False, False]
+>>> parse_predicate("temp > 4 and dewp > 3", {"temp": temp})
+Traceback (most recent call last):
+    ...
+spillway.errors.Refused: `where` must be over declared dimensions (temp), got 'dewp > 3'; name dewp among the \
+dimensions, or leave that part out
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # noqa: F401 - the example's
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from spillway.errors import Refused
+from spillway.levers.sifters.boxes import (
+    Product,
+    boxes_of,
+    conjunction,
+    disjoint,
+    disjunction,
+    products_hold,
+)
+from spillway.levers.sifters.dimensions import Dimension
+from spillway.levers.sifters.spans import ANYTHING, NULLS, VALUES, Spans, both, minus, union
+
+DIALECT = "spark"
+LONGEST_TEXT = 100_000
+_COMPARISONS: Mapping[type[exp.Expr], str] = {
+    exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "!=",
+}  # fmt: skip
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_NOT = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "!=", "!=": "="}
+_EVERYTHING: list[Product] = [{}]
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A predicate over dimensions in a fixed order."""
+
+    text: str
+    dimensions: tuple[Dimension, ...]
+    products: tuple[Product, ...]
+    """What it lets through: they may overlap."""
+
+    @cached_property
+    def parts(self) -> tuple[Product, ...]:
+        """The same, of products that do not overlap."""
+        return tuple(disjoint(self.products))
+
+    @property
+    def boxes(self) -> np.ndarray:
+        """Boxes that do not overlap, by keys: (box, dimension, low and high)."""
+        return boxes_of(self.parts, len(self.dimensions))
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The dimensions that it is about."""
+        places = {place for one in self.products for place in one}
+        return tuple(one.name for place, one in enumerate(self.dimensions) if place in places)
+
+    def holds(self, keys: Sequence[np.ndarray]) -> np.ndarray:
+        """Of which rows it is true; `keys` by dimension."""
+        return products_hold(self.products, keys)
+
+
+def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str = "where") -> Predicate:
+    """The predicate; `field` is what an error calls it. One that nothing can keep to is refused."""
+    found = _Reader(field, dimensions).products(parse_sql(text, field), True)
+    if not found:
+        raise Refused(
+            field,
+            "be possible to satisfy",
+            text,
+            "its parts contradict one another: mend the comparison that rules the others out",
+        )
+    return Predicate(text, tuple(dimensions.values()), tuple(found))
+
+
+def parse_sql(text: str, field: str = "where") -> exp.Expr:
+    """The syntax tree of an expression."""
+    if not text.strip():
+        raise Refused(field, "be a Spark SQL condition", text, "write e.g. temp > 30 and origin = 'JFK'")
+    if len(text) > LONGEST_TEXT:
+        raise Refused(field, f"have at most {LONGEST_TEXT} characters", f"{text[:40]}...", "split the query")
+    try:
+        found = sqlglot.parse_one(f"SELECT 1 WHERE {text}", dialect=DIALECT)
+    except (SqlglotError, RecursionError) as problem:
+        first = str(problem).split("\n")[0].split(". Line")[0]
+        raise Refused(field, f"be a Spark SQL condition ({first})", text, "mend the expression") from None
+    where = found.args.get("where")
+    extra = [
+        name for name, value in found.args.items() if value and name not in ("where", "expressions", "kind")
+    ]
+    if where is None or extra:
+        raise Refused(field, "be one condition and nothing behind it", text, "write what follows WHERE alone")
+    condition: exp.Expr = where.this
+    return condition
+
+
+def words_named(tree: exp.Expr, texts: Sequence[str]) -> dict[str, set[str]]:
+    """By text attribute, the words that a syntax tree holds it against."""
+    found: dict[str, set[str]] = {name: set() for name in texts}
+    by_name = {name.lower(): name for name in texts}
+    for node in tree.find_all(exp.EQ, exp.NEQ, exp.In, exp.NullSafeEQ, exp.NullSafeNEQ):
+        named = {by_name[c.name.lower()] for c in node.find_all(exp.Column) if c.name.lower() in by_name}
+        literals = {one.name for one in node.find_all(exp.Literal) if one.is_string}
+        for name in named:
+            found[name] |= literals
+    return found
+
+
+def columns_named(tree: exp.Expr) -> list[str]:
+    """The columns that a syntax tree names, in order, each once."""
+    return list(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
+
+
+class _Reader:
+    """Turns a syntax tree into products."""
+
+    def __init__(self, field: str, dimensions: Mapping[str, Dimension]) -> None:
+        self.field = field
+        self.dimensions = dimensions
+        self.places = {name.lower(): place for place, name in enumerate(dimensions)}
+        self.of = list(dimensions.values())
+
+    def products(self, node: exp.Expr, wanted: bool) -> list[Product]:
+        """Where the condition is true (or, not `wanted`, false); nowhere that it is null."""
+        if isinstance(node, exp.Paren):
+            return self.products(node.this, wanted)
+        if isinstance(node, exp.Not):
+            return self.products(node.this, not wanted)
+        if isinstance(node, exp.And | exp.Or):
+            join = conjunction if isinstance(node, exp.And) == wanted else disjunction
+            found: list[Product] | None = None
+            for part in node.flatten():
+                one = self.products(part, wanted)
+                found = one if found is None else join(found, one)
+            return found or []
+        if isinstance(node, exp.Boolean):
+            return list(_EVERYTHING) if bool(node.this) == wanted else []
+        if isinstance(node, exp.Null):
+            return []
+        place, true, false = self._leaf(node)
+        spans = true if wanted else false
+        return [{place: spans}] if spans else []
+
+    def _leaf(self, node: exp.Expr) -> tuple[int, Spans, Spans]:
+        """The dimension of a comparison, where it is true, and where it is false."""
+        operator = _COMPARISONS.get(type(node))
+        if operator is not None:
+            place, literal, operator = self._sides(node, operator)
+            if literal is None:
+                return place, (), ()
+            return (
+                place,
+                self._compared(node, place, operator, literal),
+                self._compared(node, place, _NOT[operator], literal),
+            )
+        if isinstance(node, exp.Between):
+            place = self._place(node.this, node)
+            low, high = self._constant(node.args["low"], node), self._constant(node.args["high"], node)
+            if low is None or high is None:
+                raise self._refused(node, "compare with what is not null")
+            true = self._compared(node, place, ">=", low), self._compared(node, place, "<=", high)
+            outside = self._compared(node, place, "<", low), self._compared(node, place, ">", high)
+            return place, both(*true), union([*outside[0], *outside[1]])
+        if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
+            return self._listed(node)
+        if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
+            place, literal, _ = self._sides(node, "=")
+            same = NULLS if literal is None else self._compared(node, place, "=", literal)
+            differs = minus(ANYTHING, same)
+            return (place, same, differs) if isinstance(node, exp.NullSafeEQ) else (place, differs, same)
+        if isinstance(node, exp.Is):
+            place = self._place(node.this, node)
+            if isinstance(node.expression, exp.Null):
+                return place, NULLS, VALUES
+            if isinstance(node.expression, exp.Boolean) and self.of[place].type == "boolean":
+                same = self.of[place].compared("=", bool(node.expression.this))
+                return place, same, minus(ANYTHING, same)
+        if isinstance(node, exp.Column):
+            place = self._place(node, node)
+            if self.of[place].type == "boolean":
+                return place, self.of[place].compared("=", True), self.of[place].compared("=", False)
+        raise self._refused(node, "be comparisons of a dimension with a constant, under and, or, not")
+
+    def _listed(self, node: exp.In) -> tuple[int, Spans, Spans]:
+        place = self._place(node.this, node)
+        literals = [self._constant(one, node) for one in node.expressions]
+        known = [one for one in literals if one is not None]
+        true = union(span for one in known for span in self._compared(node, place, "=", one))
+        if len(known) < len(literals):
+            return place, true, ()  # `not in (..., null)` is never true
+        false: Spans = VALUES
+        for one in known:
+            false = both(false, self._compared(node, place, "!=", one))
+        return place, true, false
+
+    def _sides(self, node: exp.Expr, operator: str) -> tuple[int, Any, str]:
+        """The dimension, the constant, and the operator that stands between them in this order."""
+        left, right = _bare(node.this), _bare(node.expression)
+        if isinstance(left, exp.Column):
+            return self._place(left, node), self._constant(right, node), operator
+        if isinstance(right, exp.Column):
+            return self._place(right, node), self._constant(left, node), _TURNED[operator]
+        raise self._refused(node, "be comparisons of a dimension with a constant")
+
+    def _place(self, node: exp.Expr, whole: exp.Expr) -> int:
+        node = _bare(node)
+        if not isinstance(node, exp.Column):
+            raise self._refused(whole, "be comparisons of a dimension with a constant")
+        place = self.places.get(node.name.lower())
+        if place is None:
+            near = difflib.get_close_matches(node.name, list(self.dimensions), 1)
+            remedy = (
+                f"did you mean {near[0]}?"
+                if near
+                else f"name {node.name} among the dimensions, or leave that part out"
+            )
+            raise Refused(
+                self.field,
+                f"be over declared dimensions ({', '.join(self.dimensions) or 'none'})",
+                _said(whole),
+                remedy,
+            )
+        return place
+
+    def _constant(self, node: exp.Expr, whole: exp.Expr) -> Any:
+        """A constant's value: a number exactly, a text (a time among them), a flag; None for null."""
+        node = _bare(node)
+        if isinstance(node, exp.Null):
+            return None
+        if isinstance(node, exp.Boolean):
+            return bool(node.this)
+        if isinstance(node, exp.Literal):
+            return str(node.this) if node.is_string else _number(node.name)
+        if isinstance(node, exp.Neg):
+            value = self._constant(node.this, whole)
+            if isinstance(value, Fraction | float):
+                return -value
+        if isinstance(node, exp.Add | exp.Sub | exp.Mul):
+            sides = [self._constant(one, whole) for one in (node.this, node.expression)]
+            if all(isinstance(one, Fraction) for one in sides):
+                one, other = sides
+                return (
+                    one + other if isinstance(node, exp.Add)
+                    else one - other if isinstance(node, exp.Sub) else one * other
+                )  # fmt: skip
+        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
+            kind = node.to.this.name.lower()
+            if node.this.is_string and ("timestamp" in kind or "date" in kind):
+                return str(node.this.this)
+            if not node.this.is_string and kind in ("double", "float", "int", "bigint", "decimal"):
+                return self._constant(node.this, whole)
+            if (
+                node.this.is_string
+                and kind == "double"
+                and node.this.name.lower() in ("nan", "infinity", "inf", "-infinity", "-inf")
+            ):
+                return float(node.this.name)
+        raise self._refused(whole, "compare a dimension with a constant")
+
+    def _compared(self, node: exp.Expr, place: int, operator: str, literal: Any) -> Spans:
+        try:
+            return self.of[place].compared(operator, literal)
+        except Refused as problem:
+            remedy = f"{problem.problem.field} must {problem.problem.rule}: {problem.problem.remedy}"
+            raise Refused(
+                self.field, f"be over values that {self.of[place].name} can have", _said(node), remedy
+            ) from None
+
+    def _refused(self, node: exp.Expr, rule: str) -> Refused:
+        return Refused(
+            self.field, rule, _said(node), "write that part as a range of a dimension, or leave it out"
+        )
+
+
+def _number(text: str) -> Any:
+    """A number as written: exactly, or the nearest where it has an exponent (Spark reads a double then)."""
+    return Fraction(float(text)) if "e" in text.lower() else Fraction(text)
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _said(node: exp.Expr) -> str:
+    return str(node.sql(dialect=DIALECT))

@@ -1,0 +1,99 @@
+"""Configuration is exact: equal to an LP solver, within its constraints, and it says what cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evidence.sifters.linear_program import by_solver, compare, random_instance, violation
+from spillway.errors import Refused
+from spillway.levers.sifters.configure import configured, least_fairness
+
+YES = np.array([True, True])
+
+
+def test_thresholds_cost_what_a_solver_says_the_least_is() -> None:
+    """1e-9: the solver's own tolerance on these sums; 10,000 of them are in the evidence."""
+    found = compare(400, seed=13)
+    assert found.largest_off < 1e-9
+    assert found.largest_broken < 1e-9
+    assert found.disagree == 0
+    assert 10 < found.infeasible < 200
+
+
+def test_a_thousand_regions_are_as_exact_as_ten() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        one = random_instance(rng, 1000)
+        one = type(one)(one.worths, one.frequencies, one.touched, 0.37, 0.4, np.ones(1000))
+        found = configured(one.worths, one.frequencies, one.touched, one.throttle, one.fairness, one.most)
+        assert abs(float(one.worths @ found) - (by_solver(one) or 0.0)) < 1e-9
+        assert violation(one, found) < 1e-9
+
+
+def test_worth_per_row_decides_and_not_worth() -> None:
+    """Erratum B3: by A alone the first region would go, though the second loses less for the same rows."""
+    worths, frequencies = np.array([0.3, 0.4]), np.array([0.2, 0.8])
+    found = configured(worths, frequencies, YES, 0.5)
+    assert found.round(6).tolist() == [0.0, 0.625]
+    assert worths @ found < worths @ np.array([1.0, 0.375])
+
+
+def test_what_nobody_asks_for_goes_first_even_when_all_are_to_lose_alike() -> None:
+    """Erratum B4: Delta = 0 is not random dropping."""
+    found = configured(
+        np.array([0.5, 0.5, 0.0]), np.array([0.4, 0.4, 0.2]), np.array([True, True, False]), 0.6, 0.0
+    )
+    assert found.round(6).tolist() == [0.25, 0.25, 1.0]
+
+
+@pytest.mark.parametrize("throttle", [0.0, 1.0])
+@pytest.mark.parametrize("fairness", [0.0, 0.3, 1.0])
+def test_with_room_for_all_nothing_goes_and_with_none_everything(throttle: float, fairness: float) -> None:
+    found = configured(np.array([0.2, 0.8]), np.array([0.5, 0.5]), YES, throttle, fairness)
+    assert found.tolist() == [1.0 - throttle] * 2
+
+
+def test_a_region_that_the_sample_does_not_know_is_spared() -> None:
+    found = configured(np.array([0.6, 0.4, 0.0]), np.array([0.5, 0.5, 0.0]), np.array([True] * 3), 0.5, 1.0)
+    assert found[2] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"throttle": -0.1}, "`throttle` must be from 0 to 1, got -0.1"),
+        ({"throttle": 1.5}, "`throttle` must be from 0 to 1, got 1.5"),
+        ({"throttle": float("nan")}, "`throttle` must be from 0 to 1, got nan"),
+        ({"fairness": 1.5}, "`fairness` must be from 0 to 1, got 1.5"),
+        ({"worths": np.array([np.inf, 0.0])}, "`worths` must be finite"),
+        ({"frequencies": np.array([-1.0, 2.0])}, "`frequencies` must be finite and 0 or more"),
+        ({"touched": np.array([True])}, "`regions` must be at least one"),
+        ({"most": np.array([0.1, 2.0])}, "`most` must be at most 1, got 2.0"),
+        (
+            {"most": np.array([0.2, 1.0]), "throttle": 0.5, "fairness": 0.1},
+            "`fairness` must be at least 0.6 for so much to be dropped, got 0.1; write fairness: 0.6",
+        ),
+        ({"most": np.array([0.2, 0.2])}, "`throttle` must be at least 0.8: what must be delivered"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(changed: dict[str, object], said: str) -> None:
+    stated = {
+        "worths": np.array([0.5, 0.5]), "frequencies": np.array([0.5, 0.5]), "touched": YES, "throttle": 0.5,
+    }  # fmt: skip
+    with pytest.raises(Refused, match=said):
+        configured(**{**stated, **changed})  # type: ignore[arg-type]
+
+
+def test_the_smallest_fairness_is_feasible_and_no_smaller_one() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        one = random_instance(rng, 8)
+        touched, most = np.ones(8, bool), np.where(rng.random(8) < 0.5, 0.3, 1.0)
+        drop = float(rng.random() * (one.frequencies @ most))
+        least = least_fairness(one.frequencies, most, drop)
+        assert least is not None
+        configured(one.worths, one.frequencies, touched, 1 - drop, min(1.0, least + 1e-9), most)
+        if least > 1e-6:
+            with pytest.raises(Refused, match="fairness"):
+                configured(one.worths, one.frequencies, touched, 1 - drop, least - 1e-6, most)
