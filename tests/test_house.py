@@ -104,8 +104,13 @@ def public_names(of: Trees) -> dict[str, list[str]]:
     return found
 
 
+BY_LEVER = ("COLUMNS", "LEVER", "LOSES_ROWS", "NEEDS_EVERY_ROW", "SETTINGS")
+"""What `spillway.registry` asks of every lever by these names."""
+
+
 def twice(of: Trees) -> dict[str, list[str]]:
-    return {name: modules for name, modules in sorted(public_names(of).items()) if len(modules) > 1}
+    found = sorted(public_names(of).items())
+    return {name: modules for name, modules in found if len(modules) > 1 and name not in BY_LEVER}
 
 
 def parsed(**modules: str) -> Trees:

@@ -17,6 +17,7 @@ from typing import Any
 
 LEVERS: dict[str, str] = {
     "attributes": "spillway.levers.attributes",
+    "joins": "spillway.levers.joins",
 }
 
 

@@ -88,6 +88,8 @@ class WindowWork:
     ordinal: int = 1
     before: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """By table, the rows that this run has made of earlier windows, which may not be written yet."""
+    inputs: Mapping[str, ReadColumns] = field(default_factory=dict)
+    """Where windows are worked out in turn: what this one reads, by input stream, held here."""
 
 
 class WindowDecision(ABC):

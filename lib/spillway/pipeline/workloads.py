@@ -151,10 +151,11 @@ def _work(
     name: str,
     windows: Sequence[Window],
     before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    inputs: Inputs | None = None,
 ) -> WindowWork:
     versions = {window.models[name] for window in windows if name in window.models}
     facts = needed_facts(tables, contract.subject, name, versions) if versions else {}
-    return WindowWork(contract, facts, tuple(windows), before=before or {})
+    return WindowWork(contract, facts, tuple(windows), before=before or {}, inputs=inputs or {})
 
 
 @dataclass(frozen=True)
@@ -201,9 +202,8 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
             lines: list[LedgerRow] = []
             records: list[Mapping[str, Sequence[Mapping[str, Any]]]] = []
             for window in some:
-                (plan,) = found.plan_windows(
-                    run.room, [_work(run.tables, contract, found.name, [window], before)]
-                )
+                work = _work(run.tables, contract, found.name, [window], before, inputs[window.window])
+                (plan,) = found.plan_windows(run.room, [work])
                 draft = _drafted(run.engine, table, plan.decision, [window], inputs)
                 drafts.append(draft)
                 counts = draft.counts.get(window.window, {})

@@ -1,0 +1,10 @@
+"""The lever `joins`: two streams are joined over time windows within a budget of comparisons (Gedik, Wu, Yu, Liu, "CPU
+Load Shedding for Binary Stream Joins").
+
+No row is dropped. Each new row is compared with the part of the opposite window that has proved worth it: how much is
+`rate`, which *basic windows* first is `correlation`, which of the two windows and which types of rows is `direction`
+and `utility`. What was not compared is estimated, with an interval (`missed`).
+
+Kernels (pure): `predicates`, `operands`, `ring`, `index`, `probe`; controllers (pure): `rate`, `correlation`,
+`direction`, `utility`, `missed`; the lever itself: `allotting`, `memory`, `lever`.
+"""

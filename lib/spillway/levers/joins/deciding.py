@@ -1,0 +1,182 @@
+"""What travels to tasks: the rows of both sides, what each is to be compared with, and how pairs become rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.levers.joins.allotting import Allotment, Facing
+from spillway.levers.joins.index import inverted
+from spillway.levers.joins.operands import Array
+from spillway.levers.joins.probe import FoundPairs, Probing, probe
+from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
+
+STEPS_A_PART = 20_000_000
+"""About a second: what is smaller is not worth a task of its own."""
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class SideBounds:
+    """By row of each side, the bound of the value that is joined by; None where none of them has any."""
+
+    left: Array | None = None
+    right: Array | None = None
+
+
+@dataclass(frozen=True)
+class JoinPart:
+    """Some rows that probe one window, and the stretch of it that they can reach; travels to a task."""
+
+    facing: Facing
+    of_window: int
+    """0: the left window is probed, 1: the right one."""
+    share: float
+    """Chance with which a row of it is of the sample."""
+    probe_bounds: Array | None
+    window_bounds: Array | None
+
+
+@dataclass(frozen=True)
+class JoinDecision(WindowDecision):
+    """One window's comparisons."""
+
+    allotment: Allotment
+    predicate: int
+    threshold: float
+    worth: tuple[float, ...]
+    share: float
+    with_itself: bool
+    bounds: SideBounds
+    rows: int
+    """Rows that came in the window, of both sides."""
+
+    def parts(
+        self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
+    ) -> Sequence[JoinPart]:
+        """Probing rows in stretches of time of about the same work; what they probe is cut to what they can reach."""
+        found: list[JoinPart] = []
+        works = [_work(one) for one in self.allotment.facing]
+        total = float(sum(work.sum() for work in works))
+        many = 1 if total <= STEPS_A_PART else max(1, workers.cores)
+        for side, (facing, work) in enumerate(zip(self.allotment.facing, works, strict=True)):
+            if not facing.probes.rows:
+                continue
+            own = max(1, round(many * float(work.sum()) / total)) if total else 1
+            edges = np.searchsorted(np.cumsum(work), np.linspace(0, work.sum(), own + 1)[1:-1]) + 1
+            cuts = [0, *(int(edge) for edge in edges), facing.probes.rows]
+            bounds = (
+                (self.bounds.right, self.bounds.left) if side == 0 else (self.bounds.left, self.bounds.right)
+            )
+            for low, high in pairwise(cuts):
+                if high > low:
+                    found.append(self._part(facing, side, low, high, bounds))
+        return found
+
+    def _part(
+        self, one: Facing, side: int, low: int, high: int, bounds: tuple[Array | None, Array | None]
+    ) -> JoinPart:
+        how = one.how
+        begin, end = int(how.low[low:high].min()), int(how.high[low:high].max())
+        window = one.window.cut(begin, max(begin, end))
+        span = slice(low, high)
+        basic_starts = np.clip(how.starts - begin, 0, window.rows)
+        cut = Probing(
+            how.low[span] - begin, how.high[span] - begin, how.slots[span], how.take[span], how.full[span],
+            how.order, basic_starts, how.first_slot,
+        )  # fmt: skip
+        mine, other = bounds
+        return JoinPart(
+            replace(
+                one,
+                probes=one.probes.cut(low, high),
+                window=window,
+                how=cut,
+                fetched=one.fetched[span],
+                index=one.index if window.rows == one.window.rows else None,
+            ),
+            side,
+            self.share,
+            None if mine is None else mine[span],
+            None if other is None else other[begin : begin + window.rows],
+        )
+
+    def results(self, window: Window, inputs: JoinPart, counts: dict[str, int]) -> Iterator[pa.Table]:
+        """The pairs of a part."""
+        part, one = inputs, inputs.facing
+        types = len(self.worth)
+        began = time.thread_time_ns()
+        index = one.index
+        if one.indexed and index is None:
+            items = max(
+                (int(side.sets.items.max()) + 1 for side in (one.probes, one.window) if len(side.sets.items)),
+                default=0,
+            )
+            index = inverted(one.window.sets, items)
+        found = probe(
+            one.probes, one.window, one.how, self.predicate, self.threshold, types, index, one.probe_is_left,
+            self.with_itself,
+        )  # fmt: skip
+        _count(counts, part, found, time.thread_time_ns() - began)
+        pairs = self._rows(part, found, counts)
+        if pairs.num_rows:
+            yield pairs
+
+    def _rows(self, part: JoinPart, found: FoundPairs, counts: dict[str, int]) -> pa.Table:
+        one = part.facing
+        worth = np.asarray(self.worth, np.float64)
+        kinds = one.probes.kinds[found.probe], one.window.kinds[found.row]
+        for code, count in zip(*np.unique(kinds[0] * len(worth) + kinds[1], return_counts=True), strict=True):
+            z, y = divmod(int(code), len(worth))
+            counts[f"worth.{z}.{y}"] = counts.get(f"worth.{z}.{y}", 0) + int(count)
+        per_probe = found.everything[found.probe]
+        whole = np.maximum(1, (one.how.high - one.how.low)[found.probe])
+        probing = (one.probes, found.probe, part.probe_bounds)
+        probed = (one.window, found.row, part.window_bounds)
+        left, right = (probing, probed) if one.probe_is_left else (probed, probing)
+        columns: dict[str, Any] = {}
+        for name, (side, at, bounds) in zip(SIDES, (left, right), strict=True):
+            columns[f"{name}_seq"] = pa.array(side.seq[at])
+            columns[f"{name}_time"] = pa.array(side.at[at]).cast(pa.timestamp("us", tz="UTC"))
+            columns[f"{name}_bound_pct"] = (
+                pa.nulls(len(at), pa.float64()) if bounds is None else pa.array(bounds[at], from_pandas=True)
+            )
+        columns["utility"] = pa.array(np.maximum(worth[kinds[0]], worth[kinds[1]]))
+        columns["weight"] = pa.array(np.where(found.beyond, 1.0 / max(part.share, 1e-12), 1.0))
+        columns["sic"] = pa.array(
+            found.compared[found.probe] / whole / (2.0 * max(1, self.rows)) / np.maximum(1, per_probe)
+        )
+        return pa.table(columns).sort_by([("left_seq", "ascending"), ("right_seq", "ascending")])
+
+
+def _work(one: Facing) -> Array:
+    whole = one.how.high - one.how.low
+    return np.where(one.how.full, whole, one.how.take) * one.steps_each + 1.0
+
+
+def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs, nanoseconds: int) -> None:
+    """Everything whole, so that it sums to the same however it was divided."""
+    one, i = part.facing, part.of_window
+    full = one.how.full
+    misses, pairs = (found.everything - found.inside)[full], found.everything[full]
+    said = {
+        "compared": found.compared.sum(),
+        f"steps.{i}": found.steps,
+        "nanoseconds": nanoseconds,
+        "pairs": found.everything.sum(),
+        f"full.{i}": full.sum(),
+        f"misses.{i}": misses.sum(),
+        f"squares.{i}": (misses * misses).sum(),
+        f"all.{i}": pairs.sum(),
+        f"all_squares.{i}": (pairs * pairs).sum(),
+    }
+    for j, z, y in zip(*np.nonzero(found.sampled), strict=True):
+        said[f"sampled.{i}.{j}.{z}.{y}"] = found.sampled[j, z, y]
+    for name, value in said.items():
+        counts[name] = counts.get(name, 0) + int(value)

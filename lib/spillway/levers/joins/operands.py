@@ -1,0 +1,164 @@
+"""One side of a join as arrays: rows in the order of time, each with its items (and their weights) in ascending order.
+
+`Operand` is what kernels read. `cut` takes the rows of a stretch of time out of it: what a task needs of the other side
+is a stretch, so that a window that is large is partitioned by time and never copied whole.
+
+>>> import pyarrow as pa
+>>> left, right = encoded(pa.array(["b a", "", None, "a a"]), pa.array(["c b"]), Words(" "))
+>>> left.items.tolist(), left.first.tolist(), right.items.tolist()
+([0, 1, 0], [0, 2, 2, 2, 3], [1, 2])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.errors import Refused
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a text is a set: what stands between items, and between an item and its weight (None: a single value)."""
+
+    separator: str | None = None
+    weight: str | None = None
+
+
+@dataclass(frozen=True)
+class ItemSets:
+    """The items of rows, row after row: those of row k at `first[k]..first[k + 1]`, ascending, none twice."""
+
+    first: Array
+    items: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One side: rows in the order of (time, seq)."""
+
+    at: Array
+    """Microseconds."""
+    seq: Array
+    sets: ItemSets
+    kinds: Array
+    """The type of each row (z), as an ordinal."""
+
+    @property
+    def rows(self) -> int:
+        return len(self.at)
+
+    def cut(self, low: int, high: int) -> Operand:
+        """The rows `low..high - 1`."""
+        first = self.sets.first[low : high + 1]
+        begin, end = (int(first[0]), int(first[-1])) if len(first) else (0, 0)
+        return replace(
+            self,
+            at=self.at[low:high],
+            seq=self.seq[low:high],
+            sets=ItemSets(
+                first - begin if len(first) else np.zeros(1, np.int64),
+                self.sets.items[begin:end],
+                self.sets.weights[begin:end],
+            ),
+            kinds=self.kinds[low:high],
+        )
+
+
+def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, ItemSets]:
+    """The items of both sides as ordinals of the same dictionary."""
+    if words.separator is None:
+        return _single(left, right)
+    sides = [_split(column, words) for column in (left, right)]
+    tokens = pa.concat_arrays([side[1] for side in sides]).dictionary_encode()
+    # ordinals in the order of the items' names, so that they do not depend on which row came first
+    by_name = pc.sort_indices(tokens.dictionary)
+    rank = np.empty(len(tokens.dictionary), np.int64)
+    rank[np.asarray(by_name)] = np.arange(len(rank))
+    codes = rank[np.asarray(tokens.indices.cast(pa.int64()))] if len(tokens) else np.zeros(0, np.int64)
+    cut = len(sides[0][1])
+    return tuple(
+        _as_sets(row, mine, weights, length)
+        for (row, _, weights, length), mine in zip(sides, (codes[:cut], codes[cut:]), strict=True)
+    )  # type: ignore[return-value]
+
+
+def _split(column: pa.Array, words: Words) -> tuple[Array, pa.Array, Array, int]:
+    """Row, token and weight of every item that is written."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise Refused(
+            "attribute",
+            "be text where it holds sets",
+            str(column.type),
+            "leave `sets` out, or name another attribute",
+        )
+    lists = pc.split_pattern(column.cast(pa.string()), pattern=words.separator)
+    tokens = pc.utf8_trim_whitespace(pc.list_flatten(lists))
+    rows = np.asarray(pc.list_parent_indices(lists))
+    some = np.asarray(pc.greater(pc.utf8_length(tokens), 0))
+    tokens, rows = tokens.filter(pa.array(some)), rows[some]
+    weights = np.ones(len(tokens))
+    if words.weight is not None and len(tokens):
+        pairs = pc.split_pattern(tokens, pattern=words.weight, max_splits=1, reverse=True)
+        tokens = pc.list_element(pairs, 0)
+        stated = np.asarray(pc.equal(pc.list_value_length(pairs), 2))
+        texts = [pair[1] for pair in pairs.filter(pa.array(stated)).to_pylist()]
+        weights[stated] = [_weight(text) for text in texts]
+    return rows, tokens, weights, len(column)
+
+
+def _weight(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    return value if np.isfinite(value) else 0.0
+
+
+def _single(left: pa.Array, right: pa.Array) -> tuple[ItemSets, ItemSets]:
+    """Single values: what is null, or no number, is no item."""
+    if left.type != right.type:
+        numbers = (pa.types.is_integer, pa.types.is_floating)
+        if not all(any(is_kind(side.type) for is_kind in numbers) for side in (left, right)):
+            raise Refused(
+                "attribute",
+                "be of one type on both sides",
+                f"{left.type} and {right.type}",
+                "join by attributes that hold the same",
+            )
+        left, right = left.cast(pa.float64()), right.cast(pa.float64())
+    both = pa.concat_arrays([left, right])
+    if pa.types.is_floating(both.type):
+        # -0.0 and 0.0 are one number, and what is none is equal to nothing
+        values = np.asarray(pc.fill_null(both, float("nan"))) + 0.0
+        both = pa.array(values, from_pandas=True)
+    there = np.asarray(pc.is_valid(both))
+    codes = np.asarray(pc.fill_null(both.dictionary_encode().indices, 0)).astype(np.int64)
+    cut = len(left)
+    return tuple(
+        ItemSets(
+            np.concatenate([[0], np.cumsum(there[span])]).astype(np.int64),
+            codes[span][there[span]],
+            np.ones(int(there[span].sum())),
+        )
+        for span in (slice(0, cut), slice(cut, None))
+    )  # type: ignore[return-value]
+
+
+def _as_sets(rows: Array, codes: Array, weights: Array, length: int) -> ItemSets:
+    """Items in ascending order, the weights of one that is written twice added up."""
+    order = np.lexsort((codes, rows))
+    rows, codes, weights = rows[order], codes[order], weights[order]
+    new = np.ones(len(rows), bool)
+    new[1:] = (rows[1:] != rows[:-1]) | (codes[1:] != codes[:-1])
+    summed = np.add.reduceat(weights, np.flatnonzero(new)) if len(rows) else weights
+    counts = np.bincount(rows[new], minlength=length) if length else np.zeros(0, np.int64)
+    return ItemSets(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), codes[new], summed)

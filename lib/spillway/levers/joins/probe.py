@@ -1,0 +1,212 @@
+"""Comparing rows with the part of the opposite window that is worth it (Algorithm 3), with an index or without.
+
+For each probing row of which `take` rows of the window may be used, basic windows are used whole in the order of their
+ranks until `take` is spent, the last one partly: its newest rows. A row of the sample is compared with everything
+(`full`), which is what ranks are learned from and what missed pairs are estimated by; it says of each of its pairs
+whether selecting would have found it too.
+
+Guarantees: no pair is found that the full join would not find (every pair is tested whole), and each at most once; with
+`take` the whole window, the pairs are exactly those of the full join; index or not, the same rows are considered and
+the same pairs found, down to the order in which inner products are summed.
+
+Work is counted in *steps*. Without an index a step is a row that is compared; with one it is an entry of a list that is
+read, or a list that is looked up: what a basic window more costs, however few rows it has (5.1.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from spillway.levers.joins.index import InvertedIndex
+from spillway.levers.joins.operands import Array, Operand
+from spillway.levers.joins.predicates import makes_pair, oriented, shared
+
+NO_INDEX = InvertedIndex(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Probing:
+    """Who probes what, and how far: everything that is decided before a row is compared."""
+
+    low: Array
+    high: Array
+    """By probing row, its window: the rows `low..high - 1` of the other side."""
+    slots: Array
+    """By probing row, the basic window it lies in itself."""
+    take: Array
+    """By probing row, how many rows of its window it may be compared with."""
+    full: Array
+    """By probing row, whether it is of the sample."""
+    order: Array
+    """Basic windows by rank, the best first (s_i)."""
+    starts: Array
+    first_slot: int
+
+
+@dataclass(frozen=True)
+class FoundPairs:
+    """Pairs, and what was counted on the way."""
+
+    probe: Array
+    row: Array
+    beyond: Array
+    """By pair, whether only the sample found it: selecting would have left it out."""
+    compared: Array
+    inside: Array
+    everything: Array
+    """By probing row: rows considered, pairs that selecting finds, pairs found."""
+    sampled: Array
+    """Pairs of the sample, by basic window, type of the probing row and type of the other."""
+    steps: int
+
+
+def probe(
+    mine: Operand,
+    other: Operand,
+    how: Probing,
+    predicate: int,
+    threshold: float,
+    types: int,
+    index: InvertedIndex | None = None,
+    probe_is_left: bool = True,
+    with_itself: bool = False,
+) -> FoundPairs:
+    """Compare each row of `mine` with its part of `other`."""
+    ix = NO_INDEX if index is None else index
+    found = _probe(
+        mine.sets.first, mine.sets.items, mine.sets.weights, mine.kinds, mine.seq,
+        how.low, how.high, how.slots, how.take, how.full, how.order, how.starts, how.first_slot,
+        other.sets.first, other.sets.items, other.sets.weights, other.kinds, other.seq,
+        ix.first, ix.rows, ix.weights, index is not None,
+        predicate if probe_is_left else oriented(predicate), float(threshold), with_itself, types,
+    )  # fmt: skip
+    return FoundPairs(*found)
+
+
+@njit(cache=True)
+def _probe(  # type: ignore[no-untyped-def]
+    p_first, p_items, p_weights, p_kinds, p_seq,
+    low, high, slots, take, full, order, starts, first_slot,
+    o_first, o_items, o_weights, o_kinds, o_seq,
+    ix_first, ix_rows, ix_weights, indexed,
+    predicate, threshold, with_itself, types,
+):  # fmt: skip
+    rows, n, last = len(low), len(order), len(starts) - 2
+    room = 1024
+    out_probe, out_row = np.empty(room, np.int64), np.empty(room, np.int64)
+    out_beyond = np.empty(room, np.bool_)
+    pairs, steps = 0, 0
+    compared, inside = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+    everything = np.zeros(rows, np.int64)
+    sampled = np.zeros((n, types, types), np.int64)
+    chosen = np.zeros(n, np.int64)
+    from_, to_ = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    common, product = np.zeros(len(o_seq), np.int64), np.zeros(len(o_seq))
+    touched = np.empty(len(o_seq), np.int64)
+    for k in range(rows):
+        size = p_first[k + 1] - p_first[k]
+        whole = high[k] - low[k]
+        if whole <= 0 or (take[k] <= 0 and not full[k]):
+            continue
+        # which part of each basic window selecting uses: the newest `chosen[j]` rows
+        left = min(take[k], whole)
+        for j in range(n):
+            chosen[j] = 0
+        for at in range(n):
+            if left <= 0:
+                break
+            j = order[at]
+            s = slots[k] - j - first_slot
+            if s < 0 or s > last:
+                continue
+            there = min(high[k], starts[s + 1]) - max(low[k], starts[s])
+            if there > 0:
+                chosen[j] = min(there, left)
+                left -= chosen[j]
+        spans = 0
+        if full[k]:
+            from_[0], to_[0], spans = low[k], high[k], 1
+        else:
+            for back in range(n):
+                j = n - 1 - back
+                if chosen[j] == 0:
+                    continue
+                s = slots[k] - j - first_slot
+                end = min(high[k], starts[s + 1])
+                begin = end - chosen[j]
+                if spans and to_[spans - 1] == begin:
+                    to_[spans - 1] = end
+                else:
+                    from_[spans], to_[spans] = begin, end
+                    spans += 1
+        # the rows to decide on, with what they share
+        hits = 0
+        if indexed:
+            for span in range(spans):
+                compared[k] += to_[span] - from_[span]
+            for at in range(p_first[k], p_first[k + 1]):
+                item = p_items[at]
+                if item + 1 >= len(ix_first):
+                    steps += spans
+                    continue
+                begin, end = ix_first[item], ix_first[item + 1]
+                for span in range(spans):
+                    steps += 1
+                    place = begin + np.searchsorted(ix_rows[begin:end], from_[span])
+                    while place < end and ix_rows[place] < to_[span]:
+                        row = ix_rows[place]
+                        if common[row] == 0:
+                            touched[hits] = row
+                            hits += 1
+                        common[row] += 1
+                        product[row] += p_weights[at] * ix_weights[place]
+                        steps += 1
+                        place += 1
+        else:
+            for span in range(spans):
+                for row in range(from_[span], to_[span]):
+                    both, sum_ = shared(
+                        p_items[p_first[k] : p_first[k + 1]],
+                        o_items[o_first[row] : o_first[row + 1]],
+                        p_weights[p_first[k] : p_first[k + 1]],
+                        o_weights[o_first[row] : o_first[row + 1]],
+                    )
+                    if both:
+                        common[row], product[row] = both, sum_
+                        touched[hits] = row
+                        hits += 1
+                compared[k] += to_[span] - from_[span]
+                steps += to_[span] - from_[span]
+        for hit in range(hits):
+            row = touched[hit]
+            both, sum_ = common[row], product[row]
+            common[row], product[row] = 0, 0.0
+            if with_itself and o_seq[row] == p_seq[k]:
+                continue
+            other_size = o_first[row + 1] - o_first[row]
+            if not makes_pair(predicate, threshold, both, sum_, size, other_size):
+                continue
+            # which basic window the row lies in
+            s = np.searchsorted(starts, row, side="right") - 1
+            j = slots[k] - first_slot - s
+            beyond = row < min(high[k], starts[s + 1]) - chosen[j]
+            if full[k]:
+                sampled[j, p_kinds[k], o_kinds[row]] += 1
+            if pairs == room:
+                room *= 2
+                bigger_probe, bigger_row = np.empty(room, np.int64), np.empty(room, np.int64)
+                bigger_beyond = np.empty(room, np.bool_)
+                bigger_probe[:pairs], bigger_row[:pairs] = out_probe[:pairs], out_row[:pairs]
+                bigger_beyond[:pairs] = out_beyond[:pairs]
+                out_probe, out_row, out_beyond = bigger_probe, bigger_row, bigger_beyond
+            out_probe[pairs], out_row[pairs], out_beyond[pairs] = k, row, beyond
+            pairs += 1
+            everything[k] += 1
+            if not beyond:
+                inside[k] += 1
+    return (
+        out_probe[:pairs], out_row[:pairs], out_beyond[:pairs], compared, inside, everything, sampled, steps,
+    )  # fmt: skip

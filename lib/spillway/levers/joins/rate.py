@@ -1,0 +1,66 @@
+"""How much may be processed: the fraction r of the windows (Algorithm 1), driven by steps or by measured time.
+
+*Followed*, as the paper has it: every T_r seconds beta = rows fetched / rows arrived, and
+
+    r <- beta r  where beta < 1,      r <- min(1, delta_r r)  otherwise,      delta_r = 1.2.
+
+*Counted* (ours, the default): here the rows of a window are all there before any is compared, so what r = 1 would take
+is known, and r = what may be spent / what r = 1 would take; what was spent too much is taken off the next window.
+
+Measured time drives the same controllers: a share of a core is so many steps a second as steps have lately taken.
+
+>>> followed(0.5, fetched=800, arrived=1000), followed(0.9, fetched=1000, arrived=1000)
+(0.4, 1.0)
+>>> counted(may_spend=50.0, possible=200.0), counted(may_spend=50.0, possible=0.0)
+(0.25, 1.0)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from spillway.levers.joins.operands import Array
+
+BOOST = 1.2
+LEAST_FRACTION = 1e-6
+"""r never reaches 0: what is not looked at can never be found to be worth it."""
+
+
+def followed(r: float, fetched: float, arrived: float, boost: float = BOOST) -> float:
+    """The next r, from how many of the rows that arrived could be fetched.
+
+    Where nothing arrived, everything was fetched. A run in which nothing at all was fetched leaves `LEAST_FRACTION`.
+    """
+    beta = fetched / arrived if arrived > 0 else 1.0
+    return max(LEAST_FRACTION, beta * r) if beta < 1.0 else min(1.0, boost * r)
+
+
+def counted(may_spend: float, possible: float, boost: float = BOOST) -> float:
+    """r from what may be spent and what everything would take; `boost` has no part in it."""
+    return 1.0 if possible <= may_spend else max(LEAST_FRACTION, may_spend / possible)
+
+
+@njit(cache=True)
+def fetched_rows(at: Array, steps: Array, steps_per_second: float, buffer_seconds: float, free_at: float):  # type: ignore[no-untyped-def]
+    """Which rows are fetched before they fall out of the input buffer, and when the last of them is through.
+
+    Rows (of both streams, in the order of time, in microseconds) wait for those before them; one that would wait longer
+    than the buffer holds is not fetched: it stays in its window for others, but probes nothing. It is counted.
+    """
+    taken = np.zeros(len(at), np.bool_)
+    for k in range(len(at)):
+        begins = max(free_at, float(at[k]))
+        if begins - at[k] <= buffer_seconds * 1e6:
+            taken[k] = True
+            free_at = begins + steps[k] / steps_per_second * 1e6
+    return taken, free_at
+
+
+def steps_per_second(core_pct: float, seconds: float, steps: float, fallback: float) -> float:
+    """What a share of a core comes to in steps a second, as measured; `fallback` before anything was.
+
+    >>> steps_per_second(20.0, seconds=2.0, steps=1e6, fallback=1.0)
+    100000.0
+    """
+    return core_pct / 100.0 * (steps / seconds if steps > 0 and seconds > 0 else fallback)

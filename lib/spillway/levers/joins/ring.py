@@ -1,0 +1,67 @@
+"""Basic windows: a window of w seconds as n = 1 + ceil(w / b) stretches of b seconds, the newest partly full (5.1).
+
+They lie on multiples of b, so a row never moves from one to another; the whole ring slides by one when time passes such
+a multiple. Rows in the order of time lie in it one stretch after the other, so the ring is where stretches begin
+(`slot_starts`), and a row's basic window j (0 the newest) is `slot - j`. Its oldest basic window is partly expired: a
+row is in the window of another as long as
+
+    T(probe) - w <= T(row), and it is before the probe (equal times: left before right).
+
+So every pair is looked for exactly once, by the later of the two.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from spillway.levers.joins.operands import Array, Operand
+
+
+def basic_windows(seconds: float, basic_seconds: float) -> int:
+    """n = 1 + ceil(w / b).
+
+    >>> basic_windows(20, 1), basic_windows(1.5, 1)
+    (21, 3)
+    """
+    return 1 + math.ceil(seconds / basic_seconds - 1e-9)
+
+
+def slots_of(at: Array, basic_micros: int) -> Array:
+    """The basic window that each moment lies in, counted from 1970."""
+    return np.floor_divide(at, basic_micros)
+
+
+def slot_starts(at: Array, basic_micros: int, first_slot: int, slots: int) -> Array:
+    """Where each of so many basic windows begins among rows in the order of time, and where the last ends."""
+    edges = (first_slot + np.arange(slots + 1, dtype=np.int64)) * basic_micros
+    return np.searchsorted(at, edges, side="left").astype(np.int64)
+
+
+def reach_of(probe: Operand, other: Operand, micros: int, probe_is_left: bool) -> tuple[Array, Array]:
+    """By probing row, the rows of the other side in its window: `low..high - 1`."""
+    low = np.searchsorted(other.at, probe.at - micros, side="left")
+    high = np.searchsorted(other.at, probe.at, side="left" if probe_is_left else "right")
+    return low.astype(np.int64), np.maximum(high, low).astype(np.int64)
+
+
+@njit(cache=True)
+def volumes(
+    low: Array, high: Array, slots: Array, kinds: Array, starts: Array, first_slot: int, n: int, types: int
+) -> Array:
+    """Rows there are to compare with, by basic window and type of the probing row; one probing row after the other."""
+    found = np.zeros((n, types), np.int64)
+    last = len(starts) - 2
+    for k in range(len(low)):
+        if low[k] >= high[k]:
+            continue
+        for j in range(n):
+            s = slots[k] - j - first_slot
+            if s < 0 or s > last:
+                continue
+            begin, end = max(low[k], starts[s]), min(high[k], starts[s + 1])
+            if end > begin:
+                found[j, kinds[k]] += end - begin
+    return found

@@ -1,0 +1,209 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""What a contract may say of the lever `joins`: every field, its meaning, its rule and its default.
+
+>>> from spillway.contracts.loader import read_workload
+>>> alarms = read_workload({
+...     "name": "alarms", "inputs": ["east", "west"], "window": {"seconds": 5},
+...     "levers": [{
+...         "lever": "joins", "left": {"attribute": "tags"}, "right": {"attribute": "tags"},
+...         "predicate": "overlap", "threshold": 3, "sets": {}, "budget": {"comparisons_per_second": 50000},
+...     }],
+... })
+>>> alarms.lever_settings("joins").left.lasts_seconds, alarms.lever_settings("joins").adapt.direction
+(20.0, 'each')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+
+PREDICATE_NAMES = ("equality", "subset", "superset", "overlap", "inner_product")
+THRESHOLDED_NAMES = ("overlap", "inner_product")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinSide:
+    """One input: what it is joined by, and how long its rows wait for the other's."""
+
+    attribute: str = rule(Text(), "the attribute that is joined by")
+    lasts_seconds: float = rule(
+        Number(above=0),
+        "how long a row stays in its window, to be found by later rows of the other (w)",
+        20.0,
+    )
+    type: str | None = rule(Maybe(Text()), "the attribute that says what type a row is of", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetWords:
+    """How a text is a set of items."""
+
+    separator: str = rule(Text(blank=True), "what stands between items", " ")
+    weight: str | None = rule(
+        Maybe(Text()), "what stands between an item and its weight; null: all weigh 1", None
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        if self.separator == "":
+            yield "separator", "be at least one character", self.separator, "write e.g. ' ' or ','"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What may be spent: so many comparisons a second of the data's time, or a share of a core."""
+
+    comparisons_per_second: float | None = rule(
+        Maybe(Number(above=0)),
+        "comparisons (with an index: entries read and lists looked up) for each second that a window spans",
+        None,
+    )
+    core_pct: float | None = rule(
+        Maybe(Number(above=0, most=10_000)),
+        "share of one core, in measured time: 100 is as much as one core does while the data flows",
+        None,
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        said = (self.comparisons_per_second, self.core_pct)
+        if all(one is not None for one in said):
+            yield "core_pct", "stand without comparisons_per_second", self.core_pct, "keep one of them"
+        if all(one is None for one in said):
+            yield (
+                "comparisons_per_second",
+                "be there, or core_pct",
+                None,
+                "state one of them, or leave budget out: everything is compared",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapting:
+    """How what may be spent is spread."""
+
+    rate: str = rule(
+        Choice(("counted", "followed")),
+        "counted: r from what is there to compare; followed: from what could be fetched (Algorithm 1)",
+        "counted",
+    )
+    correlation: bool = rule(
+        Flag(), "basic windows in the order of what they proved worth; or the newest first", True
+    )
+    direction: str = rule(
+        Choice(("each", "whole", "none")),
+        "each: basic window by basic window and type by type (Algorithm 5); whole: one window before the other "
+        "(Algorithm 4); none: both alike",
+        "each",
+    )
+    sample_pct: float = rule(
+        Number(above=0, most=100),
+        "share of what may be spent on rows that are compared with everything (gamma)",
+        10.0,
+    )
+    memory: float = rule(Number(least=0, below=1), "what is left of what was learned a window later", 0.7)
+    boost: float = rule(Number(above=1), "by how much r grows where all was fetched (delta_r)", 1.2)
+    buffer_seconds: float = rule(
+        Number(above=0),
+        "how long a row waits to be fetched before it is passed over, where r is followed",
+        1.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowType:
+    """A type of row, and what a pair with such a row is worth."""
+
+    name: str = rule(Text(), "the type, as the attribute has it")
+    worth: float = rule(Number(least=0), "utility of a pair with it; of a pair's two rows the larger counts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinSettings:
+    """A join of two streams."""
+
+    left: JoinSide = rule(Record(JoinSide), "the first input")
+    right: JoinSide = rule(Record(JoinSide), "the second input")
+    predicate: str = rule(
+        Choice(PREDICATE_NAMES),
+        "what makes a pair; subset: the left row's items are all in the right row's",
+        "equality",
+    )
+    threshold: float | None = rule(
+        Maybe(Number(above=0)), "least overlap (items) or least inner product", None
+    )
+    sets: SetWords | None = rule(
+        Maybe(Record(SetWords)), "how a text is a set of items; null: it is one value", None
+    )
+    basic_window_seconds: float = rule(Number(above=0), "how finely windows are told apart (b)", 1.0)
+    budget: Budget | None = rule(
+        Maybe(Record(Budget)), "what may be spent; null: everything is compared", None
+    )
+    adapt: Adapting = rule(Record(Adapting), "how it is spread", Adapting())
+    types: tuple[RowType, ...] = rule(Listing(Record(RowType)), "types of rows, and what they are worth", ())
+    otherwise: float = rule(Number(least=0), "what a row of any other type, or of none, is worth", 1.0)
+    index: bool = rule(Flag(), "whether an inverted index finds the rows that share an item", True)
+    most_rows: int = rule(
+        Number(least=1, whole=True),
+        "rows of an input that are held at a time; a window with more is refused",
+        2_000_000,
+    )
+    seed: int = rule(Number(least=0, whole=True), "of the sample", 7)
+
+    def rules(self) -> Iterator[Broken]:
+        if self.predicate in THRESHOLDED_NAMES and self.threshold is None:
+            yield "threshold", f"be there for {self.predicate}", None, "write e.g. threshold: 3"
+        if self.predicate not in THRESHOLDED_NAMES and self.threshold is not None:
+            yield "threshold", f"be absent for {self.predicate}", self.threshold, "remove it"
+        if self.predicate != "equality" and self.sets is None and self.predicate in PREDICATE_NAMES:
+            yield "sets", f"be there for {self.predicate}", None, "write sets: {separator: ' '}"
+        if self.predicate == "inner_product" and self.sets is not None and self.sets.weight is None:
+            yield (
+                "sets.weight",
+                "be there for inner_product",
+                None,
+                "write weight: ':' for items like storm:0.7",
+            )
+        for name, side in (("left", self.left), ("right", self.right)):
+            lasts, basic = side.lasts_seconds, self.basic_window_seconds
+            if _are_numbers(lasts, basic) and lasts < basic:
+                yield (
+                    f"{name}.lasts_seconds",
+                    f"be no shorter than a basic window ({basic:g})",
+                    lasts,
+                    "shorten basic_window_seconds, or let rows last longer",
+                )
+            if _are_numbers(lasts, basic) and basic > 0 and lasts / basic > MOST_BASIC_WINDOWS:
+                yield (
+                    "basic_window_seconds",
+                    f"cut a window into at most {MOST_BASIC_WINDOWS:,}",
+                    basic,
+                    f"write {lasts / MOST_BASIC_WINDOWS:g} or more",
+                )
+            if side.type is not None and not self.types:
+                yield f"{name}.type", "stand with types", side.type, "say what they are worth: types: [...]"
+        if self.types and self.left.type is None and self.right.type is None:
+            yield (
+                "types",
+                "stand with left.type or right.type",
+                len(self.types),
+                "name the attribute that says it",
+            )
+        names = [one.name for one in self.types]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                yield f"types[{i}].name", "stand once in the list", name, "remove the repeat"
+        if self.types and not any(one.worth for one in self.types) and not self.otherwise:
+            yield "types", "be worth something, at least one of them", 0, "give one a worth above 0"
+
+
+MOST_BASIC_WINDOWS = 10_000
+
+
+def _are_numbers(*values: object) -> bool:
+    """False where one could not be read: its own problem is already listed."""
+    return all(isinstance(value, int | float) for value in values)
+
+
+SETTINGS = JoinSettings

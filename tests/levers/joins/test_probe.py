@@ -1,0 +1,171 @@
+"""The kernels against the join done the slow obvious way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.levers.joins.streams import SECOND, Row, full_join, operand
+
+from spillway.levers.joins.index import inverted
+from spillway.levers.joins.predicates import PREDICATES
+from spillway.levers.joins.probe import FoundPairs, Probing, probe
+from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, volumes
+
+ITEMS = 7
+rows = st.lists(
+    st.builds(
+        Row,
+        # equal times, and times on the edges of basic windows
+        at=st.one_of(st.integers(0, 8).map(float), st.floats(0, 8).map(lambda x: round(x, 2))),
+        items=st.dictionaries(st.integers(0, ITEMS - 1), st.sampled_from([-1.0, 0.5, 1.0, 2.0]), max_size=4),
+        kind=st.integers(0, 1),
+    ),
+    max_size=14,
+)
+predicates = st.sampled_from(list(PREDICATES))
+lasts = st.sampled_from([1.0, 2.5, 3.0, 20.0])
+
+
+def probing(
+    mine: list[Row], other: list[Row], seconds: float, is_left: bool, basic: float = 1.0
+) -> tuple[Probing, int]:
+    """Everything is compared; the number of basic windows."""
+    p, o = operand(mine), operand(other)
+    n, micros = basic_windows(seconds, basic), round(basic * SECOND)
+    low, high = reach_of(p, o, round(seconds * SECOND), is_left)
+    first = int(o.at.min() // micros) if o.rows else 0
+    last = int(o.at.max() // micros) if o.rows else 0
+    starts = slot_starts(o.at, micros, first, last - first + 1)
+    full = np.zeros(p.rows, bool)
+    order = np.arange(n, dtype=np.int64)
+    return Probing(low, high, slots_of(p.at, micros), high - low, full, order, starts, first), n
+
+
+def joined(
+    left: list[Row], right: list[Row], w: tuple[float, float], predicate: str, threshold: float, indexed: bool
+) -> set[tuple[int, int]]:
+    found = set()
+    for is_left in (True, False):
+        mine, other = (left, right) if is_left else (right, left)
+        how, _ = probing(mine, other, w[1] if is_left else w[0], is_left)
+        one = run(mine, other, how, predicate, threshold, indexed, is_left)
+        p, o = operand(mine), operand(other)
+        for k, row in zip(one.probe, one.row, strict=True):
+            pair = (int(p.seq[k]), int(o.seq[row]))
+            pair = pair if is_left else pair[::-1]
+            assert pair not in found
+            found.add(pair)
+    return found
+
+
+def run(
+    mine: list[Row],
+    other: list[Row],
+    how: Probing,
+    predicate: str,
+    threshold: float,
+    indexed: bool,
+    is_left: bool,
+) -> FoundPairs:
+    p, o = operand(mine), operand(other)
+    index = inverted(o.sets, ITEMS) if indexed else None
+    return probe(p, o, how, PREDICATES[predicate], threshold, 2, index, is_left)
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows, rows, st.tuples(lasts, lasts), predicates, st.sampled_from([0.5, 1.0, 2.0]))
+def test_comparing_everything_finds_the_pairs_of_the_full_join_with_an_index_and_without(
+    left: list[Row], right: list[Row], w: tuple[float, float], predicate: str, threshold: float
+) -> None:
+    truth = full_join(left, right, *w, predicate, threshold)
+    assert joined(left, right, w, predicate, threshold, indexed=False) == truth
+    assert joined(left, right, w, predicate, threshold, indexed=True) == truth
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows,
+    rows,
+    lasts,
+    predicates,
+    st.randoms(use_true_random=False),
+    st.booleans(),
+    st.sampled_from([0.5, 1.0, 3.0]),
+)
+def test_selecting_finds_no_pair_that_is_none_and_the_index_changes_nothing(
+    mine: list[Row], other: list[Row], w: float, predicate: str, chance: object, is_left: bool, basic: float
+) -> None:
+    how, n = probing(mine, other, w, is_left, basic)
+    shuffle = np.random.default_rng(chance.randint(0, 2**31))  # type: ignore[attr-defined]
+    order = shuffle.permutation(n).astype(np.int64)
+    take = np.floor(shuffle.random(len(how.take)) * (how.take + 1)).astype(np.int64)
+    full = shuffle.random(len(take)) < 0.3
+    some = replace(how, order=order, take=take, full=full)
+    plain = run(mine, other, some, predicate, 1.0, False, is_left)
+    indexed = run(mine, other, some, predicate, 1.0, True, is_left)
+    whole = run(mine, other, how, predicate, 1.0, False, is_left)
+
+    def pairs(found: FoundPairs) -> set[tuple[int, int]]:
+        return set(zip(found.probe.tolist(), found.row.tolist(), strict=True))
+
+    assert pairs(plain) <= pairs(whole)
+    assert pairs(plain) == pairs(indexed)
+    # as many rows are considered as may be, and the rest of the sample is marked as what selecting would not find
+    assert (plain.compared == np.where(full, how.high - how.low, np.minimum(take, how.high - how.low))).all()
+    assert (plain.compared == indexed.compared).all()
+    assert plain.steps == plain.compared.sum()
+    assert (plain.inside == indexed.inside).all()
+    without_sample = run(
+        mine, other, replace(some, full=np.zeros(len(full), bool)), predicate, 1.0, True, is_left
+    )
+    kept = set(zip(plain.probe[~plain.beyond].tolist(), plain.row[~plain.beyond].tolist(), strict=True))
+    assert kept == pairs(without_sample)
+    assert plain.sampled.sum() == sum(full[k] for k in plain.probe)
+
+
+def test_basic_windows_are_used_in_the_order_of_their_ranks_and_the_last_one_partly() -> None:
+    # rows of the window at 0.5, 1.5, ..., 4.5; a row at 5.5 sees them in basic windows 5, 4, 3, 2, 1
+    window = [Row(0.5 + second, {1: 1.0}) for second in range(5) for _ in range(2)]
+    how, n = probing([Row(5.5, {1: 1.0})], window, 5.0, True)
+    order = np.array([3, 1, *(j for j in range(n) if j not in (3, 1))], np.int64)
+    found = run(
+        [Row(5.5, {1: 1.0})],
+        window,
+        replace(how, order=order, take=np.array([3])),
+        "equality",
+        0.0,
+        True,
+        True,
+    )
+    # basic window 3 whole (rows at 2.5), and of basic window 1 the newer row at 4.5
+    assert found.row.tolist() == [4, 5, 9]
+
+
+def test_volumes_are_the_comparisons_there_are_by_basic_window_and_type() -> None:
+    window = [Row(0.5, {1: 1.0}), Row(1.5, {1: 1.0}), Row(1.6, {1: 1.0})]
+    mine = [Row(2.5, {1: 1.0}, kind=1), Row(1.5, {1: 1.0})]
+    how, n = probing(mine, window, 2.0, True)
+    p = operand(mine)
+    found = volumes(how.low, how.high, how.slots, p.kinds, how.starts, how.first_slot, n, 2)
+    assert n == 3
+    # the right row at 1.5 is not before the left row at 1.5, which comes first where times are equal
+    assert found.tolist() == [[0, 0], [1, 2], [0, 1]]
+
+
+def test_an_index_takes_a_step_for_every_list_that_is_looked_up_and_every_entry_that_is_read() -> None:
+    window = [Row(0.5, {1: 1.0}), Row(1.5, {1: 1.0, 2: 1.0}), Row(2.5, {3: 1.0})]
+    mine = [Row(3.5, {1: 1.0, 2: 1.0})]
+    how, _ = probing(mine, window, 5.0, True)
+    assert run(mine, window, how, "overlap", 1.0, True, True).steps == 2 + 3
+    # two stretches that do not touch are looked up apart
+    apart = replace(how, order=np.array([3, 1, 0, 2, 4, 5]), take=np.array([2]))
+    assert run(mine, window, apart, "overlap", 1.0, True, True).steps == 2 * 2 + 1
+
+
+@pytest.mark.parametrize(("seconds", "basic", "n"), [(20, 1, 21), (1, 1, 2), (2.5, 1, 4), (0.3, 0.1, 4)])
+def test_there_is_one_basic_window_more_than_a_window_holds(seconds: float, basic: float, n: int) -> None:
+    assert basic_windows(seconds, basic) == n
