@@ -1,4 +1,4 @@
-"""`spillway explain STREAM ATTRIBUTE`."""
+"""`spillway explain STREAM ATTRIBUTE`, and `spillway explain JOIN`."""
 
 from __future__ import annotations
 
@@ -9,31 +9,36 @@ from spillway.cli.output import command, said, say_json, say_line, say_stages, s
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
-    from spillway.show.explain import Explanation, LeverTells
+    from spillway.show.explain import LeverTells, WorkloadExplanation
 
 
 def add_explain(commands: Any) -> None:
     made = command(
         commands,
         "explain",
-        "What each lever does to an attribute and why: rule, numbers, bound, how to exempt or recover it.",
-        ["spillway explain weather temp", "spillway explain stocks volume --json"],
+        "What each lever does to an attribute, a join or a query and why: rule, numbers, bound, what to do about it.",
+        ["spillway explain weather temp", "spillway explain stocks volume --json", "spillway explain calms"],
     )
-    made.add_argument("stream", help="a stream with a contract")
-    made.add_argument("attribute", help="one of its attributes")
+    made.add_argument("stream", help="a stream with a contract, or a join or a query")
+    made.add_argument("attribute", nargs="?", help="one of the stream's attributes")
     made.set_defaults(run=_run)
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from spillway.show.explain import explain
+    from spillway.show.explain import explain, explain_workload
     from spillway.store.tables import Tables
 
-    found = explain(Tables(Settings.from_environment()), asked.stream, asked.attribute)
+    tables = Tables(Settings.from_environment())
+    workload = explain_workload(tables, asked.stream) if asked.attribute is None else None
+    if workload is not None:
+        return _say_workload(asked, workload)
+    found = explain(tables, asked.stream, asked.attribute)
     if asked.json:
         say_json(found)
         return 0
+    what = f"{found.stream}.{found.attribute}"
     for part in found.levers:
-        _say_part(found, part)
+        _say_part(what, part, len(found.levers) > 1)
     if not found.levers:
         say_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
     if found.stages:
@@ -46,9 +51,20 @@ def _run(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _say_part(found: Explanation, part: LeverTells) -> None:
-    what = f"{found.stream}.{found.attribute}"
-    by = f" by {part.lever}" if len(found.levers) > 1 else ""
+def _say_workload(asked: argparse.Namespace, found: WorkloadExplanation) -> int:
+    if asked.json:
+        say_json(found)
+        return 0
+    say_line(f"{found.name}, from {', '.join(found.inputs)}: {found.description}")
+    for part in found.levers:
+        _say_part(found.name, part, False)
+    if found.stages:
+        say_stages("\nWhat every stage did", found.stages)
+    return 0
+
+
+def _say_part(what: str, part: LeverTells, one_of_several: bool) -> None:
+    by = f" by {part.lever}" if one_of_several else ""
     if part.told is None:
         say_line(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
         return

@@ -86,7 +86,7 @@ def _judged_tables(
             if name == "models":
                 # what these were shed with, and what the next ones will be
                 where["version"] = _versions(tables, work)
-            if name == "windows":
+            if "window" in columns and "updated_at" in columns:
                 # of joins and queries, which streams do not name: those that have changed since these batches
                 where = {"updated_at": Between(since)}
             if name == "validations":

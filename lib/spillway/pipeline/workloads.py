@@ -103,6 +103,14 @@ def _pinned(tables: Tables, contracts: Contracts, contract: Workload) -> list[Wi
             "keep the one that works it out",
             where=contract.subject,
         )
+    if not isinstance(lever(contract.lever_names[0]), WindowLever):
+        raise Refused(
+            "levers",
+            "be one that works on windows",
+            contract.lever_names[0],
+            "name joins, or a lever for queries",
+            where=contract.subject,
+        )
     return pinned_windows(tables, contracts, contract)
 
 

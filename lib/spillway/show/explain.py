@@ -1,4 +1,4 @@
-"""What happens to an attribute and why: what each lever of its stream tells of it, and what every stage did.
+"""What happens to an attribute (or to a join or a query) and why: what each lever tells of it, and what stages did.
 
 Levers speak for themselves, in the order in which they work on the stream; one that tells nothing still shows in the
 stages, which come from the ledger alone.
@@ -12,6 +12,7 @@ from spillway.contracts import StreamContract, load_usable
 from spillway.contracts.shapes import suggest
 from spillway.errors import UsageError
 from spillway.levers.protocol import Told
+from spillway.levers.windows import WindowLever
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.stages import StageSum, stages_of
@@ -41,7 +42,7 @@ class Explanation:
     """What the stream's channel trades; None where nothing is at hand to measure."""
 
 
-def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
+def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
     """Explain one attribute, from what its stream's levers tell and from the ledger."""
     contracts = load_usable(tables.settings.schemas)
     streams = contracts.streams
@@ -53,6 +54,10 @@ def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
             f"`stream` must be one of {', '.join(names)}, got {stream!r}; {suggest(stream, names)}"
         )
     contract = streams[stream]
+    if attribute is None:
+        raise UsageError(
+            f"`attribute` must be one of {contract.stream}'s ({', '.join(contract.names)}), got nothing; name one"
+        )
     if attribute not in contract.names:
         raise UsageError(
             f"`attribute` must be one of {contract.stream}'s ({', '.join(contract.names)}), got {attribute!r}; "
@@ -66,6 +71,34 @@ def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
         tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
         tuple(stages_of(ledger, attribute)),
         traded(tables, contracts, contract.channel),
+    )
+
+
+@dataclass(frozen=True)
+class WorkloadExplanation:
+    """What is done to a join or a query, and how it has fared so far."""
+
+    name: str
+    inputs: tuple[str, ...]
+    description: str
+    levers: tuple[LeverTells, ...]
+    stages: tuple[StageSum, ...]
+
+
+def explain_workload(tables: Tables, name: str) -> WorkloadExplanation | None:
+    """Explain a join or a query; None where no contract of one has this name."""
+    contracts = load_usable(tables.settings.schemas)
+    contract = {**contracts.joins, **contracts.queries}.get(name)
+    if contract is None:
+        return None
+    tells = []
+    for one in contract.lever_names:
+        facts, found = newest_facts(tables, name, one), lever(one)
+        told = found.told(contract, tables) if isinstance(found, WindowLever) else None
+        tells.append(LeverTells(one, None if facts is None else facts.version, told))
+    ledger = tables.at("ledger").rows(scope=["join", "query"], subject=name).to_pylist()
+    return WorkloadExplanation(
+        name, contract.inputs, contract.description, tuple(tells), tuple(stages_of(ledger))
     )
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.levers.joins.lake import JOIN, alarms, begun, contract_becomes, found_pairs, run, truth
+from tests.levers.joins.lake import JOIN, STREAM, alarms, begun, contract_becomes, found_pairs, run, truth
 from tests.pipeline.streams import World, json_lines
 
 from spillway.engine import InProcess
+from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.show.status import status
 
@@ -118,9 +119,9 @@ def test_a_death_anywhere_ends_in_the_same_tables(
 def test_window_by_window_is_as_all_at_once(shed: World, tmp_path: Path) -> None:
     world = World.begin(InProcess(), tmp_path, *_streams(), capacity="9 Mbps")
     contract_becomes(world, JOIN, **BUDGET)
-    for number in range(5):
+    for number, (first, last) in enumerate(((0, 110), (110, 150), (150, 250))):
         for name, rows in (("east", EAST), ("west", WEST)):
-            part = rows[number * 50 : number * 50 + 50]
+            part = rows[first:last]
             world.deliver(f"{name}/2026-01-01/{number}.json", json_lines(part))
         world.shed()
         run(world)
@@ -204,3 +205,127 @@ def test_a_stream_joined_with_itself_pairs_no_row_with_itself(world: World) -> N
     run(world)
     whole = {pair for pair in truth(EAST, EAST, end=40.0) if pair[0] != pair[1]}
     assert set(found_pairs(world)) == whole
+
+
+def test_rows_of_a_type_that_nobody_named_are_counted_and_worth_what_others_are(world: World) -> None:
+    side = {"attribute": "tags", "lasts_seconds": 20, "type": "urgency"}
+    types = [{"name": "high", "worth": 5.0}]
+    contract_becomes(world, JOIN, left=side, right=side, types=types, otherwise=0.5, **BUDGET)
+    run(world)
+    kinds = {"high": 5.0}
+    worth = [[kinds.get(row["urgency"], 0.5) for row in rows] for rows in (EAST, WEST)]
+    pairs = world.rows("joined", "alike")
+    assert pairs
+    for row in pairs:
+        assert row["utility"] == max(worth[0][row["left_seq"]], worth[1][row["right_seq"]])
+    windows = world.rows("join_windows")
+    assert sum(row["other_types"] for row in windows) == sum(
+        value == 0.5 for rows in worth for value in rows[:200]
+    )
+    assert sum(row["utility"] for row in windows) == pytest.approx(sum(row["utility"] for row in pairs))
+    # what is worth more is compared more
+    shares = [row[f"{name}_shares"] for row in windows[1:] for name in ("left", "right")]
+    assert sum(high for high, _ in shares) > sum(other for _, other in shares)
+
+
+def test_what_is_given_back_is_joined_by_with_its_bound(tmp_path: Path) -> None:
+    stream = {
+        **STREAM,
+        "levers": [{"lever": "attributes", "training": {"tuples": 100}, "ways": ["keep", "shed"]}],
+    }
+    world = begun(tmp_path, InProcess(), stream=stream)
+    world.train("east", "west")
+    world.contract_becomes(
+        stream,
+        {**stream, "stream": "west", "source": {"path": "west", "format": "json"}},
+        capacity="1500 bps",
+    )
+    world.shed()
+    side = {"attribute": "level", "lasts_seconds": 20}
+    contract_becomes(world, JOIN, left=side, right=side, predicate="equality", threshold=None, sets=None)
+    run(world)
+    rows = world.rows("joined", "alike")
+    recovered = spillway_read(world, "east")
+    bounds = {row["left_seq"]: row["left_bound_pct"] for row in rows}
+    assert any(bound is not None for bound in bounds.values()), "something was shed"
+    assert all(recovered[seq] == bound for seq, bound in bounds.items())
+
+
+def spillway_read(world: World, stream: str) -> dict[int, float | None]:
+    from spillway.pipeline.question import Question
+    from spillway.pipeline.reading import plan_reading
+
+    tables = world.tables.now()
+    found: dict[int, float | None] = {}
+    for part in plan_reading(tables, world.contracts.stream(stream), Question()).rows({}):
+        found |= dict(zip(part["seq"].to_pylist(), part["level__bound_pct"].to_pylist(), strict=True))
+    return found
+
+
+def test_a_window_that_outgrows_its_memory_is_refused_by_name_with_the_way_out(world: World) -> None:
+    contract_becomes(world, JOIN, most_rows=100)
+    with pytest.raises(
+        SpillwayError, match=r"alike: `windows` must hold at most 100 rows of an input .*most_rows"
+    ):
+        run(world)
+
+
+def test_sets_of_any_size_and_none_are_joined(world: World) -> None:
+    huge = " ".join(f"t{i}" for i in range(20_000))
+    for name in ("east", "west"):
+        rows = [
+            {**row, "tags": tags}
+            for row, tags in zip(alarms(0, 4, begin=100.0), (huge, "", None, "t1  t1 t2"), strict=True)
+        ]
+        world.deliver(f"{name}/2026-01-02/odd.json", json_lines([*rows, *alarms(0, 1, begin=120.0)]))
+    world.shed()
+    run(world)
+    last = [row for row in world.rows("joined", "alike") if row["left_seq"] >= 250]
+    assert sorted((row["left_seq"] - 250, row["right_seq"] - 250) for row in last) == [
+        (0, 0),
+        (0, 3),
+        (3, 0),
+        (3, 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"left": {"attribute": "tgas"}}, "`tgas` must be a column of east, got 'tgas'; did you mean tags?"),
+        ({"left": {"attribute": "level"}}, "`attribute` must be text where it holds sets, got 'double'"),
+        (
+            {"left": {"attribute": "level"}, "predicate": "equality", "threshold": None, "sets": None},
+            "`attribute` must be of one type on both sides, got 'double and string'",
+        ),
+    ],
+)  # fmt: skip
+def test_a_join_by_what_is_not_there_is_refused_by_name(
+    world: World, changes: dict[str, Any], message: str
+) -> None:
+    contract_becomes(world, JOIN, **changes)
+    with pytest.raises(SpillwayError) as caught:
+        run(world)
+    assert message in str(caught.value)
+    assert "alike" in str(caught.value)
+
+
+def test_a_join_of_one_input_or_three_is_refused_by_name(world: World) -> None:
+    contract_becomes(world, {**JOIN, "inputs": ["east"]})
+    with pytest.raises(SpillwayError, match=r"`inputs` must be two for a join"):
+        run(world)
+
+
+def test_the_suite_holds_of_what_a_run_leaves_and_catches_what_it_would_not(
+    shed: World, tmp_path: Path
+) -> None:
+    from spillway.checks import failures, run_suites
+
+    rows = shed.at("join_windows").rows()
+    outcomes = run_suites(InProcess(), {"join_windows": rows}, {}, shed.settings)
+    assert len(outcomes) >= 5
+    assert not failures(outcomes)
+    wrong = rows.set_column(rows.schema.get_field_index("compared"), "compared", rows["possible"])
+    wrong = wrong.set_column(rows.schema.get_field_index("possible"), "possible", rows["compared"])
+    told = failures(run_suites(InProcess(), {"join_windows": wrong}, {}, shed.settings))
+    assert any("compared" in one.sentence for one in told)

@@ -17,8 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+
+if TYPE_CHECKING:
+    from spillway.contracts.levers import Subject
 
 PREDICATE_NAMES = ("equality", "subset", "superset", "overlap", "inner_product")
 THRESHOLDED_NAMES = ("overlap", "inner_product")
@@ -150,6 +154,10 @@ class JoinSettings:
         2_000_000,
     )
     seed: int = rule(Number(least=0, whole=True), "of the sample", 7)
+
+    @staticmethod
+    def stream_rules(contract: Subject) -> Iterator[Broken]:
+        yield "lever", "work on a join", "joins", "state it in schemas/joins, with the two streams as inputs"
 
     def rules(self) -> Iterator[Broken]:
         if self.predicate in THRESHOLDED_NAMES and self.threshold is None:

@@ -1,16 +1,173 @@
-"""What the lever tells people of a join."""
+"""What the lever tells people of a join: what it compared, what that found, what it missed, and where matches lie."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from spillway.contracts.workload import Workload
+from spillway.ledger import Row
+from spillway.levers.joins.missed import Missed
+from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.protocol import Picture, Told, Views
+
+_TABLE = "join_windows"
 
 
 def told_of_join(contract: Workload, tables: Views) -> Told | None:
-    return None
+    """What was done in all windows so far, and why; None before the first."""
+    rows = _windows(contract, tables)
+    if not rows:
+        return None
+    settings: JoinSettings = contract.lever_settings("joins")
+    last, missed = rows[-1], missed_in(rows)
+    possible, compared, pairs = (sum(row[name] for row in rows) for name in ("possible", "compared", "pairs"))
+    share = 100.0 * compared / possible if possible else 100.0
+    what = (
+        "compared in full" if compared == possible else f"compared as far as its budget goes: {share:.3g} %"
+    )
+    budget = settings.budget
+    said = (
+        "it has no budget"
+        if budget is None
+        else f"its budget is {budget.comparisons_per_second:,.10g} comparisons a second"
+        if budget.comparisons_per_second is not None
+        else f"its budget is {budget.core_pct:g} % of a core"
+    )
+    numbers: dict[str, Any] = {
+        "windows": len(rows),
+        "comparisons possible": possible,
+        "comparisons made": compared,
+        "pairs found": pairs,
+        "pairs missed, estimated": round(missed.estimate),
+        "... at least, with 95 % confidence": math.floor(missed.low),
+        "... at most": math.ceil(missed.high) if math.isfinite(missed.high) else None,
+        "utility": sum(row["utility"] for row in rows),
+        "rows compared with everything, to learn": sum(row["sampled"] for row in rows),
+        "rows passed over": sum(row["passed_over"] for row in rows),
+        "rows of other types": sum(row["other_types"] for row in rows),
+    }
+    basic = settings.basic_window_seconds
+    for name, stream in zip(("left", "right"), contract.inputs, strict=True):
+        shares = ", ".join(f"{100 * one:.3g} %" for one in last[f"{name}_shares"])
+        numbers[f"share of {stream}'s window that is compared now"] = shares
+        best = ", ".join(f"{rank * basic:g}" for rank in last[f"{name}_ranks"][:3])
+        numbers[f"best seconds back in {stream}'s window"] = best
+    remedies = (
+        ()
+        if compared == possible
+        else (
+            f"miss less: raise the budget, which now makes {share:.3g} % of the comparisons",
+            "see what another budget would miss: spillway join-advice",
+        )
+    )
+    return Told(what, f"{said}, and the last window could process {100 * last['r']:.3g} %", numbers, remedies)
+
+
+def missed_in(rows: Sequence[Row]) -> Missed:
+    """Of all windows together: their samples are independent."""
+    found = Missed(0.0, 0.0, 0.0)
+    for row in rows:
+        found += Missed(row["missed"], row["missed_low"], row["missed_high"])
+    return found
 
 
 def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
-    return ()
+    """Pairs found and missed, where matches lie, and how much of either window was compared."""
+    rows = _windows(contract, tables)
+    if not rows:
+        return
+    settings: JoinSettings = contract.lever_settings("joins")
+    yield _pairs(rows, contract.window.seconds)
+    yield _curves(rows[-1], contract, settings)
+    if any(row["compared"] < row["possible"] for row in rows):
+        yield _shares(rows, contract)
+
+
+def _windows(contract: Workload, tables: Views) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tables.at(_TABLE).rows(subject=contract.subject).to_pylist()
+    return sorted(found, key=lambda row: int(row["window"]))
+
+
+def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
+    first = rows[0]["window"]
+    at = [float(row["window"] - first) for row in rows]
+    found = [(x, float(row["pairs"])) for x, row in zip(at, rows, strict=True)]
+    whole = [(x, float(row["pairs"] + row["missed"])) for x, row in zip(at, rows, strict=True)]
+    band = [
+        (x, float(row["pairs"] + row["missed_low"]), float(row["pairs"] + row["missed_high"]))
+        for x, row in zip(at, rows, strict=True)
+        if math.isfinite(row["missed_high"])
+    ]
+    missed = missed_in(rows)
+    return Picture(
+        "Pairs found, and with those that were missed",
+        "lines",
+        {
+            "lines": [
+                {"name": "found", "points": found, "style": "c0"},
+                {"name": "found and missed, estimated", "points": whole, "style": "c1"},
+            ],
+            "x": f"windows of {seconds:g} s since the first",
+            "y": "pairs",
+            "from_zero": True,
+            "band": band if len(band) > 1 else (),
+        },
+        f"{sum(row['pairs'] for row in rows):,} found; about {missed.estimate:,.0f} missed, between {missed.low:,.0f} "
+        f"and {missed.high:,.0f} with 95 % confidence. The band is that of each window.",
+        wide=True,
+    )
+
+
+def _curves(last: Row, contract: Workload, settings: JoinSettings) -> Picture:
+    basic = settings.basic_window_seconds
+    lines = [
+        {
+            "name": f"{contract.inputs[side]} came first",
+            "points": [(j * basic, 100.0 * o) for j, o in enumerate(last[f"{name}_curve"])],
+            "style": f"c{side}",
+        }
+        for side, name in enumerate(("left", "right"))
+    ]
+    return Picture(
+        "Where matches lie",
+        "lines",
+        {
+            "lines": lines,
+            "x": "seconds between the two rows",
+            "y": "comparisons that are a pair, %",
+            "from_zero": True,
+        },
+        "Learned from the rows that are compared with everything: basic windows are used in this order.",
+    )
+
+
+def _shares(rows: Sequence[Row], contract: Workload) -> Picture:
+    first = rows[0]["window"]
+    lines = [
+        {
+            "name": f"{contract.inputs[side]}'s window",
+            "points": [
+                (
+                    float(row["window"] - first),
+                    100.0 * sum(row[f"{name}_shares"]) / len(row[f"{name}_shares"]),
+                )
+                for row in rows
+            ],
+            "style": f"c{side}",
+            "steps": True,
+        }
+        for side, name in enumerate(("left", "right"))
+    ]
+    return Picture(
+        "How much of either window is compared",
+        "lines",
+        {
+            "lines": lines,
+            "x": f"windows of {contract.window.seconds:g} s",
+            "y": "share, %",
+            "from_zero": True,
+        },
+        "The window that yields more a comparison comes first.",
+    )

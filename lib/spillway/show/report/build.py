@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from html import escape
 from importlib.resources import files
@@ -13,7 +13,7 @@ from spillway.contracts import load_usable
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import Picture
 from spillway.show.report.drawing import picture_card
-from spillway.show.report.facts import StreamFacts, gather_facts, workload_ledgers
+from spillway.show.report.facts import StreamFacts, WorkloadFacts, gather_facts, workload_facts
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
 from spillway.show.summary import last_validation
 from spillway.show.trades import trade_pictures, traded
@@ -33,14 +33,15 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     trades = [one for name in contracts.channels if (one := traded(tables, contracts, name))]
     pictures = [picture for one in trades if one.curve for picture in trade_pictures(one)]
-    text = page(facts, workload_ledgers(tables), validations, utc_now(), pictures)
+    workloads = workload_facts(tables, {**contracts.joins, **contracts.queries})
+    text = page(facts, workloads, validations, utc_now(), pictures)
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def page(
     facts: Sequence[StreamFacts],
-    workloads: Mapping[str, Sequence[Row]],
+    workloads: Sequence[WorkloadFacts],
     validations: Sequence[Row],
     now: datetime,
     trades: Sequence[Picture] = (),
@@ -48,7 +49,9 @@ def page(
     """The whole page as text."""
     shed = [fact for fact in facts if fact.sent]
     violations = sum(fact.figures.violations for fact in shed)
-    off = sum(fact.figures.ledger_difference for fact in facts) + sum(map(difference, workloads.values()))
+    off = sum(fact.figures.ledger_difference for fact in facts) + sum(
+        difference(one.ledger) for one in workloads
+    )
     last = max((row["validated_at"] for row in validations), default=None)
     failed = sum(not row["success"] for row in last_validation(validations))
     saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
@@ -64,7 +67,7 @@ def page(
     else:
         verdict = "; ".join(wrong) or "Every recovered value is within its threshold, and the ledger balances"
         bad = bool(wrong)
-    subjects = [*(fact.contract.stream for fact in facts), *workloads]
+    subjects = [*(fact.contract.stream for fact in facts), *(one.name for one in workloads)]
     names = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in subjects)
     channels = '<a href="#channels">channels</a>' if trades else ""
     style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
@@ -79,7 +82,7 @@ def page(
         *(picture_card(one) for one in trades),
         *(["</div>"] if trades else []),
         *(part for fact in facts for part in stream_section(fact)),
-        *(part for name, ledger in workloads.items() for part in workload_section(name, ledger)),
+        *(part for one in workloads for part in workload_section(one)),
         '<h2 id="validations">Validations</h2>',
         validation_tables(validations),
         f"<footer>Written {now:%Y-%m-%d %H:%M} UTC from the lake's own tables. Data Docs: data_docs/index.html beside "

@@ -6,13 +6,15 @@ disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spillway.batch import RETIRED, Batch
 from spillway.contracts import StreamContract
+from spillway.contracts.workload import Workload
 from spillway.ledger import Row
 from spillway.levers.protocol import Picture
+from spillway.levers.windows import WindowLever
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.summary import StreamFigures, grouped, last_stages, stream_figures
@@ -67,10 +69,33 @@ def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[Stre
     return found
 
 
-def workload_ledgers(tables: Tables) -> dict[str, list[Row]]:
-    """The ledger of every join and query, by name."""
+@dataclass(frozen=True)
+class WorkloadFacts:
+    """All the report says of a join or a query."""
+
+    name: str
+    description: str
+    ledger: tuple[Row, ...]
+    pictures: tuple[Picture, ...] = ()
+
+
+def workload_facts(tables: Tables, workloads: Mapping[str, Workload]) -> list[WorkloadFacts]:
+    """The facts of every join and query that did anything, by name."""
     rows = tables.at("ledger").rows(scope=["join", "query"]).to_pylist()
-    return dict(sorted(grouped(rows, "subject").items()))
+    found = []
+    for name, ledger in sorted(grouped(rows, "subject").items()):
+        contract = workloads.get(name)
+        pictures = [] if contract is None else list(_workload_pictures(tables, contract))
+        said = "" if contract is None else f"{contract.description} From {', '.join(contract.inputs)}."
+        found.append(WorkloadFacts(name, said.strip(), tuple(ledger), tuple(pictures)))
+    return found
+
+
+def _workload_pictures(tables: Tables, contract: Workload) -> Iterator[Picture]:
+    for name in contract.lever_names:
+        one = lever(name)
+        if isinstance(one, WindowLever):
+            yield from one.pictures(contract, tables)
 
 
 def _pictures(tables: Tables, contract: StreamContract) -> Iterator[Picture]:

@@ -13,7 +13,7 @@ from spillway.ledger import TOTAL, Row, difference, imbalances
 from spillway.levers.certificate import Certificate
 from spillway.show.report import svg
 from spillway.show.report.drawing import card, picture_card
-from spillway.show.report.facts import StreamFacts
+from spillway.show.report.facts import StreamFacts, WorkloadFacts
 from spillway.show.stages import stages_of
 from spillway.show.summary import certificate_of, last_validation
 from spillway.show.words import bytes_said, cells, rate_said, share_said, table
@@ -208,10 +208,13 @@ def stream_section(facts: StreamFacts) -> Iterator[str]:
     yield "</div>"
 
 
-def workload_section(name: str, ledger: Sequence[Row]) -> Iterator[str]:
-    """The cards of a join or a query: what its stages did."""
-    yield f'<h2 id="{escape(name)}">{escape(name)}</h2>'
+def workload_section(facts: WorkloadFacts) -> Iterator[str]:
+    """The cards of a join or a query: what its lever shows, what its stages did."""
+    yield f'<h2 id="{escape(facts.name)}">{escape(facts.name)}</h2>'
+    if facts.description:
+        yield f'<p class="soft">{escape(facts.description)}</p>'
     yield '<div class="cards">'
-    yield stage_table(ledger)
-    yield ledger_table(ledger)
+    yield from (picture_card(picture) for picture in facts.pictures)
+    yield stage_table(facts.ledger)
+    yield ledger_table(facts.ledger)
     yield "</div>"

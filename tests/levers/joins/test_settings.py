@@ -1,0 +1,84 @@
+"""What a contract of a join may say, and what is refused by name."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import jsonschema
+import pytest
+from tests.levers.joins.lake import JOIN
+
+from spillway.contracts.loader import read_workload
+from spillway.contracts.schema import workload_json_schema
+from spillway.errors import ContractError
+
+
+def contract(**changes: Any) -> dict[str, Any]:
+    made = copy.deepcopy(JOIN)
+    lever = {**made["levers"][0], **changes}
+    made["levers"] = [{name: value for name, value in lever.items() if value is not ...}]
+    return made
+
+
+TYPES = [{"name": "high", "worth": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "rule", "by_schema"),
+    [
+        ({"predicate": "like"}, "predicate", "be one of equality", True),
+        ({"threshold": 0}, "threshold", "above 0", True),
+        ({"threshold": None}, "threshold", "be there for overlap", False),
+        ({"predicate": "subset"}, "threshold", "be absent for subset", False),
+        ({"sets": None}, "sets", "be there for overlap", False),
+        ({"predicate": "inner_product"}, "sets.weight", "be there for inner_product", False),
+        ({"sets": {"separator": ""}}, "sets.separator", "at least one character", False),
+        ({"left": {}}, "left.attribute", "be there", True),
+        ({"left": {"attribute": "tags", "lasts_seconds": 0}}, "left.lasts_seconds", "above 0", True),
+        ({"left": {"attribute": "tags", "lasts_seconds": 1}}, "left.lasts_seconds", "no shorter than a basic", False),
+        ({"basic_window_seconds": 0.0001}, "basic_window_seconds", "into at most 10,000", False),
+        ({"budget": {"comparisons_per_second": 0}}, "budget.comparisons_per_second", "above 0", True),
+        ({"budget": {"core_pct": -1}}, "budget.core_pct", "above 0", True),
+        ({"budget": {}}, "budget.comparisons_per_second", "be there, or core_pct", False),
+        (
+            {"budget": {"core_pct": 5, "comparisons_per_second": 5}},
+            "budget.core_pct", "stand without comparisons_per_second", False,
+        ),
+        ({"types": [{"name": "high", "worth": -1}]}, "types[0].worth", "at least 0", True),
+        ({"types": TYPES}, "types", "stand with left.type or right.type", False),
+        ({"left": {"attribute": "tags", "type": "urgency"}}, "left.type", "stand with types", False),
+        (
+            {"left": {"attribute": "tags", "type": "urgency"}, "types": TYPES + TYPES},
+            "types[1].name", "stand once", False,
+        ),
+        (
+            {
+                "left": {"attribute": "tags", "type": "urgency"},
+                "types": [{"name": "high", "worth": 0}], "otherwise": 0,
+            },
+            "types", "be worth something", False,
+        ),
+        ({"adapt": {"sample_pct": 0}}, "adapt.sample_pct", "above 0", True),
+        ({"adapt": {"memory": 1}}, "adapt.memory", "below 1", True),
+        ({"most_rows": 0}, "most_rows", "at least 1", True),
+    ],
+)  # fmt: skip
+def test_what_breaks_a_rule_is_told_by_field_rule_and_remedy(
+    changes: dict[str, Any], field: str, rule: str, by_schema: bool
+) -> None:
+    made = contract(**changes)
+    with pytest.raises(ContractError) as caught:
+        read_workload(made)
+    problem = next(one for one in caught.value.problems if one.field == f"levers[0].{field}")
+    assert rule in problem.rule
+    assert problem.remedy
+    valid = jsonschema.Draft202012Validator(workload_json_schema()).is_valid(made)
+    assert valid == (not by_schema), "what compares values with one another, the reader alone knows"
+
+
+def test_types_may_be_worth_nothing_as_long_as_one_is_worth_something() -> None:
+    left = {"attribute": "tags", "type": "urgency"}
+    types = [{"name": "high", "worth": 1}, {"name": "low", "worth": 0}]
+    read = read_workload(contract(left=left, types=types, otherwise=0))
+    assert [one.worth for one in read.lever_settings("joins").types] == [1.0, 0.0]

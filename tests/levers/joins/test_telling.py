@@ -1,0 +1,98 @@
+"""What people are told of a join: explain, the report, the command line, and a lever that stands in the wrong place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.levers.joins.lake import JOIN, STREAM, begun, contract_becomes, run
+from tests.pipeline.streams import World
+
+from spillway.cli import main
+from spillway.contracts.loader import read_stream
+from spillway.engine import InProcess
+from spillway.errors import ContractError, SpillwayError
+from spillway.levers.joins.telling import missed_in
+from spillway.show.explain import explain, explain_workload
+from spillway.show.report import build_report
+
+BUDGET = {"budget": {"comparisons_per_second": 60}}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = begun(tmp_path_factory.mktemp("lake"), InProcess())
+    contract_becomes(world, {**JOIN, "description": "Alarms that are about the same."}, **BUDGET)
+    run(world)
+    return world
+
+
+@pytest.fixture
+def here(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    for name in ("home", "lake", "destination", "landing", "schemas", "build", "output"):
+        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(world.settings, name))
+    return world
+
+
+def test_explain_says_what_was_compared_what_was_missed_and_what_would_miss_less(world: World) -> None:
+    found = explain_workload(world.tables.now(), "alike")
+    assert found is not None
+    (part,) = found.levers
+    assert part.told is not None
+    rows = world.rows("join_windows")
+    numbers = part.told.numbers
+    assert part.told.way.startswith("compared as far as its budget goes: ")
+    assert "60 comparisons a second" in part.told.because
+    assert numbers["comparisons made"] == sum(row["compared"] for row in rows)
+    assert numbers["pairs found"] == len(world.rows("joined", "alike"))
+    missed = missed_in(rows)
+    assert missed.low <= missed.estimate <= missed.high
+    assert numbers["pairs missed, estimated"] == round(missed.estimate)
+    assert any("raise the budget" in remedy for remedy in part.told.remedies)
+    assert explain_workload(world.tables.now(), "east") is None
+
+
+def test_the_command_line_explains_joins_beside_attributes(
+    here: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "alike"]) == 0
+    said = capsys.readouterr().out
+    assert "alike, from east, west: Alarms that are about the same." in said
+    assert "pairs missed, estimated" in said
+    assert main(["explain", "alike", "--json"]) == 0
+    assert '"comparisons made"' in capsys.readouterr().out
+    assert main(["explain", "east"]) == 2
+    assert "`attribute` must be one of east's" in capsys.readouterr().err
+
+
+def test_a_stream_needs_an_attribute_to_be_explained(world: World) -> None:
+    with pytest.raises(SpillwayError, match="`attribute` must be one of east's"):
+        explain(world.tables.now(), "east", None)
+
+
+def test_the_report_shows_pairs_with_their_band_and_where_matches_lie(world: World, tmp_path: Path) -> None:
+    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
+    for title in (
+        "Pairs found, and with those that were missed",
+        "Where matches lie",
+        "How much of either window",
+    ):
+        assert title in page
+    assert "Alarms that are about the same. From east, west." in page
+    assert 'class="band"' in page
+
+
+def test_a_stream_cannot_be_joined_by_its_own_contract() -> None:
+    stream: dict[str, Any] = {**STREAM, "levers": JOIN["levers"]}
+    with pytest.raises(ContractError, match=r"`levers\[0\].lever` must work on a join"):
+        read_stream(stream)
+
+
+def test_a_join_by_a_lever_of_streams_is_refused_by_name(world: World, tmp_path: Path) -> None:
+    other = world.copy(tmp_path)
+    contract_becomes(other, {**JOIN, "levers": [{"lever": "attributes"}]})
+    with pytest.raises(
+        SpillwayError, match=r"alike: `levers` must be one that works on windows, got 'attributes'"
+    ):
+        run(other)
