@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import files
 from itertools import pairwise
 from pathlib import Path
@@ -130,7 +131,7 @@ def by_hand(
         moves = [looks[at] for at in range(1, len(after)) if after[at] != after[at - 1]]
         if not chosen or best != chosen[-1]:
             interval = 1
-        elif own != chosen[-1]:
+        elif own != chosen[-1] and min(strayed.values()) < strayed[follows]:
             interval = max(1, intervals[-1] // 2)
         else:
             interval = min(2 * intervals[-1], controller.cap_windows or 2**60)
@@ -252,6 +253,20 @@ def test_a_stream_that_changed_before_is_not_left_alone_for_long() -> None:
                 longest = max(longest, state.interval_windows if state.changes > 1 else 0)
         looks[name] = longest
     assert looks["ours"] <= 16 < looks["without"]
+
+
+def test_a_miss_that_no_forecast_would_have_avoided_brings_the_next_look_no_nearer() -> None:
+    controller = Reevaluation(most_pct=100.0, reach=None)
+    state = controller.evaluate(State(), 0, {"a": 1.0, "b": 2.0, "c": 3.0}, lowest)
+    state = controller.evaluate(state, 1, {"a": 1.0, "b": 2.0, "c": 3.0}, lowest)
+    noise = controller.evaluate(state, 3, {"a": 2.0, "b": 1.0, "c": 3.0}, lowest)
+    assert noise.treatment == state.treatment
+    assert noise.interval_windows == 2 * state.interval_windows
+    doubt = controller.evaluate(
+        replace(state, strayed={**state.strayed, "latest": -1.0}), 3, noise.latest, lowest
+    )
+    assert doubt.treatment == state.treatment
+    assert doubt.interval_windows < state.interval_windows
 
 
 def test_a_new_attribute_joins_and_a_lost_one_leaves() -> None:

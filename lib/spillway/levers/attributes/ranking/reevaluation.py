@@ -18,7 +18,9 @@ What we add, each switched off in `Reevaluation.text()`:
   `_DISCOUNT`), and the one that strayed least, by more than `_MARGIN`, is followed. On a stream that wanders the last
   window is the best forecast, on a noisy one the mean, or training, which saw most: none is right for all, and the
   stream itself tells.
-- A treatment that is kept although this window would have had another halves dt instead of doubling it.
+- A treatment that is kept although this window would have had another, and another forecast would have been nearer
+  so far, halves dt instead of doubling it. A miss that no forecast would have avoided is noise: to look again soon
+  learns nothing.
 - `reach`: how long treatments stayed so far (mean of the last m, or the stay that lasts) says how far one may look
   ahead: dt is at most `reach` times that. Before the first change Algorithm 2 is left alone.
 - `most_pct` (b): of w windows at most max(log2 w + 1, b / 100 w) are evaluated, log2 w + 1 being what doubling takes
@@ -192,8 +194,9 @@ class Reevaluation:
         interval = self.interval_windows
         if state.evaluations and not moved:
             missed = treated_otherwise(own, state.treatment) > 0
-            interval = self.next_interval(state.interval_windows, missed)
-            if self.reach is not None and changes and not missed:
+            doubted = missed and min(strayed[name] for name in forecasts) < strayed[follows]
+            interval = self.next_interval(state.interval_windows, doubted)
+            if self.reach is not None and changes and not doubted:
                 longest = max(stay, window - state.changed_window)
                 interval = max(self.interval_windows, min(interval, int(self.reach * longest)))
         next_window = max(window + interval, self._not_before(state.evaluations + 1))
@@ -214,13 +217,13 @@ class Reevaluation:
             stay_windows=stay,
         )
 
-    def next_interval(self, interval_windows: int, missed: bool = False) -> int:
-        """While the treatment stays: longer by `factor` up to the cap, or shorter by it when this window missed.
+    def next_interval(self, interval_windows: int, doubted: bool = False) -> int:
+        """While the treatment stays: longer by `factor` up to the cap, or shorter by it when it is in doubt.
 
-        >>> Reevaluation().next_interval(4), Reevaluation().next_interval(4, missed=True)
+        >>> Reevaluation().next_interval(4), Reevaluation().next_interval(4, doubted=True)
         (8, 2)
         """
-        if missed:
+        if doubted:
             return max(self.interval_windows, math.floor(interval_windows / self.factor))
         longer = max(self.interval_windows, math.floor(interval_windows * self.factor))
         return longer if self.cap_windows is None else min(longer, self.cap_windows)
