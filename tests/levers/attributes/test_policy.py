@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_channel, read_stream
 from spillway.levers.attributes.capacity.crossings import Terms
+from spillway.levers.attributes.capacity.paid import UNTRIED
 from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.policy import (
-    UNTRIED,
     Choosing,
     choosing,
     decide,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.attributes.capacity.crossings import Crossing, Terms, cross, why
 from spillway.levers.attributes.capacity.fit import fit
+from spillway.levers.attributes.capacity.paid import DIVIDED, UNTRIED_DIVIDED, Paid, corrected, hoped
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.loss import ABSENT, place_weights
 from spillway.levers.attributes.option import Option, options_of, scaled
@@ -28,14 +29,6 @@ from spillway.levers.rate_distortion import Alternative
 
 OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
-Paid = Mapping[str, Mapping[str, float]]
-"""By attribute and way, and by way and precision, what its bytes came to over what was planned, as last seen."""
-DIVIDED = "divided"
-"""As a way in `Paid`: of an attribute whose tuples were not all treated alike."""
-UNTRIED_DIVIDED = 1.05
-"""The same of an attribute whose tuples were all treated alike so far."""
-UNTRIED = 1.02
-"""How much more than planned is expected of what was not tried yet, of an attribute of which something was."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,8 @@ class Choosing:
     """What a file of sent synopses takes beside them, a tuple: none is written where none is sent."""
     dearer: Mapping[str, float] = field(default_factory=dict)
     """By attribute whose tuples need not all be treated alike, how much more than the mean of its parts it takes."""
+    paid: Paid = field(default_factory=dict)
+    """What was seen of them, by which they are corrected."""
 
     def worths(self, ranking: Sequence[str]) -> dict[str, float]:
         """What a per cent of error of each attribute weighs: priority x place / number of measures.
@@ -106,7 +101,7 @@ def choosing(
     told = {name: known[DIVIDED] for name, known in (paid or {}).items() if DIVIDED in known}
     dearer = {name: told.get(name, UNTRIED_DIVIDED) for name in measures if bold or name in told}
     terms = terms_of(settings, channel)
-    return Choosing(settings, options, load, terms, priorities, around_sent_bytes, dearer)
+    return Choosing(settings, options, load, terms, priorities, around_sent_bytes, dearer, paid or {})
 
 
 def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
@@ -119,16 +114,6 @@ def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
         channel.prices.sent_per_gb,
         channel.prices.kept_per_gb,
     )
-
-
-def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Option]:
-    """The options with what their bytes really came to; what is kept is measured, not planned."""
-    found, tried = [], bool(paid.keys() - {DIVIDED})
-    for one in options:
-        known = paid.get(f"{one.way}/{one.precision}")
-        factor = known if known is not None else paid.get(one.way, 1.0) * (UNTRIED if tried else 1.0)
-        found.append(one if one.way == "keep" else one.scaled(factor))
-    return found
 
 
 def policy_of(
@@ -361,7 +346,11 @@ def _by_loss(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -
     shortfall = max(0.0, planned - capacity_kbps) if found.over else 0.0
     text = _sentence(ways, load, capacity_kbps, planned, shortfall)
     finer: tuple[Way, ...] = ()
-    if found.finer is not None:
+    if (whole := hoped(found, room, worths, rests_on.paid)) is not None:
+        ways = tuple(_way(one, measured[name]) for name, one in whole.ways.items())
+        text += f"; {', '.join(a for a in whole.ways if whole.ways[a] != found.ways[a])} finer, to see what it takes"
+        found = whole
+    elif found.finer is not None:
         better = _way(found.finer.way, measured[found.finer.attribute])
         finer = tuple(better if way.attribute == better.attribute else way for way in ways)
         text += f"; {better.attribute} {found.finer.way.name} for {found.finer.share:.0%} of the tuples"
