@@ -15,6 +15,7 @@ Rankings (`equal_bytes`) choose among treatments as measured by sending the stre
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -155,17 +156,34 @@ class Trial:
         error: Callable[..., float],
         **how: Any,
     ) -> list[float]:
-        """The error of every order, each batch in its own room, by `ranking_error` or the best of its treatments."""
+        """The error of every order, each batch in its own room, by `ranking_error` or the best of its treatments.
+
+        What shedding takes beside the columns (`beside_bytes`) is off the room, as it is for the plan, which is
+        measured whole: or an order would fit that, sent, does not.
+        """
         found = []
         for order in orders:
 
             def of(batch: int, order: Sequence[str] = order) -> float:
                 options = self.options[batch]
                 measures = sum(self.whole.batch_bytes[batch][name] for name in self.measures)
-                room, around = measures * capacity_pct / 100.0, float(self.around_bytes.get(batch, 0))
+                room, around = measures * capacity_pct / 100.0, self.beside_bytes[batch]
+                if synopsis == "send":
+                    around = float(self.around_bytes.get(batch, 0))
                 return error(options, order, room, synopsis, around=around, **how)
 
             found.append(self.over_batches(of))
+        return found
+
+    @cached_property
+    def beside_bytes(self) -> dict[int, float]:
+        """By batch, the least that shedding one measure, its synopsis held, adds to footers, schemes and the log."""
+        found = dict.fromkeys(self.seconds, math.inf)
+        for name in self.measures:
+            sent = self._given({name: "shed/0"})
+            for batch, whole in self.whole.crossed_bytes.items():
+                saved = self.whole.batch_bytes[batch][name] - sent.batch_bytes[batch][name]
+                found[batch] = min(found[batch], max(0.0, sent.crossed_bytes[batch] - (whole - saved)))
         return found
 
     @cached_property

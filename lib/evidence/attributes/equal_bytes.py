@@ -57,7 +57,7 @@ def ranking_error(
 ) -> float:
     """The mean loss when going by this order fills the measures' room.
 
-    `around` is taken off the room where anything that is sent was shed.
+    `around` is taken off the room where anything was shed, which all is here that is not kept.
     """
     for name, value, known in (("synopsis", synopsis, SYNOPSES), ("treatments", treatments, TREATMENTS)):
         if value not in known:
@@ -66,8 +66,7 @@ def ranking_error(
     if whole <= room_bytes + _CRUMB:
         return 0.0
     line = _hull if sharing else _falling
-    off = around if synopsis == "send" else 0.0
-    ways = [(room_bytes - off, _ladders(options, synopsis, treatments, line))]
+    ways = [(room_bytes - around, _ladders(options, synopsis, treatments, line))]
     if synopsis == "send" and treatments == "all":
         rounds = {name: line(_rounded(found)) for name, found in options.items()}
         ways.append((room_bytes, {name: (ladder, []) for name, ladder in rounds.items()}))
