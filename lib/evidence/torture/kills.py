@@ -1,7 +1,9 @@
 """SIGKILL at random instants of a run, and a run after it: the tables are those of a run that nothing disturbed.
 
 Half of the runs die at an instant drawn evenly from the time a run takes, half before, within or after a write to the
-store that is drawn evenly from its writes; every fifth is validated and retires, too. Tables are compared row for row,
+store that is drawn evenly from its writes; every fifth is validated and retires, too. Every fourth begins with an empty
+lake, and spends most of its time training; the others go on from a lake that holds all but each stream's last
+deliveries, where nearly all instants lie between two writes. Tables are compared row for row,
 read without the product, but for what a rerun may say otherwise: who did it, when, how long it took, and how often a
 row was saved. Twenty more runs die with Spark (`with_spark`).
 """
@@ -24,7 +26,7 @@ from evidence.torture.steps import bring_all
 from evidence.torture.with_spark import kill_group, spark_seconds
 from evidence.torture.world import Tortured, begin
 
-KILLS, SPARK_KILLS, VALIDATED_EVERY = 200, 20, 5
+KILLS, SPARK_KILLS, VALIDATED_EVERY, EMPTY_EVERY = 200, 20, 5, 4
 VOLATILE = frozenset(
     ("run_id", "created_at", "updated_at", "seconds", "revision", "validated_revision", "attempts", "reason")
 )
@@ -40,25 +42,33 @@ def torture_by_killing(
     """How often it was killed, and how often the tables differed after the next run."""
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
         folder = Path(place)
-        fresh = begin(folder / "fresh")
-        straight = {one: _undisturbed(fresh, folder, one) for one in (False, True)}
-        for validated, (seconds, writes, tables) in straight.items():
-            what = "taken in, trained, shed" + ", validated, retired" * validated
+        worlds = {"empty": begin(folder / "fresh")}
+        worlds["going"] = _going(worlds["empty"], folder)
+        straight = {
+            (name, validated): _undisturbed(world, folder, f"{name}-{validated}", validated)
+            for name, world in worlds.items()
+            for validated in (False, True)
+        }
+        for (name, validated), (seconds, writes, tables) in straight.items():
+            done = "taken in, trained, shed" if name == "empty" else "the last deliveries taken in, shed"
+            what = done + ", validated, retired" * validated
             say(
                 f"undisturbed, {what}: {seconds:.2f} s, {writes} writes, {sum(map(len, tables.values()))} rows"
             )
 
         def kill(number: int) -> list[str]:
             chance = random.Random(f"kill {number} of {seed}")
+            name = "empty" if number % EMPTY_EVERY == 0 else "going"
             validated, found = number % VALIDATED_EVERY == VALIDATED_EVERY - 1, None
             while found is None:  # None: it had ended before its time came
-                mine = folder / f"killed-{number}"
-                found = _one(fresh, mine, chance, number % 2 == 0, validated, *straight[validated])
+                mine, by_time = folder / f"killed-{number}", chance.random() < 0.5
+                found = _one(worlds[name], mine, chance, by_time, validated, *straight[name, validated])
             if found or number % 20 == 19:
                 say(f"kill {number + 1} of {kills}: {found or 'the same'}")
             return [found] if found else []
 
         different = side_by_side_forked(kill, range(kills), folder)
+        fresh, expected = worlds["empty"], straight["empty", False][2]
         seconds = spark_seconds(fresh, folder / "with-spark") if spark_kills else 0.0
 
         def kill_spark(number: int) -> list[str]:
@@ -67,7 +77,7 @@ def torture_by_killing(
             while not died:
                 shutil.rmtree(mine, ignore_errors=True)
                 how, died = kill_group(fresh, mine, chance, seconds)
-            found = rerun(Tortured(mine), how, False, straight[False][2])
+            found = rerun(Tortured(mine), how, False, expected)
             shutil.rmtree(mine)
             say(f"kill {number + 1} of {spark_kills} with Spark: {found or 'the same'}")
             return [found] if found else []
@@ -76,9 +86,25 @@ def torture_by_killing(
     return {"torture.kills": kills + spark_kills, "torture.kills_different": len(different) + len(with_spark)}
 
 
-def _undisturbed(fresh: Tortured, folder: Path, validated: bool) -> tuple[float, int, Tables]:
+def _going(fresh: Tortured, folder: Path) -> Tortured:
+    """The world once all but the last day of every stream was taken in, trained and shed; that day has landed."""
+    world, aside = fresh.copy(folder / "going"), folder / "later"
+    landing = world.folder / "landing"
+    last = [max(day for day in stream.iterdir() if day.is_dir()) for stream in sorted(landing.iterdir())]
+    for day in last:
+        (aside / day.parent.name).mkdir(parents=True)
+        day.rename(aside / day.parent.name / day.name)
+    ended = Child(lambda: bring_all(world), folder / "said").ended()
+    if ended.code:
+        raise RuntimeError(f"what came before must end well, got {ended.code}: {ended.said}")
+    for day in last:
+        (aside / day.parent.name / day.name).rename(day)
+    return world
+
+
+def _undisturbed(start: Tortured, folder: Path, name: str, validated: bool) -> tuple[float, int, Tables]:
     """The seconds of a run, its writes to the store, and the tables it ends in."""
-    world = fresh.copy(folder / f"straight-{validated}")
+    world = start.copy(folder / f"straight-{name}")
     held = folder / "held"
 
     def run() -> None:
@@ -95,7 +121,7 @@ def _undisturbed(fresh: Tortured, folder: Path, validated: bool) -> tuple[float,
 
 
 def _one(
-    fresh: Tortured,
+    start: Tortured,
     folder: Path,
     chance: random.Random,
     by_time: bool,
@@ -105,7 +131,7 @@ def _one(
     expected: Tables,
 ) -> str | None:
     """What differs after a death and a rerun; empty where nothing does, None where it did not die."""
-    world = fresh.copy(folder)
+    world = start.copy(folder)
     try:
         if by_time:
             at = chance.uniform(0.0, seconds)
