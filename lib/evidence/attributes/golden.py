@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evidence.book import Book
 from evidence.golden.attributes import GROUPS
-from evidence.golden.categories import TRUTHS, categories_correct, held_out, rows_as_printed
+from evidence.golden.categories import HELD_OUT, TRUTHS, Judged, categories_correct, held_out, rows_as_printed
 from evidence.golden.cells import AGAINST, read_csv
 from spillway.levers.attributes.capacity.fit import count_to_shed
 from spillway.levers.attributes.threshold.categories import Matcher
@@ -58,6 +58,7 @@ def golden(book: Book, directory: Path) -> dict[str, float]:
         "attributes.categories_correct.c1": c1,
         "attributes.categories_correct.c2": c2,
         "attributes.categories_right_pct": right_pct,
+        "attributes.categories_right_pct_newest_lists": _right_pct(held_out(directory, HELD_OUT[-1:])),
         "attributes.categories_looser_than_truth": looser,
     }
 
@@ -81,7 +82,11 @@ def _held_out(book: Book, directory: Path) -> tuple[float, int]:
             + ".",
         ],
     )
-    return 100.0 * right / len(lists), looser
+    return _right_pct(lists), looser
+
+
+def _right_pct(lists: Sequence[Judged]) -> float:
+    return 100.0 * sum(one.right for one in lists) / max(1, len(lists))
 
 
 def _counts(counted: Mapping[tuple[str, bool], int]) -> tuple[int, ...]:

@@ -3,7 +3,9 @@
 The lists held back each name the public schema they are taken from. The first file was written before the vocabularies,
 the second when they stood and before the misses of the first were looked at. No word is taken from their misses; one
 limit (`foreign`) was set so that none of the first is put in too loose a class. Some of their schemas are also among
-the sources of the words, as those that everybody uses must be.
+the sources of the words, as those that everybody uses must be. The third is one half of 120 that somebody wrote who
+knew neither words nor rules, as public files of every kind come, opaque codes included; words were added after its
+other half, which is among those tuned on.
 A list of no known domain is right when the strictest class is assumed for it. What is *looser* than the truth allows
 more error than the class of the list's domain does; to assume the strictest never is.
 """
@@ -34,7 +36,7 @@ TRUTHS = {
 }
 """The domains of lists held back and the class of each."""
 
-HELD_OUT = ("held_out_lists.csv", "held_out_lists_2.csv")
+HELD_OUT = ("held_out_lists.csv", "held_out_lists_2.csv", "held_out_lists_3.csv")
 
 DOMAINS = ("Weather Information", "Stock Exchange Information", "Internet Traffic Information")
 
@@ -86,11 +88,11 @@ class Judged:
     looser: bool
 
 
-def held_out(directory: Path) -> list[Judged]:
+def held_out(directory: Path, files: Sequence[str] = HELD_OUT) -> list[Judged]:
     """Every list held back, judged; `directory` is the one of the golden files."""
     beside = directory.parent / "levers" / "attributes" / "threshold"
     found = []
-    for file in HELD_OUT:
+    for file in files:
         with (beside / file).open(encoding="utf-8", newline="") as lines:
             found += [judged(row["domain"], row["source"], row["names"]) for row in csv.DictReader(lines)]
     return found
@@ -101,7 +103,7 @@ def judged(domain: str, source: str, names: str) -> Judged:
 
     >>> judged("Medical", "a bedside monitor", "patient_id heart_rate spo2").right
     True
-    >>> judged("Others", "a dishwasher", "programme rinse_aid salt").found
+    >>> judged("Others", "a dishwasher", "wash_arm rinse_aid salt").found
     'assumed: no known domain'
     """
     matcher = Matcher.standard()

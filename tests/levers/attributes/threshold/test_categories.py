@@ -149,6 +149,28 @@ def test_words_that_only_a_domain_without_a_class_knows_make_the_class_assumed()
     assert foreign.classify(words).assumed
 
 
+def test_words_for_a_domain_that_only_another_than_the_foreign_one_knows_still_speak_for_it() -> None:
+    words = [f"word{letter}" for letter in "abcdefgh"]
+    loose = {"loose": words[:6]}
+    bystander = {"bystander": words[:3]}
+    apart = with_domains({**loose, **bystander, "rival": words[6:7]}, {"loose": "low"})
+    assert apart.classify(words[:7]).domain == "loose"
+    same = with_domains({**loose, "rival": [*words[:5], words[6]]}, {"loose": "low"})
+    assert same.classify(words[:7]).assumed
+
+
+def test_a_domain_that_stands_alone_with_many_sure_words_may_explain_a_little_less() -> None:
+    words = [f"word{letter}" for letter in "abcdef"]
+    unknown = [f"unheard{letter}" for letter in "abcdefgh"]
+    alone = {"loose": words}
+    # 6 of 6 + 8 * 0.6 are 0.56, where 0.6 is asked and 0.5 of one that stands alone
+    assert with_domains(alone, {"loose": "not"}).classify([*words, *unknown]).domain == "loose"
+    five = with_domains(alone, {"loose": "not"}).classify([*words[:5], *unknown[:7]])
+    assert five.assumed
+    beside = with_domains({**alone, "rival": words[:4]}, {"loose": "not"})
+    assert beside.classify([*words, *unknown]).assumed
+
+
 def test_the_looser_a_class_the_more_of_the_words_its_domain_must_explain() -> None:
     least = Matcher.standard().least_explained
     classes = ["extremely", "very", "moderately", "low", "not"]

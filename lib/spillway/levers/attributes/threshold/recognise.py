@@ -14,8 +14,16 @@ vocabulary.
 *When in doubt, strict*, where the thesis allows any error to what it does not know. Of domains that explain about
 equally much (a `tie`, 0.15) the one of the stricter class wins. Where none explains enough (`least_explained`: the
 looser the class, the more), too few words are `sure`, a domain without a class (vehicles, rooms, logs, ...) explains
-about as much (`rival_tie`, 0.1), or words that only such domains know weigh as much as those that they do not know
-(`foreign`), the strictest class is assumed, and said to be.
+about as much (`rival_tie`, 0.1), or words that only such domains know weigh too much (`foreign`), the strictest class
+is assumed, and said to be. Three things keep this from being needlessly so:
+
+- *Foreign words are set against the domain that knows them.* A word counts for weather against retail when retail does
+  not know it, though farms do. The foreign words of all domains are added up, and of the domains that know one, that
+  is taken which leaves the domain found the least of its own.
+- *A domain that stands alone may explain a little less* (`alone`). With six sure words, and no other domain, of
+  whatever class, that explains a third as much, the rest are codes that nobody knows (PREABE, V133) rather than
+  another domain. It was set by leaving every schema out of its vocabulary in turn.
+- *The strictest class asks the least*, as it is what is assumed anyway.
 
 Guarantee: the rate is finite, and depends on the names and the data files alone, not on the order of the names.
 
@@ -64,6 +72,7 @@ class Recogniser(Classes):
     rival_tie: float
     sure: float
     foreign: float
+    alone: Mapping[str, float]
 
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
         """The words of attribute names that count, repeats included (W).
@@ -91,7 +100,7 @@ class Recogniser(Classes):
         if found is None or (rival is not None and explained[rival] >= classed[found] - self.rival_tie):
             return self.assumed("no known domain", words, told)
         criticality = self.criticalities[found]
-        if classed[found] < self.least_explained[criticality] or not self._is_sure(distinct, found):
+        if classed[found] < self._least(distinct, found, explained) or not self._is_sure(distinct, found):
             return self.assumed("no known domain", words, told)
         return Category(found, criticality, self.rate_pct(criticality), words, False, told)
 
@@ -131,29 +140,53 @@ class Recogniser(Classes):
             (factor for other, factor in self._related.get(word, {}).items() if other in words), default=0.0
         )
 
+    def _least(self, distinct: Sequence[str], domain: str, explained: Mapping[str, float]) -> float:
+        """The share that the domain must explain: a little less where it stands alone with many sure words."""
+        others = max((share for other, share in explained.items() if other != domain), default=0.0)
+        alone = (
+            others <= self.alone["others"] * explained[domain]
+            and self._sure_words(distinct, domain) >= self.alone["sure_words"]
+        )
+        return self.least_explained[self.criticalities[domain]] - (self.alone["less"] if alone else 0.0)
+
+    def _sure_words(self, distinct: Sequence[str], domain: str) -> int:
+        return sum(self.covers(word).get(domain, 0.0) >= self.sure for word in distinct)
+
     def _is_sure(self, distinct: Sequence[str], domain: str) -> bool:
-        sure = sum(self.covers(word).get(domain, 0.0) >= self.sure for word in distinct)
+        sure = self._sure_words(distinct, domain)
         if self._rate(domain) == self.rate_pct(STRICTEST):
             return sure >= 2  # nothing is lost by believing it
         own, foreign = self._own_and_foreign(distinct, domain)
         # a list of two words is believed if both are sure, though not where almost any error is allowed
         least = 3 if self._rate(domain) == max(self.rates_pct.values()) else max(2, min(3, len(distinct)))
-        return sure >= least and (not foreign or sum(foreign) < self.foreign * sum(own))
+        return sure >= least and (not foreign or foreign < self.foreign * own)
 
-    def _own_and_foreign(self, distinct: Sequence[str], domain: str) -> tuple[list[float], list[float]]:
-        """The weights of the words that speak for the domain alone, and of those for one without a class."""
-        own, foreign = [], []
+    def _own_and_foreign(self, distinct: Sequence[str], domain: str) -> tuple[float, float]:
+        """The weights of the words for the domain that no rival knows, and of those that only rivals know.
+
+        A rival is a domain without a class that knows one of the latter; of several rivals the worst counts.
+        """
+        foreign, rivals = 0.0, set()
+        sure = [
+            word for word in distinct if self.covers(word).get(domain, 0.0) >= self.sure and len(word) > 1
+        ]
         for word in distinct:
             covers = self.covers(word)
-            here = covers.get(domain, 0.0)
-            elsewhere = max(
-                (factor for d, factor in covers.items() if d not in self.criticalities), default=0.0
+            elsewhere = {
+                d for d, factor in covers.items() if factor >= self.sure and d not in self.criticalities
+            }
+            if elsewhere and covers.get(domain, 0.0) < self.sure * self.merely_related:
+                foreign += self._weight(covers)
+                rivals |= elsewhere
+        own = (
+            sum(
+                self._weight(self.covers(word))
+                for word in sure
+                if self.covers(word).get(rival, 0.0) < self.sure
             )
-            if here >= self.sure > elsewhere and len(word) > 1:
-                own.append(self._weight(covers))
-            if elsewhere >= self.sure and here < self.sure * self.merely_related:
-                foreign.append(self._weight(covers))
-        return own, foreign
+            for rival in rivals
+        )
+        return min(own, default=0.0), foreign
 
     def _weight(self, covers: Mapping[str, float]) -> float:
         return max(1.0, sum(covers.values())) ** -self.rarity if covers else self.unknown
@@ -215,6 +248,7 @@ def recogniser() -> Recogniser:
         data["rival_tie"],
         data["sure"],
         data["foreign"],
+        data["alone"],
     )
 
 

@@ -3,9 +3,10 @@
 A name is split where no letter or digit stands and where the case changes. A piece that is no known word is tried, in
 this order, without the number behind it (rtt1), in the singular (humidities), taken apart into the fewest known words
 (totalpackets, each of at least four letters, or three where the table of correlations has it), as the beginning of the
-one head word that starts so (precipitat), and by spelling (temprature). What is left is a word that nobody knows, and
-counts as such. Accents are dropped. Stop words are left out, and units too (temp_c, rain_mm) unless the name is nothing
-else and the word has a meaning of its own: `HR` alone is a heart rate, in `rain_hr` it is an hour.
+one head word that starts so (precipitat), as the one head word that is left so without its vowels (lctn), and by
+spelling (temprature). What is left is a word that nobody knows, and counts as such. Accents are dropped, and letters
+such as ß, ø and æ written in plain ones. Stop words are left out, and units too (temp_c, rain_mm) unless the name is
+nothing else and the word has a meaning of its own: `HR` alone is a heart rate, in `rain_hr` it is an hour.
 
 Guarantee: a name's words depend on the name and the data files alone.
 
@@ -26,6 +27,11 @@ _PIECES = re.compile(r"[\W_]+")
 _PLAIN = re.compile(r"[0-9a-z]+", re.IGNORECASE)
 _CASE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _ENDINGS = (("ies", "y"), ("es", ""), ("s", ""), ("ing", ""), ("ed", ""))
+# letters that Unicode does not take apart in a plain one and an accent
+_LETTERS = str.maketrans(
+    {"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L", "ı": "i"}
+)
+_VOWELS = frozenset("aeiou")
 _SHORTEST_BEGINNING = 4
 _SHORTEST_PIECE = 3
 _SHORTEST_MISSPELT = 6
@@ -78,6 +84,8 @@ class NameReader:
             begun = [head for head in self._ordered_heads if head.startswith(word)]
             if begun and all(head.startswith(begun[0]) for head in begun):
                 return begun[:1]
+        if meant := self._without_vowels.get(word):
+            return [meant]
         if len(word) >= _SHORTEST_MISSPELT:
             near = difflib.get_close_matches(word, self._ordered_heads, n=1, cutoff=_SPELLING)
             if near:
@@ -103,6 +111,16 @@ class NameReader:
         return sorted(self.heads | self.stop_words | self.units)
 
     @cached_property
+    def _without_vowels(self) -> dict[str, str]:
+        """The heads by their letters without vowels, but for the first; of several with the same, none."""
+        found: dict[str, set[str]] = {}
+        for head in self._ordered_heads:
+            short = head[:1] + "".join(letter for letter in head[1:] if letter not in _VOWELS)
+            if len(short) >= _SHORTEST_BEGINNING and short != head:
+                found.setdefault(short, set()).add(head)
+        return {short: min(heads) for short, heads in found.items() if len(heads) == 1}
+
+    @cached_property
     def _joinable(self) -> frozenset[str]:
         """Three letters of somebody's schema are in half of all words, those of common words are not."""
         common = self.heads | self.stop_words | self.units
@@ -113,7 +131,8 @@ class NameReader:
 
 def _unaccented(text: str) -> str:
     """
-    >>> _unaccented("Eröffnung")
-    'Eroffnung'
+    >>> [_unaccented(name) for name in ("Eröffnung", "Snødybde", "Größe")]
+    ['Eroffnung', 'Snodybde', 'Grosse']
     """
-    return "".join(one for one in unicodedata.normalize("NFKD", text) if not unicodedata.combining(one))
+    plain = unicodedata.normalize("NFKD", text.translate(_LETTERS))
+    return "".join(one for one in plain if not unicodedata.combining(one))
