@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from spillway.engine.protocol import Item, Result
+from spillway.engine.statements import SqlView, Steps, ask_duckdb
 
 
 @dataclass(frozen=True)
@@ -20,3 +23,6 @@ class InProcess:
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return [function(item) for item in items]
+
+    def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
+        return ask_duckdb(views, steps, most_rows)

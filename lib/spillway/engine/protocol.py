@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from spillway.engine.statements import SqlView, Steps
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,3 +26,6 @@ class Engine(Protocol):
         Function and items travel to where they run, and the results come back to the driver: both must pickle, and
         results must be small (what is large is written where it is made). The first error is raised.
         """
+
+    def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
+        """What the last of some statements in Spark SQL answers, of at most so many rows."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from spillway.engine.protocol import Item, Result
+from spillway.engine.statements import SqlView, Steps, ask_spark
 from spillway.errors import SpillwayError
 
 if TYPE_CHECKING:
@@ -64,6 +67,9 @@ class SparkEngine:
             if isinstance(one, SpillwayError):
                 raise one
         return results
+
+    def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
+        return ask_spark(self.spark, views, steps, most_rows)
 
     def stop(self) -> None:
         """End the session, if there is one."""

@@ -79,6 +79,44 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Portion:
+    """Some consecutive rows of an input in a window, known without being read: a file, or a part of one."""
+
+    stream: str
+    batch: int
+    from_seq: int
+    to_seq: int
+    tuples: int
+    size: int
+    """Bytes as written."""
+    produced: float
+    """Tuples that its source produced for these to arrive."""
+
+
+@dataclass(frozen=True)
+class SqlRead:
+    """What a question reads of an input: columns of some portions, each row with its portion's place in `PORTION`."""
+
+    stream: str
+    columns: tuple[str, ...]
+    portions: tuple[Portion, ...]
+    shown: str | None = None
+    """A further name, under which `PORTION` is not there."""
+
+
+@dataclass(frozen=True)
+class SqlQuestion:
+    """Steps in Spark SQL over what is read; the last one answers, in at most so many rows."""
+
+    reads: Mapping[str, SqlRead]
+    steps: tuple[tuple[str, str], ...]
+    most_rows: int
+
+
+PORTION = "spillway_portion"
+
+
+@dataclass(frozen=True)
 class WindowWork:
     """What a lever plans for one join or query: its windows, oldest first."""
 
@@ -90,6 +128,10 @@ class WindowWork:
     """By table, the rows that this run has made of earlier windows, which may not be written yet."""
     inputs: Mapping[str, ReadColumns] = field(default_factory=dict)
     """Where windows are worked out in turn: what this one reads, by input stream, held here."""
+    portions: Mapping[int, tuple[Portion, ...]] = field(default_factory=dict)
+    """By window, what its inputs come in, where the lever asks for them (`WindowLever.portion_tuples`)."""
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By input stream, the columns it can be read with."""
 
 
 class WindowDecision(ABC):
@@ -104,6 +146,26 @@ class WindowDecision(ABC):
         """The results of a part of the window (the inputs by stream, unless `parts` says otherwise).
 
         What is counted on the way goes into `counts`, is summed over the parts and comes back to `account`.
+        """
+
+
+class AskingDecision(WindowDecision):
+    """A decision of which results are answers in SQL: they are asked of the engine, and no task of ours makes them."""
+
+    def results(self, window: Window, inputs: Any, counts: dict[str, int]) -> Iterator[pa.Table]:
+        raise NotImplementedError("its results are asked for")
+
+    @abstractmethod
+    def questions(self, window: Window) -> Sequence[SqlQuestion]:
+        """What is asked; nothing where the window has nothing to work on."""
+
+    @abstractmethod
+    def answered(
+        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int]
+    ) -> pa.Table | None:
+        """The window's results, from the answers in their order; their columns become the table's.
+
+        What is counted goes into `counts`, in which `microseconds` that the answers took are already.
         """
 
 
@@ -136,6 +198,13 @@ class WindowLever(ABC):
     """Tables of `WindowPlan.records`."""
     in_turn = False
     """Whether a window is planned by what those before it came to, and so after them: one window a call."""
+
+    portioned = False
+    """Whether windows are planned by the portions that their inputs come in."""
+
+    def portion_tuples(self, contract: Workload) -> int | None:
+        """How many tuples a portion holds at most; None: whole files, so that one that is shed is never read."""
+        return None
 
     def looks_back_seconds(self, contract: Workload) -> float:
         """How long before a window begins rows matter to it: it is handed these too."""

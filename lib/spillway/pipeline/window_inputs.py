@@ -19,10 +19,10 @@ from spillway.contracts.shapes import suggest
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
-from spillway.levers.windows import ReadColumns, Window
+from spillway.levers.windows import Portion, ReadColumns, Window
 from spillway.pipeline.question import Question
 from spillway.pipeline.reading import FrameStretch, Reading, plan_reading, readable
-from spillway.pipeline.window_pins import window_order
+from spillway.pipeline.window_pins import times_within, window_order
 from spillway.store.filters import matching
 from spillway.store.tables import Tables
 
@@ -62,7 +62,7 @@ class WindowRows:
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         names = list(dict.fromkeys(["seq", "batch", self.order, *columns]))
-        schema = pa.schema([self._field(name) for name in names])
+        schema = pa.schema([self.field(name) for name in names])
         parts, rows = [], 0
         for part in Reading(schema, self.stretches).only(names).rows({}):
             mine = part.filter(matching(part, {"batch": list(self.batches)}))
@@ -74,7 +74,21 @@ class WindowRows:
             return pa.table({name: pa.nulls(0, schema.field(name).type) for name in columns})
         return pa.concat_tables(parts).sort_by("seq").select(list(columns))
 
-    def _field(self, name: str) -> pa.Field:
+    def only(self, portion: Portion) -> WindowRows:
+        """The rows of one portion: no other stretch is opened."""
+        low, high = portion.from_seq, portion.to_seq
+        mine = []
+        for stretch in self.stretches:
+            parts = tuple(
+                replace(part, from_seq=max(part.from_seq, low), to_seq=min(part.to_seq, high))
+                for part in stretch.parts
+                if part.batch == portion.batch and part.from_seq <= high and part.to_seq >= low
+            )
+            if parts:
+                mine.append(replace(stretch, parts=parts))
+        return replace(self, stretches=tuple(mine), batches=(portion.batch,))
+
+    def field(self, name: str) -> pa.Field:
         if name in self.schema.names:
             return self.schema.field(name)
         if name.removesuffix(BOUND_SUFFIX) not in self.schema.names:
@@ -98,16 +112,15 @@ def planned_inputs(
 ) -> dict[int, dict[str, WindowRows]]:
     """By window and input stream, what it reads, from so many seconds before its begin."""
     back = timedelta(seconds=back_seconds)
-    begin, end = windows[0].from_time - back, windows[-1].to_time - timedelta(microseconds=1)
+    begin, end = windows[0].from_time - back, windows[-1].to_time
     found: dict[int, dict[str, WindowRows]] = {window.window: {} for window in windows}
     for stream in dict.fromkeys(contract.inputs):
         of = room.contracts.stream(stream)
         order = window_order(room.contracts, contract, stream)
-        schema = readable(tables, of)
-        reading = plan_reading(tables, of, Question(times=(begin, end)))
+        schema, kind = readable(tables, of), of.attribute(order).type
+        reading = plan_reading(tables, of, Question(times=times_within(kind, begin, end)))
         for window in windows:
-            # the moment after the last belongs to the next window
-            times = (window.from_time - back, window.to_time - timedelta(microseconds=1))
+            times = times_within(kind, window.from_time - back, window.to_time)
             mine = tuple(replace(one, question=Question(times=times)) for one in reading.stretches)
             batches = tuple(batch for name, batch in window.inputs if name == stream)
             found[window.window][stream] = WindowRows(stream, mine, schema, order, batches)
@@ -153,7 +166,8 @@ def _held(
     found: dict[int, dict[str, ReadColumns]] = {window.window: {} for window in windows}
     for stream, names in columns.items():
         widest = inputs[windows[0].window][stream]
-        times = (windows[0].from_time - back, windows[-1].to_time - timedelta(microseconds=1))
+        kind = "date" if pa.types.is_date(widest.schema.field(widest.order).type) else "timestamp"
+        times = times_within(kind, windows[0].from_time - back, windows[-1].to_time)
         spans = tuple(replace(one, question=Question(times=times)) for one in widest.stretches)
         batches = sorted({batch for window in windows for batch in inputs[window.window][stream].batches})
         whole = replace(widest, stretches=spans, batches=tuple(batches), most=most)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 import numpy as np
@@ -102,9 +102,9 @@ def windows_to_read(
             high = max((edge for file in files if (edge := high_edge(file, order)) is not None), default=None)
             if high is None:
                 continue
-            last.append(math.floor(high.timestamp() / seconds))
+            last.append(window_at(high, seconds))
             low = min((edge for file in files if (edge := low_edge(file, order)) is not None), default=high)
-            spans[stream, batch] = (math.floor(low.timestamp() / seconds), last[-1])
+            spans[stream, batch] = (window_at(low, seconds), last[-1])
             # its windows are pinned in their order: when the last one is, all of them are
             if (stream, batch) in (known[last[-1]].inputs if last[-1] in known else ()):
                 continue
@@ -134,15 +134,31 @@ def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:
     """The attribute by which an input stream is cut into windows."""
     order = contracts.stream(stream).order
     kind = contracts.stream(stream).attribute(order).type
-    if kind != "timestamp":
+    if kind not in ("timestamp", "date"):
         raise Refused(
             "inputs",
-            f"be ordered by a timestamp to be cut into windows of seconds, and {stream} is by {order}",
+            f"be ordered by a timestamp or a date to be cut into windows of seconds, and {stream} is by {order}",
             kind,
             "name a stream whose order attribute is one",
             where=contract.subject,
         )
     return order
+
+
+def window_at(edge: date, seconds: float) -> int:
+    """The window that a moment, or the midnight that a date begins with, lies in.
+
+    >>> window_at(date(1970, 1, 3), 86400.0), window_at(datetime(1970, 1, 3, 12, tzinfo=UTC), 3600.0)
+    (2, 60)
+    """
+    moment = edge if isinstance(edge, datetime) else datetime(edge.year, edge.month, edge.day, tzinfo=UTC)
+    return math.floor(moment.timestamp() / seconds)
+
+
+def times_within(kind: str, begin: datetime, end: datetime) -> tuple[date, date]:
+    """The first and the last value that an order attribute has from one moment until right before another."""
+    last = end - timedelta(microseconds=1)  # the moment after the last belongs to the next window
+    return (begin.date(), last.date()) if kind == "date" else (begin, last)
 
 
 def _transmitted(tables: Tables, stream: str) -> dict[int, list[DataFile]]:
@@ -157,6 +173,12 @@ def _windows_of(files: Sequence[DataFile], batch: int, order: str, seconds: floa
     """The windows in which a batch has rows."""
     found: set[int] = set()
     for file in files:
+        low, high = (
+            (file.low(order), file.high(order)) if file.low("batch") == file.high("batch") else (None, None)
+        )
+        if low is not None and high is not None and window_at(low, seconds) == window_at(high, seconds):
+            found.add(window_at(low, seconds))  # nothing of it has to be read
+            continue
         for part in rows_of(file, ["batch", order], _ROWS_AT_A_TIME):
             mine = part.filter(matching(part, {"batch": batch}))[order].drop_null()
             micros = np.asarray(mine.cast(pa.timestamp("us")).cast(pa.int64()))

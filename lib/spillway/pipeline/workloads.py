@@ -7,7 +7,7 @@ so a rerun, or a death in between, ends in the same tables. What goes wrong with
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room, Say
 from spillway.levers.windows import (
     DONE,
+    AskingDecision,
     ReadColumns,
     Window,
     WindowDecision,
@@ -31,8 +32,11 @@ from spillway.levers.windows import (
 )
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.faults import Faults
-from spillway.pipeline.window_inputs import held_inputs, planned_inputs, stretches_of
+from spillway.pipeline.reading import readable
+from spillway.pipeline.window_answers import answered
+from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_pins import known_windows, pinned_windows, save_windows, windows_to_read
+from spillway.pipeline.window_portions import window_portions
 from spillway.registry import lever
 from spillway.store.drafts import Draft
 from spillway.store.ledgers import write_ledger
@@ -139,31 +143,46 @@ def _bring_through(
                 work = partial(_in_turn, run, contract, found, waiting[contract.subject])
                 done += faults.attempt(contract.subject, "work out", work) or []
             continue
-        plans = faults.attempt(run.room.name, "plan", partial(_planned, run, found, mine, waiting))
-        for contract, plan in zip(mine, plans or (), strict=False):
+        look = partial(_looked_at, run, contracts, found, waiting)
+        ready = faults.each("look at", [one.subject for one in mine], look)
+        plan_all = partial(found.plan_windows, run.room, list(ready.values()))
+        plans = faults.attempt(run.room.name, "plan", plan_all)
+        for subject, plan in zip(ready, plans or (), strict=False):
+            contract = contracts[subject]
             work = partial(_side_by_side, run, contract, found, plan, waiting[contract.subject])
             done += faults.attempt(contract.subject, "work out", work) or []
     return done
 
 
-def _planned(
-    run: _Run, found: WindowLever, contracts: Sequence[Workload], waiting: Mapping[str, Sequence[Window]]
-) -> Sequence[WindowPlan]:
-    work = [_work(run.tables, one, found.name, waiting[one.subject]) for one in contracts]
-    return found.plan_windows(run.room, work)
+def _looked_at(
+    run: _Run,
+    contracts: Mapping[str, Workload],
+    found: WindowLever,
+    waiting: Mapping[str, Sequence[Window]],
+    subject: str,
+) -> WindowWork:
+    return _work(run, contracts[subject], found, waiting[subject])
 
 
 def _work(
-    tables: Tables,
+    run: _Run,
     contract: Workload,
-    name: str,
+    found: WindowLever,
     windows: Sequence[Window],
     before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     inputs: Inputs | None = None,
 ) -> WindowWork:
+    tables, contracts, name = run.tables, run.room.contracts, found.name
     versions = {window.models[name] for window in windows if name in window.models}
     facts = needed_facts(tables, contract.subject, name, versions) if versions else {}
-    return WindowWork(contract, facts, tuple(windows), before=before or {}, inputs=inputs or {})
+    made = WindowWork(contract, facts, tuple(windows), before=before or {}, inputs=inputs or {})
+    if not found.portioned:
+        return made
+    portions = window_portions(tables, contracts, contract, windows, found.portion_tuples(contract))
+    columns = {
+        name: tuple(readable(tables, contracts.stream(name)).names) for name in dict.fromkeys(contract.inputs)
+    }
+    return replace(made, portions=portions, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -184,16 +203,19 @@ def _side_by_side(
     """Windows that know nothing of one another, all at a time."""
     table = run.tables.at(found.results_table, contract.subject)
     back = found.looks_back_seconds(contract)
-    inputs: dict[int, Inputs] = {}
+    inputs: dict[int, dict[str, WindowRows]] = {}
     for some in stretches_of(windows):
         inputs |= planned_inputs(run.tables, run.room, contract, some, back)
-    draft = _drafted(run.engine, table, plan.decision, windows, inputs)
+    if isinstance(plan.decision, AskingDecision):
+        table, draft = answered(run.engine, table, plan.decision, windows, inputs)
+    else:
+        draft = _drafted(run.engine, table, plan.decision, windows, inputs)
     counts = {window.window: draft.counts.get(window.window, {}) for window in windows}
     lines = [
         line for one in windows for line in plan.account(one, draft.rows(one.window), counts[one.window])
     ]
     records = [plan.records(one, draft.rows(one.window), counts[one.window]) for one in windows]
-    return _publish(run, contract, found, windows, [draft], lines, records)
+    return _publish(run, contract, found, table, windows, [draft], lines, records)
 
 
 def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequence[Window]) -> list[Window]:
@@ -210,7 +232,7 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
             lines: list[LedgerRow] = []
             records: list[Mapping[str, Sequence[Mapping[str, Any]]]] = []
             for window in some:
-                work = _work(run.tables, contract, found.name, [window], before, inputs[window.window])
+                work = _work(run, contract, found, [window], before, inputs[window.window])
                 (plan,) = found.plan_windows(run.room, [work])
                 draft = _drafted(run.engine, table, plan.decision, [window], inputs)
                 drafts.append(draft)
@@ -221,7 +243,7 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
                 for name, own in told.items():
                     before.setdefault(name, []).extend(own)
                 records.append(told)
-            done += _publish(run, contract, found, some, drafts, lines, records)
+            done += _publish(run, contract, found, table, some, drafts, lines, records)
     return done
 
 
@@ -244,6 +266,7 @@ def _publish(
     run: _Run,
     contract: Workload,
     found: WindowLever,
+    table: Table,
     windows: Sequence[Window],
     drafts: Sequence[Draft],
     lines: Sequence[LedgerRow],
@@ -253,7 +276,7 @@ def _publish(
     subject, numbers = contract.subject, [window.window for window in windows]
     days = sorted({window.day for window in windows})
     written = [one for draft in drafts for one in draft.written]
-    run.tables.at(found.results_table, subject).publish(written, batch_date=days, window=numbers)
+    table.publish(written, batch_date=days, window=numbers)
     for name in found.record_tables:
         rows = [row for told in records for row in told.get(name, ())]
         run.tables.at(name).replace(rows, subject=subject, window=numbers)

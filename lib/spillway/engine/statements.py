@@ -1,0 +1,181 @@
+"""Questions in SQL: named steps over named views, each of which reads the streams' views or steps before it.
+
+Spark answers in its own words. This process answers by DuckDB, which speaks most of them (nulls are ordered as Spark
+orders them, times are UTC); what it does not understand is refused by name, and Spark is the remedy. Neither may read
+anything but the views: no file, no table, no variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from spillway.errors import Refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class SqlView:
+    """What a statement reads under a name: columns, and functions that make their rows, wherever they are called."""
+
+    schema: pa.Schema
+    cuts: Sequence[Callable[[], pa.Table]]
+    shown: str | None = None
+    """A further name, under which the last column is not there."""
+
+
+Steps = Sequence[tuple[str, str]]
+"""Name and statement, in an order in which each reads views and steps before it; the last one answers."""
+
+
+def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
+    """The answer, worked out in this process.
+
+    >>> seen = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [1, 2, 5]})])
+    >>> steps = [("big", "SELECT x FROM t WHERE x > 1"), ("answer", "SELECT sum(x) AS s FROM big")]
+    >>> ask_duckdb({"t": seen}, steps, 9).to_pylist()
+    [{'s': 7.0}]
+    """
+    import duckdb
+
+    connection = duckdb.connect(
+        config={"default_null_order": "nulls_first_on_asc_last_on_desc", "threads": "1"}
+    )
+    try:
+        for setting in ("TimeZone='UTC'", "python_enable_replacements=false", "enable_external_access=false"):
+            connection.execute(f"SET {setting}")
+        for name, view in views.items():
+            rows = [cut() for cut in view.cuts]
+            table = pa.concat_tables(rows) if rows else view.schema.empty_table()
+            connection.register(name, table)
+            if view.shown is not None:
+                connection.register(view.shown, table.select(view.schema.names[:-1]))
+        for name, statement in steps[:-1]:
+            connection.execute(f'CREATE TEMP VIEW "{name}" AS {_query(statement)}')
+        parts, count = [], 0
+        reader = connection.sql(_query(steps[-1][1])).to_arrow_reader(65_536)
+        for batch in reader:
+            parts.append(batch)
+            count += batch.num_rows
+            _refuse_many(count, most_rows)
+        return plain_types(pa.Table.from_batches(parts, reader.schema))
+    except duckdb.Error as problem:
+        raise _not_understood("DuckDB, which answers where Spark is not", steps, problem) from problem
+    finally:
+        connection.close()
+
+
+def ask_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
+    """The answer, worked out by a session of its own: its views meet nobody else's."""
+    from pyspark.errors import PySparkException
+
+    own = spark.newSession()
+    made: list[str] = []
+    try:
+        for name, view in views.items():
+            frame = _framed(own, view)
+            frame.createOrReplaceTempView(name)
+            made.append(name)
+            if view.shown is not None:
+                frame.drop(view.schema.names[-1]).createOrReplaceTempView(view.shown)
+                made.append(view.shown)
+        for name, statement in steps[:-1]:
+            own.sql(_query(statement)).createOrReplaceTempView(name)
+            made.append(name)
+        found: pa.Table = own.sql(_query(steps[-1][1])).limit(most_rows + 1).toArrow()
+    except PySparkException as problem:
+        raise _not_understood("Spark", steps, problem) from problem
+    finally:
+        for name in made:
+            with suppress(PySparkException):
+                own.catalog.dropTempView(name)
+    _refuse_many(found.num_rows, most_rows)
+    return plain_types(found)
+
+
+def _framed(spark: SparkSession, view: SqlView) -> DataFrame:
+    """Rows that tasks make, a partition a cut."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    cuts, schema = tuple(view.cuts), view.schema
+    if not cuts:
+        return spark.createDataFrame([], from_arrow_schema(schema))
+
+    def work(numbers: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from cuts[number]().cast(schema).combine_chunks().to_batches()
+
+    return spark.range(0, len(cuts), 1, len(cuts)).mapInArrow(work, from_arrow_schema(schema))
+
+
+def _query(statement: str) -> str:
+    """The statement; what is no question is refused before anybody hears it.
+
+    >>> _query("DROP TABLE x")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `sql` must be one question, got 'DROP TABLE x'; begin it with SELECT or WITH
+    """
+    said = statement.strip().rstrip(";").strip()
+    first = said.partition(" ")[0].partition("\n")[0].upper()
+    if first not in ("SELECT", "WITH", "VALUES", "FROM") or ";" in said:
+        raise Refused("sql", "be one question", statement, "begin it with SELECT or WITH")
+    return said
+
+
+def _refuse_many(count: int, most_rows: int) -> None:
+    if count > most_rows:
+        raise Refused(
+            "sql",
+            f"answer in at most {most_rows:,} rows a window",
+            f"more than {most_rows:,}",
+            "group by less, limit it, or raise most_rows",
+        )
+
+
+def _not_understood(who: str, steps: Steps, problem: Exception) -> Refused:
+    said = str(problem).strip().splitlines()
+    remedy = "correct it; it may read its inputs and the steps before it"
+    return Refused(
+        "sql",
+        f"be understood by {who}",
+        " ".join(steps[-1][1].split())[:120],
+        f"it says: {said[0] if said else type(problem).__name__}. {remedy}"
+        + ("" if who == "Spark" else ", or run it by Spark (--engine spark)"),
+    )
+
+
+def plain_types(found: pa.Table) -> pa.Table:
+    """Columns in the few types that tables have: whole numbers of 64 bits, double, string, times in UTC.
+
+    >>> plain_types(pa.table({"n": pa.array([1], pa.int32())})).schema.field("n").type
+    DataType(int64)
+    """
+    return found.cast(pa.schema([pa.field(one.name, _plain(one)) for one in found.schema]))
+
+
+def _plain(field: pa.Field) -> pa.DataType:
+    kind = field.type
+    if pa.types.is_boolean(kind) or pa.types.is_date32(kind) or pa.types.is_binary(kind):
+        return kind
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return pa.float64()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    raise Refused(
+        field.name,
+        "be a number, text, truth value, date or time in an answer",
+        str(kind),
+        "cast it in the statement",
+    )

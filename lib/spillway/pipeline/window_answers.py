@@ -1,0 +1,101 @@
+"""Results that are answers in SQL: each window's questions are asked of the engine, over the portions that are kept.
+
+A portion that is not kept is not among what the engine is given to read: its file is never opened. What comes back is
+small; it is written here, in columns that the question has, behind those of the table's contract.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from spillway.engine import Engine, InProcess
+from spillway.engine.statements import SqlView
+from spillway.levers.windows import PORTION, AskingDecision, Portion, SqlQuestion, SqlRead, Window
+from spillway.pipeline.window_inputs import WindowRows
+from spillway.store.drafts import Draft
+from spillway.store.table_contracts import spark_type
+from spillway.store.tables import Piece, Table
+
+
+@dataclass(frozen=True)
+class PortionCut:
+    """The rows of one portion; travels to the task that reads them."""
+
+    rows: WindowRows
+    portion: Portion
+    place: int
+    schema: pa.Schema
+
+    def __call__(self) -> pa.Table:
+        names = [name for name in self.schema.names if name != PORTION]
+        found = self.rows.only(self.portion)(names)
+        return found.append_column(PORTION, pa.array([self.place] * found.num_rows, pa.int64())).cast(
+            self.schema
+        )
+
+
+def asked_of(
+    engine: Engine,
+    decision: AskingDecision,
+    window: Window,
+    inputs: Mapping[str, WindowRows],
+    counts: dict[str, int],
+) -> pa.Table | None:
+    """A window's results."""
+    began = time.perf_counter()
+    answers = [_answer(engine, question, inputs) for question in decision.questions(window)]
+    counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
+    return decision.answered(window, answers, counts)
+
+
+def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows]) -> pa.Table:
+    views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
+    return engine.ask(views, question.steps, question.most_rows)
+
+
+def _view(read: SqlRead, rows: WindowRows) -> SqlView:
+    columns = [rows.field(name) for name in read.columns]
+    schema = pa.schema([*(pa.field(one.name, one.type) for one in columns), pa.field(PORTION, pa.int64())])
+    cuts = [PortionCut(rows, portion, place, schema) for place, portion in enumerate(read.portions)]
+    return SqlView(schema, cuts, read.shown)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Rows that are here."""
+
+    rows: Mapping[int, pa.Table]
+
+    def __call__(self, window: Window, counts: dict[str, int]) -> Iterator[pa.Table]:
+        found = self.rows.get(window.window)
+        if found is not None:
+            yield found.append_column("window", pa.array([window.window] * found.num_rows, pa.int64()))
+
+
+def answered(
+    engine: Engine,
+    table: Table,
+    decision: AskingDecision,
+    windows: Sequence[Window],
+    inputs: Mapping[int, Mapping[str, WindowRows]],
+) -> tuple[Table, Draft]:
+    """The draft of all windows, and the table with the columns that the answers have."""
+    counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
+    found: dict[int, pa.Table] = {}
+    for window in windows:
+        rows = asked_of(engine, decision, window, inputs[window.window], counts[window.window])
+        if rows is not None and rows.num_rows:
+            found[window.window] = rows
+    added: dict[str, str] = {}
+    for rows in found.values():
+        added |= {
+            one.name: spark_type(one.type) for one in rows.schema if one.name not in table.contract.names
+        }
+    table = table.with_attributes((), [(name, kind, "see its query") for name, kind in added.items()])
+    pieces = [Piece({"batch_date": str(window.day)}, window.window, window) for window in windows]
+    draft = table.draft(InProcess(), pieces, _Made(found))
+    return table, Draft(draft.table, draft.parts, counts)
