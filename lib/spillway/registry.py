@@ -18,6 +18,7 @@ from typing import Any
 LEVERS: dict[str, str] = {
     "attributes": "spillway.levers.attributes",
     "joins": "spillway.levers.joins",
+    "quality": "spillway.levers.quality",
 }
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from spillway.errors import Refused
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
 from spillway.levers.quality.max_min import batches_short, fill_level
-from spillway.levers.quality.policies import POLICIES, chosen
+from spillway.levers.quality.policies import chosen
+from spillway.levers.quality.policies_known import POLICIES
 from spillway.levers.quality.projection import Elsewhere, own_room, remembered
 
 
@@ -127,7 +128,10 @@ def test_nobody_starves_under_a_strict_order_for_longer_than_stated() -> None:
     waited, had = np.zeros(3, np.int64), []
     for _ in range(12):
         to = replace(
-            Entitlements.equal(3), priority=np.array([2, 1, 0]), waited=waited.copy(), starve_rounds=4
+            Entitlements.equal(3),
+            priority=np.array([2, 1, 0]),
+            waited=waited.copy(),
+            starve_rounds=np.full(3, 4),
         )
         got = np.array(counts(three, admit_fairly(three, to, 4.0)))
         waited = np.where(got > 0, 0, waited + 1)

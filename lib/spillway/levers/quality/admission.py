@@ -66,7 +66,7 @@ class Entitlements:
     """sic it is brought to before others go above theirs."""
     waited: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     """Rounds it has had nothing in; those of `starve_rounds - 1` or more get a batch first."""
-    starve_rounds: int = 0
+    starve_rounds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     """A query with batches gets one at least every so many rounds; 0: no such promise."""
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ def admit_fairly(
     left = float(room)
     if must_keep is not None and must_keep.any():
         left = order.fill(admitted, left, must_keep)
-    if to.starve_rounds and len(to.waited):
+    if len(to.waited) and len(to.starve_rounds):
         left = _entitled(order, admitted, left, to, batches)
     if (to.floor > 0).any():
         left = order.fill(admitted, left, None, to.floor)
@@ -151,7 +151,8 @@ class _Order:
 
 def _entitled(order: _Order, admitted: np.ndarray, left: float, to: Entitlements, batches: Batches) -> float:
     """One batch, its cheapest, to each query that has waited for `starve_rounds - 1` rounds, the longest first."""
-    waiting = [q for q in np.argsort(-to.waited, kind="stable") if to.waited[q] >= to.starve_rounds - 1]
+    owed = (to.starve_rounds > 0) & (to.waited >= to.starve_rounds - 1)
+    waiting = [q for q in np.argsort(-to.waited, kind="stable") if owed[q]]
     has = np.zeros(len(to.weight), np.bool_)
     has[batches.query[admitted]] = True
     for query in waiting:

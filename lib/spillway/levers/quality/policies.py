@@ -16,8 +16,7 @@ import numpy as np
 
 from spillway.errors import Refused
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, refuse_room
-
-POLICIES = ("fair", "random", "round_robin", "priority")
+from spillway.levers.quality.policies_known import POLICIES
 
 
 def chosen(

@@ -1,0 +1,238 @@
+"""What is asked of the engine for a window, and what its answer carries.
+
+The statements are the author's, over views that hold the kept portions alone. What an answer carries follows from
+counts, whatever the statements do: every step conserves what its inputs carry (eq. 3.3), so that the last one carries
+what was kept of every source, spread evenly over its rows. Where the last step is a plain aggregate of one input,
+portions are asked for its parts as well, and COUNT, SUM and AVG get an interval (`intervals`): columns `<name>__low`
+and `<name>__high`, and `<name>__estimate`, what the answer would be over all that arrived. An interval is about what
+was shed; what an earlier lever rounded has its bound in the column `<attribute>__bound_pct`, which statements may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.errors import Refused
+from spillway.levers.quality.intervals import Clusters, Estimate, scaled_mean, scaled_total
+from spillway.levers.quality.room_plan import WindowShare
+from spillway.levers.quality.sequence import SequenceFates, fates_of
+from spillway.levers.quality.settings import Numbered, QualitySettings
+from spillway.levers.quality.source_window import SourceTally, WindowTally
+from spillway.levers.quality.sql_text import (
+    Measure,
+    PlainAggregate,
+    names_in,
+    plain_aggregate,
+    reads_everything,
+)
+from spillway.levers.windows import PORTION, AskingDecision, Portion, SqlQuestion, SqlRead, Window
+
+OURS = ("window", "batch_date", "row", "sic", "coverage")
+"""Columns of an answer that the system writes."""
+MOST_NUMBERS = 50_000_000
+_PARTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class AskedQuery(AskingDecision):
+    """A query's windows, each with what it is given."""
+
+    query: str
+    inputs: tuple[str, ...]
+    settings: QualitySettings
+    shares: Mapping[int, WindowShare]
+    columns: Mapping[str, tuple[str, ...]]
+
+    def questions(self, window: Window) -> Sequence[SqlQuestion]:
+        share = self.shares[window.window]
+        if not share.kept:
+            return ()
+        found = [self._asked(share.kept)]
+        if self._is_scaled(share):
+            assert self.aggregate is not None
+            found.append(self._parts(self.aggregate, share.kept))
+        for one in self.settings.numbered:
+            found.append(self._numbers(one, share.offered))
+        return found
+
+    def _is_scaled(self, share: WindowShare) -> bool:
+        return self.aggregate is not None and len(share.kept) < len(share.offered)
+
+    @property
+    def statements(self) -> tuple[tuple[str, str], ...]:
+        """The author's statements, in order."""
+        return self.settings.ordered_steps(self.query)
+
+    @property
+    def aggregate(self) -> PlainAggregate | None:
+        """The query as a plain aggregate of one input; None where it is more than that, or no interval is wanted."""
+        if len(self.statements) > 1 or len(self.sources) > 1 or not self.settings.bounds:
+            return None
+        found = plain_aggregate(self.statements[0][1])
+        return found if found is not None and found.source.lower() == self.sources[0] else None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The input streams, each once."""
+        return tuple(dict.fromkeys(self.inputs))
+
+    def _asked(self, kept: Sequence[Portion]) -> SqlQuestion:
+        return SqlQuestion(self._reads(kept), self.statements, self.settings.most_rows)
+
+    def _reads(self, kept: Sequence[Portion]) -> dict[str, SqlRead]:
+        """What is read of every input: the columns that are named, and under the input's name these alone."""
+        names = frozenset().union(*(names_in(sql) for _, sql in self.statements))
+        everything = any(reads_everything(sql) for _, sql in self.statements)
+        reads = {}
+        for stream in self.sources:
+            if stream not in names:
+                raise Refused(
+                    "inputs",
+                    "be read by its statements",
+                    stream,
+                    "read it, or take it out of inputs",
+                    self.query,
+                )
+            known = self.columns[stream]
+            columns = tuple(name for name in known if everything or name.lower() in names) or ("seq",)
+            portions = tuple(one for one in kept if one.stream == stream)
+            reads[f"spillway_{stream}"] = SqlRead(stream, columns, portions, stream)
+        return reads
+
+    def _parts(self, of: PlainAggregate, kept: Sequence[Portion]) -> SqlQuestion:
+        """For every portion and group, what its measures are made of."""
+        items = [PORTION, *of.keys]
+        for at, one in enumerate(of.measures):
+            items.append(f"count({one.of or '*'}) AS n{at}")
+            items.append(
+                f"sum({one.of}) AS s{at}" if one.of and one.kind != "count" else f"count(*) AS s{at}"
+            )
+        where = f" WHERE ({of.where})" if of.where else ""
+        by = ", ".join([PORTION, *of.keys])
+        sql = f"SELECT {', '.join(items)} FROM spillway_{of.source}{where} GROUP BY {by}"
+        return SqlQuestion(self._reads(kept), (("parts", sql),), _PARTS)
+
+    def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
+        """The source's own numbers of all that arrived, also of what is shed: this column alone."""
+        columns = tuple(dict.fromkeys(["seq", one.attribute, *([one.by] if one.by else [])]))
+        read = SqlRead(one.input, columns, tuple(p for p in offered if p.stream == one.input))
+        who = one.by or "'one'"
+        sql = f"SELECT {who} AS who, {one.attribute} AS number FROM numbers ORDER BY seq"
+        return SqlQuestion({"numbers": read}, (("numbered", sql),), MOST_NUMBERS)
+
+    def answered(
+        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int]
+    ) -> pa.Table | None:
+        share = self.shares[window.window]
+        if not answers:
+            return None
+        rest = list(answers[1:])
+        parts = rest.pop(0) if self._is_scaled(share) else None
+        for one, numbers in zip(self.settings.numbered, rest, strict=True):
+            fates = fates_by_source(numbers)
+            counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
+        found = answers[0]
+        self._refuse_names(found)
+        if self.aggregate is not None:
+            found = with_bounds(found, self.aggregate, parts, share)
+        coverage = tally(self.sources, share, counts).sic
+        rows = found.num_rows
+        counts["rows"] = rows
+        own = {
+            "row": pa.array(np.arange(1, rows + 1)),
+            "sic": pa.array(np.full(rows, coverage / max(1, rows))),
+            "coverage": pa.array(np.full(rows, coverage)),
+        }
+        for name, values in own.items():
+            found = found.append_column(name, values)
+        return found
+
+    def _refuse_names(self, found: pa.Table) -> None:
+        names = [name.lower() for name in found.column_names]
+        for name in names:
+            if name in OURS or names.count(name) > 1:
+                what = "belong to the system" if name in OURS else "stand once in an answer"
+                raise Refused(
+                    "sql",
+                    f"name its columns so that none is {', '.join(OURS)} (these {what}) or stands twice",
+                    name,
+                    "give it another name with AS",
+                    self.query,
+                )
+
+
+def fates_by_source(numbers: pa.Table) -> SequenceFates:
+    """What became of the tuples of every source of an input, added up."""
+    who = numbers["who"].to_pylist()
+    number = numbers["number"].to_pylist()
+    by: dict[object, list[int]] = {}
+    for source, one in zip(who, number, strict=True):
+        if one is not None:
+            by.setdefault(source, []).append(int(one))
+    return sum((fates_of(np.array(own)) for own in by.values()), start=SequenceFates())
+
+
+def tally(sources: Sequence[str], share: WindowShare, counts: Mapping[str, int]) -> WindowTally:
+    """What became of every source's tuples in the window."""
+    found = []
+    for stream in sources:
+        offered = [one for one in share.offered if one.stream == stream]
+        kept = sum(one.tuples for one in share.kept if one.stream == stream)
+        numbered = counts.get(f"produced.{stream}")
+        produced = round(sum(one.produced for one in offered)) if numbered is None else numbered
+        found.append(SourceTally(stream, max(produced, kept), kept, numbered is None))
+    return WindowTally(tuple(found))
+
+
+def with_bounds(found: pa.Table, of: PlainAggregate, parts: pa.Table | None, share: WindowShare) -> pa.Table:
+    """The answer with what it would be over all that arrived; without parts nothing was shed, and it is that."""
+    names = {name.lower(): name for name in found.column_names}
+    for at, one in enumerate(of.measures):
+        column = names.get(one.name.lower())
+        if column is None:
+            continue
+        if parts is None:
+            exact = found[column].cast(pa.float64())
+            made = [exact, exact, exact]
+        else:
+            estimates = _estimates(found, of, one, at, parts, share)
+            made = [
+                pa.array([None if e is None else getattr(e, part) for e in estimates], pa.float64())
+                for part in ("value", "low", "high")
+            ]
+        for part, values in zip(("estimate", "low", "high"), made, strict=True):
+            found = found.append_column(f"{column}__{part}", values)
+    return found
+
+
+def _estimates(
+    found: pa.Table, of: PlainAggregate, one: Measure, at: int, parts: pa.Table, share: WindowShare
+) -> list[Estimate | None]:
+    """Of every row of the answer, in its order."""
+    tuples = np.array([portion.tuples for portion in share.kept], np.float64)
+    everything = float(sum(portion.tuples for portion in share.offered))
+    groups: dict[tuple[object, ...], tuple[np.ndarray, np.ndarray]] = {}
+    for row in parts.to_pylist():
+        key = tuple(row[_as_named(parts, name)] for name in of.keys)
+        total, counted = groups.setdefault(key, (np.zeros(len(tuples)), np.zeros(len(tuples))))
+        counted[row[PORTION]] = row[f"n{at}"]
+        total[row[PORTION]] = row[f"n{at}"] if one.kind == "count" else row[f"s{at}"] or 0.0
+    made: list[Estimate | None] = []
+    nothing = (np.zeros(len(tuples)), np.zeros(len(tuples)))
+    for row in found.to_pylist():
+        key = tuple(row[_as_named(found, name)] for name in of.keys)
+        total, counted = groups.get(key, nothing)
+        read = Clusters(tuples, total, counted)
+        if one.kind == "avg":
+            made.append(scaled_mean(read, len(share.offered)))
+        else:
+            made.append(scaled_total(read, len(share.offered), everything))
+    return made
+
+
+def _as_named(rows: pa.Table, name: str) -> str:
+    return next(one for one in rows.column_names if one.lower() == name.lower())

@@ -1,0 +1,138 @@
+"""The lever `quality`: queries share a room, say what answers rest on, and leave out portions where it is too small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spillway.batch import utc_now
+from spillway.contracts.workload import Workload
+from spillway.ledger import LedgerRow
+from spillway.levers.protocol import Picture, Room, Told, Views
+from spillway.levers.quality.decision import AskedQuery, tally
+from spillway.levers.quality.history import COVERAGE
+from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
+from spillway.levers.windows import Window, WindowLever, WindowPlan, WindowWork
+
+
+class QueryPlan(WindowPlan):
+    """What the windows of one query are given."""
+
+    def __init__(
+        self, work: WindowWork, room: str, rules: RoomRules, shares: Mapping[int, WindowShare]
+    ) -> None:
+        self.work, self.room, self.rules, self.shares = work, room, rules, shares
+        self.settings = rules.queries[work.contract.subject]
+
+    @property
+    def decision(self) -> AskedQuery:
+        contract = self.work.contract
+        return AskedQuery(
+            contract.subject, tuple(contract.inputs), self.settings, self.shares, self.work.columns
+        )
+
+    def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
+        share = self.shares[window.window]
+        place = (window.scope, window.subject, window.window, window.day, LEVER_NAME, self.work.ordinal)
+        shed = len(share.offered) - len(share.kept)
+        reason = "" if not shed else f"too little room: {self.rules.policy}"
+        yield LedgerRow(
+            *place,
+            "batches",
+            offered=len(share.offered),
+            kept=len(share.kept),
+            shed=shed,
+            lost=shed,
+            reason=reason,
+            bytes_offered=sum(one.size for one in share.offered),
+            bytes_kept=sum(one.size for one in share.kept),
+            seconds=counts.get("microseconds", 0) / 1e6,
+        )
+        offered, kept = (sum(one.tuples for one in some) for some in (share.offered, share.kept))
+        yield LedgerRow(
+            *place,
+            "rows",
+            offered=offered,
+            kept=kept,
+            shed=offered - kept,
+            lost=offered - kept,
+            reason=reason,
+        )
+
+    def records(
+        self, window: Window, results: int, counts: Mapping[str, int]
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        share = self.shares[window.window]
+        found = tally(tuple(dict.fromkeys(self.work.contract.inputs)), share, counts)
+        arrived, kept = (sum(one.tuples for one in some) for some in (share.offered, share.kept))
+        produced = max(sum(one.produced for one in found.sources), arrived)
+        row = {
+            "subject": window.subject,
+            "window": window.window,
+            "batch_date": window.day,
+            "room": self.room,
+            "slice": share.slice,
+            "from_time": window.from_time,
+            "to_time": window.to_time,
+            "policy": self.rules.policy,
+            "capacity": share.capacity,
+            "weight": share.weight,
+            "priority": self.settings.priority,
+            "floor": self.settings.floor,
+            "sic": found.sic,
+            "relative": found.relative,
+            "portions_offered": len(share.offered),
+            "portions_kept": len(share.kept),
+            "produced": produced,
+            "arrived": arrived,
+            "late": max(0, arrived - share.arrived_before) if share.arrived_before is not None else 0,
+            "lost": produced - arrived,
+            "tuples_kept": kept,
+            "tuples_shed": arrived - kept,
+            "bytes_offered": sum(one.size for one in share.offered),
+            "bytes_kept": sum(one.size for one in share.kept),
+            "cost": share.cost,
+            "cost_offered": share.cost_offered,
+            "rows": results,
+            "seconds": counts.get("microseconds", 0) / 1e6,
+            "updated_at": utc_now(),
+        }
+        return {COVERAGE: [row]}
+
+
+class Quality(WindowLever):
+    """Works queries out."""
+
+    name = LEVER_NAME
+    results_table = "results"
+    record_tables = (COVERAGE,)
+    portioned = True
+
+    def portion_tuples(self, contract: Workload) -> int | None:
+        return contract.lever_settings(LEVER_NAME).portion_tuples
+
+    def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
+        rules = room_rules(room)
+        shares = plan_room(room, work, rules)
+        return [
+            QueryPlan(
+                one,
+                room.name,
+                rules,
+                {w.window: shares[one.contract.subject, w.window] for w in one.windows},
+            )
+            for one in work
+        ]
+
+    def told(self, contract: Workload, tables: Views) -> Told | None:
+        from spillway.levers.quality.told import query_told
+
+        return query_told(contract, tables)
+
+    def pictures(self, contract: Workload, tables: Views) -> Iterable[Picture]:
+        from spillway.levers.quality.told import query_pictures
+
+        return query_pictures(contract, tables)
+
+
+LEVER = Quality()

@@ -1,0 +1,140 @@
+"""What a query tells of itself: coverage, what it was given beside the others of its room, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spillway.contracts.workload import Workload
+from spillway.levers.protocol import Picture, Told, Views
+from spillway.levers.quality.fairness import spread_of
+from spillway.levers.quality.history import COVERAGE
+
+SHOWN_WINDOWS = 200
+CoverageRows = Sequence[Mapping[str, Any]]
+
+
+def query_told(contract: Workload, tables: Views) -> Told | None:
+    """What `explain` says of the query; None before it was worked out."""
+    rows = coverage_rows(tables, subject=contract.subject)
+    if not rows:
+        return None
+    room = coverage_rows(tables, room=rows[-1]["room"])
+    shed = sum(row["tuples_shed"] for row in rows)
+    arrived = sum(row["arrived"] for row in rows)
+    sic = np.array([row["sic"] for row in rows])
+    levels = _levels(room)
+    last = rows[-1]
+    way = (
+        "worked out whole"
+        if not shed
+        else f"worked out on {100 * (1 - shed / max(1, arrived)):.3g} % of its tuples"
+    )
+    return Told(
+        way,
+        _because(contract, last, shed, len(levels)),
+        {
+            "windows": len(rows),
+            "coverage, mean": float(sic.mean()),
+            "coverage, lowest": float(sic.min()),
+            "coverage is of": "what arrived or was refused"
+            if last["relative"]
+            else "what its sources produced",
+            "tuples kept": arrived - shed,
+            "tuples shed": shed,
+            "tuples lost before they came": sum(row["lost"] for row in rows),
+            "tuples that came late": sum(row["late"] for row in rows),
+            "bytes offered": sum(row["bytes_offered"] for row in rows),
+            "bytes kept": sum(row["bytes_kept"] for row in rows),
+            "windows below its floor": sum(row["sic"] < row["floor"] - 1e-9 for row in rows),
+            "windows without an answer": sum(row["rows"] == 0 for row in rows),
+            "weight": last["weight"],
+            "priority": last["priority"],
+            "how even the room is (Jain, of sic / weight)": spread_of(np.array(list(levels.values()))).jain,
+        },
+        _remedies(contract, rows, shed),
+    )
+
+
+def _because(contract: Workload, last: Mapping[str, Any], shed: int, members: int) -> str:
+    if last["capacity"] is None:
+        return "its room has no capacity: everything is worked on"
+    others = f"{members} queries" if members > 1 else "it alone"
+    can = f"room {last['room']} can do {last['capacity']:g} in a slice, and {others} share it ({last['policy']})"
+    return can if shed else f"{can}; it was never too little"
+
+
+def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, ...]:
+    found = []
+    if shed:
+        found.append(f"see what more capacity would give: spillway what-if {rows[-1]['room']} --capacity ...")
+        found.append(
+            "give it more than others: `weight: 2`; strictly before them: `priority: 1`; at least: `floor: 0.8`"
+        )
+    if any(row["rows"] == 0 and row["sic"] > 0.999 and row["arrived"] for row in rows):
+        found.append(
+            "let it answer: see whether its conditions can be met, some windows were read whole and gave no row"
+        )
+    return tuple(found)
+
+
+def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
+    """Coverage window by window, each query of the room a line; and who was given how much."""
+    rows = coverage_rows(tables, subject=contract.subject)
+    if not rows:
+        return
+    room = coverage_rows(tables, room=rows[-1]["room"])
+    names = sorted({row["subject"] for row in room})
+    if contract.subject != names[0]:
+        return  # a room is shown once, by the first of its queries
+    lines = []
+    for name in names:
+        mine = [row for row in room if row["subject"] == name][-SHOWN_WINDOWS:]
+        points = [(at, 100 * row["sic"]) for at, row in enumerate(mine)]
+        lines.append({"name": name, "points": points, "steps": True, "dots": len(points) < 40})
+    spread = spread_of(np.array(list(_levels(room).values())))
+    yield Picture(
+        f"Room {rows[-1]['room']}: what every answer rests on, window by window",
+        "lines",
+        {"lines": lines, "x": "windows", "y": "coverage in %", "from_zero": True},
+        f"Jain's index of coverage by weight, over all windows: {spread.jain:.3f} (1: all alike); mean "
+        f"{100 * spread.mean:.3g} %. A query below the others is brought level in the next slices.",
+        wide=True,
+    )
+    bars = []
+    for name in names:
+        mine = [row for row in room if row["subject"] == name]
+        kept, shed, lost = (sum(row[what] for row in mine) for what in ("tuples_kept", "tuples_shed", "lost"))
+        bars.append(
+            (
+                name,
+                [
+                    (float(kept), "wire", "kept"),
+                    (float(shed), "synopsis", "shed"),
+                    (float(lost), "raw", "lost before"),
+                ],
+            )
+        )
+    yield Picture(
+        f"Room {rows[-1]['room']}: tuples kept and shed",
+        "bars",
+        {"rows": bars, "unit": "tuples"},
+        "Files of what is shed whole are never opened.",
+        wide=True,
+    )
+
+
+def coverage_rows(tables: Views, **where: Any) -> list[dict[str, Any]]:
+    """CoverageRows of `coverage`, in the order of time."""
+    found: list[dict[str, Any]] = tables.at(COVERAGE).rows(**where).to_pylist()
+    return sorted(found, key=lambda row: (row["from_time"], row["subject"]))
+
+
+def _levels(room: CoverageRows) -> dict[str, float]:
+    """By query, what it reached on average, for its weight."""
+    found: dict[str, list[float]] = {}
+    for row in room:
+        found.setdefault(row["subject"], []).append(row["sic"] / row["weight"])
+    return {name: float(np.mean(levels)) for name, levels in found.items()}

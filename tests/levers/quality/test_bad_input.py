@@ -1,0 +1,118 @@
+"""What a contract of a query may get wrong: each by name, each with a remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, run
+from tests.pipeline.streams import SITES
+
+from spillway.contracts import read_stream, read_workload, workload_json_schema
+from spillway.errors import ContractError, SpillwayError
+
+TWO = [{"name": "a", "sql": "SELECT * FROM b"}, {"name": "b", "sql": "SELECT * FROM a"}]
+LOOSE = [{"name": "a", "sql": "SELECT * FROM sites"}, {"name": "b", "sql": "SELECT * FROM sites"}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "field", "rule"),
+    [
+        ({"weight": 0}, "levers[0].weight", "be a number above 0"),
+        ({"capacity": {"tuples": 0}}, "levers[0].capacity.tuples", "be a number above 0"),
+        ({"capacity": {"seconds": 0}}, "levers[0].capacity.seconds", "be a number above 0"),
+        ({"capacity": {}}, "levers[0].capacity.tuples", "be given, or seconds, and not both"),
+        ({"policy": "lottery"}, "levers[0].policy", "be one of fair, random, round_robin, priority"),
+        ({"sql": None}, "levers[0].sql", "be given, or steps, and not both"),
+        ({"sql": None, "steps": TWO}, "levers[0].steps", "not read one another in a circle"),
+        ({"sql": None, "steps": LOOSE}, "levers[0].steps[0].name", "be read by a later step, or be the last"),
+        ({"floor": 1.5}, "levers[0].floor", "at most 1"),
+    ],
+)
+def test_a_contract_is_refused_by_name(settings: dict[str, Any], field: str, rule: str) -> None:
+    contract = query("means", MEAN)
+    contract["levers"][0] |= settings
+    with pytest.raises(ContractError) as caught:
+        read_workload(contract)
+    assert any(problem.field == field and rule in problem.rule for problem in caught.value.problems), (
+        caught.value
+    )
+
+
+def test_the_schema_knows_the_lever() -> None:
+    validator = jsonschema.Draft202012Validator(workload_json_schema())
+    assert validator.is_valid(query("means", MEAN, capacity={"tuples": 5}))
+    assert not validator.is_valid(query("means", MEAN, weight=0))
+    assert not validator.is_valid(query("means", MEAN, capacity={}))
+
+
+def test_it_works_on_no_stream() -> None:
+    with pytest.raises(ContractError, match="must work on a query"):
+        read_stream({**SITES, "levers": [{"lever": "quality", "sql": MEAN}]})
+
+
+def test_an_unknown_stream_is_refused_when_contracts_are_read(tmp_path: Path) -> None:
+    world = begun(tmp_path, files=0)
+    with pytest.raises(
+        ContractError, match=r"`inputs\[0\]` must be a stream, got 'siets'; did you mean sites"
+    ):
+        put_queries(world, query("means", MEAN, inputs=["siets"]))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ({"sql": "SELECT avg(temp) FROM elsewhere, sites"}, "`sql` must be understood by DuckDB"),
+        ({"sql": "SELEC avg(temp) FROM sites"}, "`sql` must be one question"),
+        ({"sql": "DROP TABLE sites"}, "`sql` must be one question"),
+        (
+            {"sql": "SELECT count(*) AS n FROM sites, read_csv('/etc/passwd')"},
+            "`sql` must be understood by DuckDB",
+        ),
+        ({"sql": "SELECT 1 AS one"}, "`inputs` must be read by its statements, got 'sites'"),
+        (
+            {"sql": "SELECT a.temp FROM sites a, sites b", "most_rows": 100},
+            "`sql` must answer in at most 100 rows",
+        ),
+        ({"sql": "SELECT temp AS sic FROM sites"}, "`sql` must name its columns so that none is window"),
+        ({"sql": "SELECT [temp] AS temps FROM sites"}, "`temps` must be a number, text"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused_by_name(
+    made: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    world = begun(tmp_path, query("means", **made), files=4)
+    with pytest.raises(SpillwayError) as caught:
+        run(world)
+    assert said in str(caught.value)
+    assert not world.rows("coverage")
+
+
+def test_spark_refuses_a_question_by_the_same_name(tmp_path: Path, engine: Any) -> None:
+    world = begun(tmp_path, query("means", "SELECT avg(temp) FROM elsewhere, sites"), files=4)
+    world.engine = engine
+    with pytest.raises(SpillwayError, match=r"`sql` must be understood by Spark.*TABLE_OR_VIEW_NOT_FOUND"):
+        run(world)
+
+
+def test_queries_of_one_room_agree_on_what_it_can_do(tmp_path: Path) -> None:
+    world = begun(
+        tmp_path, query("means", MEAN, capacity={"tuples": 5}), query("warm", COUNT, capacity={"tuples": 6})
+    )
+    with pytest.raises(SpillwayError, match="`capacity` must be one for all queries of a room"):
+        run(world)
+
+
+def test_a_query_that_never_answers_is_told(tmp_path: Path) -> None:
+    from spillway.levers.quality.lever import LEVER
+
+    world = begun(tmp_path, query("means", "SELECT site FROM sites WHERE temp > 1000"))
+    run(world)
+    assert [row["rows"] for row in world.rows("coverage")] == [0, 0]
+    assert {row["sic"] for row in world.rows("coverage")} == {1.0}
+    told = LEVER.told(world.contracts.queries["means"], world.tables.now())
+    assert told is not None
+    assert told.numbers["windows without an answer"] == 2
+    assert any("conditions" in remedy for remedy in told.remedies)

@@ -1,0 +1,290 @@
+"""The lever on the protocol: coverage on every row, shedding that reads nothing, windows that stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.levers.quality.worlds import COUNT, MEAN, PLAIN, ROWS, begun, coverage, put_queries, query, run
+from tests.pipeline.streams import SITES, attribute, json_lines, sites
+
+from spillway.errors import SpillwayError
+from spillway.ledger import difference
+from spillway.levers.windows import Portion
+from spillway.pipeline.window_portions import window_portions
+from spillway.store import files as store_files
+
+TOP = "SELECT site, temp FROM sites ORDER BY temp DESC LIMIT 5"
+
+
+def test_whatever_the_sql_every_row_says_what_it_rests_on(tmp_path: Path) -> None:
+    steps = [
+        {"name": "warm", "sql": "SELECT site, temp FROM sites WHERE temp > 60"},
+        {"name": "cold", "sql": "SELECT site, temp FROM sites WHERE temp <= 60"},
+        {
+            "name": "both",
+            "sql": "SELECT w.site, count(*) AS n FROM warm w LEFT JOIN cold c USING (site) GROUP BY 1",
+        },
+    ]
+    queries = [query("means", MEAN), query("tops", TOP), query("paired", "", steps=steps)]
+    world = begun(tmp_path, *queries)
+    assert run(world) == 6
+    for name in ("means", "tops", "paired"):
+        rows = world.rows("results", name)
+        for window in {row["window"] for row in rows}:
+            mine = [row for row in rows if row["window"] == window]
+            assert sum(row["sic"] for row in mine) == pytest.approx(1.0)
+            assert [row["row"] for row in mine] == list(range(1, len(mine) + 1))
+    assert {row["sic"] for row in world.rows("coverage")} == {1.0}
+    assert difference(world.rows("ledger")) == 0
+
+
+def test_a_small_room_is_shared_fairly_and_never_passed(tmp_path: Path) -> None:
+    world = begun(
+        tmp_path, query("means", MEAN, capacity={"tuples": 300}), query("warm", COUNT), query("tops", TOP)
+    )
+    assert run(world) == 6
+    found = coverage(world)
+    for window in (0, 1):
+        assert sum(found[name, window]["tuples_kept"] for name in ("means", "warm", "tops")) <= 300
+    reached = [sum(found[name, window]["sic"] for window in (0, 1)) for name in ("means", "warm", "tops")]
+    assert max(reached) - min(reached) <= 0.25 + 1e-9
+    ledger = [row for row in world.rows("ledger") if row["scope"] == "query" and row["unit"] == "batches"]
+    assert sum(row["offered"] for row in ledger) == 24
+    assert sum(row["kept"] for row in ledger) == 10
+    assert difference(world.rows("ledger")) == 0
+
+
+def test_files_of_what_is_shed_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = begun(tmp_path, query("means", MEAN, capacity={"tuples": 120}))
+    opened: set[str] = set()
+    real = store_files.reading
+
+    def noting(path: str) -> Any:
+        opened.add(path)
+        return real(path)
+
+    monkeypatch.setattr(store_files, "reading", noting)
+    run(world)
+    kept = world.rows("coverage")
+    assert sum(row["portions_kept"] for row in kept) == 4
+    sent = {file.path: file for file in world.at("transmitted", "sites").files()}
+    assert len([path for path in opened if path in sent]) == 4
+
+
+def test_windows_are_worked_out_once_and_what_is_late_opens_its_own(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN))
+    assert run(world) == 2
+    assert run(world) == 0
+    before = world.rows("results", "means")
+    world.deliver("sites/2020-01-20/late.json", json_lines(sites(0, 12)))
+    world.shed()
+    assert run(world) == 1
+    after = world.rows("results", "means")
+    assert len(after) == len(before)
+    assert coverage(world)["means", 0]["late"] == 12
+    assert coverage(world)["means", 1]["late"] == 0
+
+
+def test_a_death_before_the_ledger_ends_in_the_same_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spillway.pipeline import workloads
+
+    queries = [query("means", MEAN, capacity={"tuples": 300}), query("warm", COUNT)]
+    one, other = begun(tmp_path / "one", *queries), begun(tmp_path / "other", *queries)
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(workloads, "write_ledger", die)
+        with pytest.raises(KeyboardInterrupt):
+            run(one)
+    run(one)
+    run(other)
+    for name in ("means", "warm"):
+        assert one.rows("results", name) == other.rows("results", name)
+    assert one.rows("coverage") == other.rows("coverage")
+
+
+def test_what_earlier_levers_shed_is_read_as_given_back(tmp_path: Path) -> None:
+    stream = {
+        **SITES,
+        "levers": [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "shed"]}],
+    }
+    sql = "SELECT count(temp) AS n, count(temp__bound_pct) AS given_back, max(temp__bound_pct) AS bound FROM sites"
+    world = begun(tmp_path, query("means", sql), stream=stream)
+    world.contract_becomes(stream, capacity="9 kbps")
+    put_queries(world, query("means", sql))
+    world.train("sites")
+    world.shed()
+    run(world)
+    rows = world.rows("results", "means")
+    assert rows
+    assert sum(row["given_back"] for row in rows) > 0
+    assert all(row["bound"] is None or row["bound"] <= 2.0 for row in rows)
+
+
+def test_lost_tuples_are_known_where_the_source_numbers_them(tmp_path: Path) -> None:
+    numbered = {**PLAIN, "attributes": [*PLAIN["attributes"], attribute("poll", "integer", "protected")]}
+    rule = [{"input": "sites", "attribute": "poll", "by": "site"}]
+    world = begun(tmp_path, query("means", MEAN, numbered=rule), stream=numbered, files=-1)
+    for number in range(9):
+        rows = [
+            {**row, "poll": (number * ROWS + at) // 6} for at, row in enumerate(sites(number * ROWS, ROWS))
+        ]
+        gone = rows[:24] + rows[36:] if number == 1 else rows
+        world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", json_lines(gone))
+    world.shed()
+    run(world)
+    first, second = (coverage(world)["means", window] for window in (0, 1))
+    assert (first["produced"], first["arrived"], first["lost"], first["relative"]) == (240, 228, 12, False)
+    assert first["sic"] == pytest.approx(228 / 240)
+    assert (second["lost"], second["sic"]) == (0, 1.0)
+
+
+def test_refused_lines_were_produced_and_repeats_were_not(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN), files=-1)
+    for number in range(9):
+        content = json_lines(sites(number * ROWS, ROWS))
+        broken = b'{"site": \n' * 6 if number == 0 else b""
+        world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", content + broken)
+    world.shed()
+    run(world)
+    row = coverage(world)["means", 0]
+    assert (row["produced"], row["arrived"], row["lost"], row["relative"]) == (246, 240, 6, True)
+
+
+def test_an_interval_stands_where_it_is_honest(tmp_path: Path) -> None:
+    by_site = "SELECT site, count(*) AS n, avg(temp) AS mean_temp FROM sites WHERE temp > 20 GROUP BY site"
+    queries = [
+        query("by_site", by_site, capacity={"tuples": 300}, portion_tuples=20),
+        query("tops", TOP, portion_tuples=20),
+    ]
+    world = begun(tmp_path, *queries)
+    run(world)
+    whole = begun(tmp_path / "whole", query("by_site", by_site))
+    run(whole)
+    truth = {(row["window"], row["site"]): row for row in whole.rows("results", "by_site")}
+    assert all(row["n__low"] == row["n"] == row["n__high"] for row in truth.values())
+    rows = world.rows("results", "by_site")
+    shed = [row for row in rows if row["coverage"] < 1]
+    assert len(shed) >= 6
+    inside = sum(row["n__low"] <= truth[row["window"], row["site"]]["n"] <= row["n__high"] for row in shed)
+    assert inside >= len(shed) - 2
+    assert all(row["n__estimate"] > row["n"] for row in shed)
+    assert "temp__low" not in world.rows("results", "tops")[0]
+
+
+def test_spark_and_this_process_answer_alike(tmp_path: Path, engine: Any) -> None:
+    join = (
+        "SELECT s.site, count(*) AS n, avg(s.temp - o.temp) AS gap FROM sites s JOIN others o "
+        "ON s.site = o.site AND s.at = o.at GROUP BY s.site ORDER BY s.site"
+    )
+    queries = [
+        query("means", MEAN, capacity={"tuples": 480}),
+        query("tops", TOP),
+        query("joined", join, inputs=["sites", "others"]),
+    ]
+    here, there = begun(tmp_path / "a", *queries, both=True), begun(tmp_path / "b", *queries, both=True)
+    there.engine = engine
+    assert run(here) == run(there) == 6
+    for name in ("means", "tops", "joined"):
+        mine, theirs = here.rows("results", name), there.rows("results", name)
+        assert len(mine) == len(theirs)
+        for one, other in zip(mine, theirs, strict=True):
+            assert one == pytest.approx(other) or one.keys() == other.keys()
+            for key, value in one.items():
+                assert other[key] == (pytest.approx(value) if isinstance(value, float) else value), key
+    assert here.rows("coverage") == there.rows("coverage")
+
+
+def test_two_jobs_that_share_a_room_come_to_one_level(tmp_path: Path) -> None:
+    """Each works out its own queries alone; what the other was given and is likely to want is left to it."""
+    names = ("a", "b", "c")
+    queries = [
+        query(name, MEAN, capacity={"tuples": 360}, window={"seconds": 600}, portion_tuples=6)
+        for name in names
+    ]
+    world = begun(tmp_path, *queries, files=0)
+    for number in range(1, 7):
+        world.deliver(
+            f"sites/2020-01-{number + 1:02d}/a.json", json_lines(sites(number * 2 * ROWS, 2 * ROWS))
+        )
+        world.shed()
+        run(world, "a")
+        run(world, "b", "c")
+    found = coverage(world)
+    windows = sorted({window for _, window in found})
+    for window in windows[-3:]:
+        assert sum(found[name, window]["tuples_kept"] for name in names) <= 360
+    late = {name: sum(found[name, window]["sic"] for window in windows[-3:]) / 3 for name in names}
+    assert max(late.values()) - min(late.values()) <= 0.1, late
+
+
+def test_weights_teams_priorities_and_floors_are_read_from_contracts(tmp_path: Path) -> None:
+    many = {"window": {"seconds": 2400}, "portion_tuples": 6, "remember_slices": 1}
+    ops = {"team": "ops", "team_weight": 1.0}
+    queries = [
+        query("first", MEAN, capacity={"tuples": 240}, team="growth", team_weight=2.0, **many),
+        query("second", MEAN, **ops, **many),
+        query("third", MEAN, **ops, **many),
+    ]
+    world = begun(tmp_path, *queries)
+    run(world)
+    found = coverage(world)
+    assert found["first", 0]["sic"] == pytest.approx(0.667, abs=0.03)
+    assert found["second", 0]["sic"] == pytest.approx(found["third", 0]["sic"], abs=0.03)
+    put_queries(
+        world,
+        query("first", MEAN, capacity={"tuples": 240}, **many),
+        query("second", MEAN, priority=2, **many),
+        query("third", MEAN, floor=0.5, **many),
+    )
+    world.tables.at("windows").delete(subject=["first", "second", "third"])
+    run(world)
+    found = coverage(world)
+    assert found["third", 0]["sic"] == pytest.approx(0.5, abs=0.03)
+    assert found["second", 0]["sic"] == pytest.approx(0.5, abs=0.03)
+    assert found["first", 0]["sic"] <= 0.03
+
+
+def test_seconds_are_a_capacity_once_a_tuple_was_measured(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, capacity={"seconds": 0.000001}), query("warm", COUNT))
+    run(world, "means")
+    rows = coverage(world)
+    assert rows["means", 0]["sic"] == 1.0, "nothing was measured yet, so nothing is discarded"
+    measured = world.at("coverage").rows(["seconds"])["seconds"].to_pylist()
+    assert min(measured) > 0
+    world.tables.at("windows").delete(subject="means", window=rows["means", 1]["window"])
+    run(world)
+    assert coverage(world)["means", 1]["sic"] == 0.0
+
+
+def test_one_fault_stays_one_fault(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN), query("wrong", "SELECT no_such_column FROM sites"))
+    with pytest.raises(SpillwayError, match=r"wrong.*`sql` must be understood by DuckDB"):
+        run(world)
+    assert [row["subject"] for row in world.rows("coverage")] == ["means", "means"]
+
+
+def test_a_file_that_lies_in_two_windows_is_cut_or_refused(tmp_path: Path) -> None:
+    short = {"window": {"seconds": 420}}
+    world = begun(tmp_path, query("means", MEAN, **short))
+    with pytest.raises(
+        SpillwayError, match=r"`window\.seconds` must be at least as long as what sites delivers"
+    ):
+        run(world)
+    put_queries(world, query("means", MEAN, portion_tuples=12, **short))
+    assert run(world) > 5
+    contract = world.contracts.queries["means"]
+    from spillway.pipeline.window_pins import known_windows
+
+    windows = list(known_windows(world.tables.now(), contract).values())
+    found = window_portions(world.tables.now(), world.contracts, contract, windows, 12)
+    assert sum(one.tuples for some in found.values() for one in some) == sum(
+        row["arrived"] for row in world.rows("coverage")
+    )
+    assert all(isinstance(one, Portion) and one.tuples <= 18 for some in found.values() for one in some)
