@@ -19,6 +19,7 @@ LEVERS: dict[str, str] = {
     "attributes": "spillway.levers.attributes",
     "joins": "spillway.levers.joins",
     "quality": "spillway.levers.quality",
+    "sifters": "spillway.levers.sifters",
 }
 
 

@@ -100,7 +100,7 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (changed(attributes__3__field="temp"), "attributes[3].field", "be read by one attribute", "rename"),
         (changed(attributes__3__name="seq"), "attributes[3].name", "keeps for itself", "another name"),
         (changed(attributes__3__name="Scheme"), "attributes[3].name", "the lever attributes keeps", "field: Scheme"),
-        (changed(attributes__3__name="weight"), "attributes[3].name", "levers to come", "another name"),
+        (changed(attributes__3__name="weight"), "attributes[3].name", "the lever sifters keeps", "another name"),
         (changed(attributes__3__name="SIC"), "attributes[3].name", "levers to come", "another name"),
         (changed(attributes__3__name="dewp__bound_pct"), "attributes[3].name", "be a name", "write e.g."),
         (changed(attributes__3__name="dew point"), "attributes[3].name", "be a name", "field"),

@@ -20,7 +20,7 @@ from spillway.registry import LEVERS, columns_of
 OWN = ("seq", "batch", "batch_date", "file", "line", "stage", "frame")
 """Columns of Spillway's own in the tables that also hold the attributes."""
 
-TO_COME = ("weight", "sic")
+TO_COME = ("sic",)
 """Columns that levers to come will add to rows: kept, so that contracts of today stay valid."""
 
 BOUND_SUFFIX = "__bound_pct"

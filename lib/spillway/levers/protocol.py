@@ -165,6 +165,8 @@ class Work:
     columns: tuple[str, ...] = ()
     """What reaches this stage: the stream's attributes, and what the levers before it added."""
     ordinal: int = 1
+    behind: Mapping[str, Facts | None] = field(default_factory=dict)
+    """The levers that stand behind this one, in order, each with its facts in force: it may ask what they can do."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Picture:
 
     title: str
     kind: str
-    """lines, timeline, bars or table."""
+    """lines, timeline, bars, regions or table."""
     data: Mapping[str, Any]
     note: str = ""
     wide: bool = False

@@ -9,7 +9,7 @@ from spillway.batch import SET_ASIDE, Batch
 from spillway.contracts import StreamContract
 from spillway.errors import LiesElsewhere
 from spillway.levers.protocol import Drafted, Load, Plan, Room, Work
-from spillway.pipeline.facts import needed_facts
+from spillway.pipeline.facts import needed_facts, newest_facts
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.stages import Down, SentColumns
 from spillway.registry import columns_of, lever
@@ -118,4 +118,5 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -
         again.fits,
         (*(c for one in levers[: ordinal - 1] for c, _, _ in columns_of(one)), *contract.names),
         ordinal,
+        {other: newest_facts(tables, stream, other) for other in levers[ordinal:]},
     )

@@ -177,7 +177,9 @@ def test_each_table_is_opened_once(tmp_path: Path) -> None:
 
 
 def test_a_picture_of_a_kind_that_nobody_draws_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="`kind` must be one of lines, timeline, bars, table, got 'pie'"):
+    with pytest.raises(
+        Refused, match="`kind` must be one of lines, timeline, bars, regions, table, got 'pie'"
+    ):
         picture_card(Picture("How", "pie", {}))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.show.report.svg import Line, bars, line_chart, ticks, timeline
+from spillway.show.report.svg import Line, bars, line_chart, region_map, ticks, timeline
 
 FINITE = st.floats(-1e9, 1e9, allow_nan=False)
 
@@ -79,3 +80,22 @@ def test_a_legend_tells_the_styles_that_are_drawn_in_the_order_it_was_given() ->
     chart = timeline(rows, x_label="seq", legend={"keep": "kept", "round": "rounded", "shed": "shed"})
 
     assert re.findall(r"</i>(\w+)</span>", chart) == ["kept", "shed", "other"]
+
+
+def test_a_map_of_regions_is_drawn_in_proportion_and_the_darker_the_more_is_dropped() -> None:
+    page = region_map(
+        [(0.0, 0.5, 0.0, 1.0, 0.25, "left <1>"), (0.5, 1.0, 0.0, 1.0, 1.5, "right")],
+        x_label="temp",
+        y_label="wind",
+        x_ticks=[(0.0, "0"), (1.0, "40")],
+        y_ticks=[(0.0, "calm")],
+    )
+    rects = re.findall(
+        r'<rect class="region" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"[^>]*fill-opacity="([\d.]+)"', page
+    )
+    (left, width, faint), (right, other, dark) = rects
+    assert float(left) + float(width) == pytest.approx(float(right), abs=0.02)
+    assert width == other
+    assert (faint, dark) == ("0.250", "1.000")
+    assert "left &lt;1&gt;" in page
+    assert region_map([], x_label="x", y_label="y") == ""

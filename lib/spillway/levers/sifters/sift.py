@@ -77,6 +77,15 @@ def piece_seed(seed: int, batch_first_seq: int, piece_first_seq: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def seq_hashes(seq: np.ndarray, seed: np.uint64) -> np.ndarray:
+    """A hash of every `seq`."""
+    found = np.empty(len(seq), np.uint64)
+    for row in range(len(seq)):
+        found[row] = mix64(np.uint64(seq[row]), seed)
+    return found
+
+
+@njit(cache=True, nogil=True)
 def _sift(
     seq: np.ndarray,
     regions: np.ndarray,

@@ -3,6 +3,7 @@
     lines     {lines: [{name, points: [(x, y)], style?, steps?, dots?}], x, y, from_zero?, band?, mark?}
     timeline  {rows: [(name, [(from, to, style, words)])], x, legend?: {style: words}}
     bars      {rows: [(name, [(value, style, words)])], unit?}
+    regions   {rects: [(from x, to x, from y, to y, darkness, words)], x, y, x_ticks?, y_ticks?: [(at, words)]}
     table     {heads: [...], rows: [[...]]}; a head that starts with # stands over numbers
 
 A style is a class of the page's style sheet; a line without one gets a colour of its own, and c0 to c9 are free for
@@ -72,6 +73,11 @@ def _bars(data: Mapping[str, Any], wide: bool) -> str:
     return svg.bars(data["rows"], unit=data.get("unit", "B"))
 
 
+def _regions(data: Mapping[str, Any], wide: bool) -> str:
+    ticks = {name: data.get(name, ()) for name in ("x_ticks", "y_ticks")}
+    return svg.region_map(data["rects"], x_label=data["x"], y_label=data["y"], **ticks)
+
+
 def _table(data: Mapping[str, Any], wide: bool) -> str:
     return table("|".join(data["heads"]), [cells(*row) for row in data["rows"]])
 
@@ -80,5 +86,6 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any], bool], str]] = {
     "lines": _lines,
     "timeline": _timeline,
     "bars": _bars,
+    "regions": _regions,
     "table": _table,
 }

@@ -183,6 +183,44 @@ def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]], *, unit: 
     return _legend(list(legend.items())) + _svg(parts, height, ", ".join(name for name, _ in rows), WIDE)
 
 
+def region_map(
+    rects: Sequence[tuple[float, float, float, float, float, str]],
+    *,
+    x_label: str,
+    y_label: str,
+    x_ticks: Sequence[tuple[float, str]] = (),
+    y_ticks: Sequence[tuple[float, str]] = (),
+    height: int = 520,
+) -> str:
+    """A space cut into rectangles (from x, to x, from y, to y, how dark from 0 to 1, words shown on hovering)."""
+    if not rects:
+        return ""
+    left = max(MARGIN_LEFT, 8 * max((len(word) for _, word in y_ticks), default=0) + 20)
+    x = Scale(min(one[0] for one in rects), max(one[1] for one in rects), left, WIDE - MARGIN_RIGHT)
+    y = Scale(min(one[2] for one in rects), max(one[3] for one in rects), height - MARGIN_BOTTOM, MARGIN_TOP)
+    parts = []
+    for low, high, below, above, dark, words in rects:
+        width, tall = round(x(high) - x(low), 2), round(y(below) - y(above), 2)
+        parts.append(
+            f'<rect class="region" x="{x(low)}" y="{y(above)}" width="{width}" height="{tall}" '
+            f'fill-opacity="{min(1.0, max(0.0, dark)):.3f}"><title>{escape(words)}</title></rect>'
+        )
+    bottom = height - MARGIN_BOTTOM
+    for at, word in x_ticks:
+        parts.append(
+            f'<text class="tick" x="{x(at)}" y="{bottom + 18}" text-anchor="middle">{escape(word)}</text>'
+        )
+    for at, word in y_ticks:
+        parts.append(
+            f'<text class="tick" x="{left - 8}" y="{y(at) + 4}" text-anchor="end">{escape(word)}</text>'
+        )
+    parts.append(
+        f'<text class="label" x="{x.end:g}" y="{height - 6}" text-anchor="end">{escape(x_label)}</text>'
+        f'<text class="label" x="0" y="13">{escape(y_label)}</text>'
+    )
+    return _svg(parts, height, f"{x_label} and {y_label}", WIDE)
+
+
 def _svg(parts: Sequence[str], height: int, title: str, width: int = WIDTH) -> str:
     body = "\n".join(parts)
     box = f'class="w{width}" viewBox="0 0 {width} {height}"'

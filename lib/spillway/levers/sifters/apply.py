@@ -1,0 +1,269 @@
+"""The decision about rows as tasks apply it: which go on, what is laid aside of the others, and the way back.
+
+Which rows of a piece go is decided over the whole piece (`sift`), whatever range is asked for; so a piece's dimensions
+are read once, and its decision is held while one goes on in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.levers.certificate import Certificate
+from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
+from spillway.levers.sifters.boxes import Product, products_hold
+from spillway.levers.sifters.dimensions import Dimension
+from spillway.levers.sifters.filter import MUST_KEEP, SifterFilter
+from spillway.levers.sifters.sift import PIECE_SEQS, piece_of
+
+ASIDE = "sifted_rows"
+PIECES_HELD = 4
+
+
+@dataclass(frozen=True)
+class CountedQueries:
+    """Queries of which tasks count the rows they want, and those of them that are kept."""
+
+    dimensions: tuple[Dimension, ...] = ()
+    products: tuple[tuple[Product, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class SiftedBatch:
+    """A batch and its filter; None: all of it goes on."""
+
+    batch: int
+    first_seq: int
+    last_seq: int
+    filter: SifterFilter | None
+
+
+@dataclass(frozen=True)
+class Sifting(Decision):
+    """Which rows of some batches go on."""
+
+    batches: tuple[SiftedBatch, ...]
+    """In the order of their `seq`; others share their date with them."""
+    columns: tuple[str, ...]
+    """All columns that reach this stage."""
+    keep_aside: bool = False
+    drops: bool = True
+    """Whether rows go at all; else (`mode: observe`) it is only counted what would."""
+    counted: CountedQueries = field(default_factory=CountedQueries)
+    aside_rows: Stored | None = None
+
+    def kept(self, before: Rows, day: date) -> Rows:
+        return KeptRows(self, before)
+
+    def aside(
+        self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
+    ) -> Iterator[pa.Table]:
+        """The rows that go, where they are kept; and counts of what was offered, kept and marked, region by region."""
+        judged = _Judged(self, before)
+        for low, high in _spans(parts):
+            one = self.of_seq(low)
+            if one is None or one.filter is None:
+                continue
+            for piece in judged.pieces(one, low, high):
+                mine = piece.within(low, high)
+                self._count(mine, one, counts)
+                gone = mine.seq[~mine.kept]
+                if not len(gone):
+                    continue
+                counts["values"] = counts.get("values", 0) + int(before.values(gone).sum())
+                if self.keep_aside and self.drops:
+                    rows = before(self.columns, int(gone[0]), int(gone[-1]))
+                    rows = rows.filter(pa.array(np.isin(np.asarray(rows["seq"]), gone)))
+                    yield rows.append_column("batch", pa.array(np.full(rows.num_rows, parts[0].batch)))
+
+    def _count(self, piece: JudgedPiece, one: SiftedBatch, counts: dict[str, int]) -> None:
+        assert one.filter is not None
+        places = np.where(piece.regions == MUST_KEEP, one.filter.tree.count, piece.regions)
+        size = one.filter.tree.count + 1
+        for name, rows in (("offered", slice(None)), ("kept", piece.kept), ("marked", piece.marked)):
+            found = np.bincount(places[rows], minlength=size)
+            for region in np.flatnonzero(found):
+                key = f"{name}.{region}"
+                counts[key] = counts.get(key, 0) + int(found[region])
+        if self.counted.products:
+            keys = [dimension.keys_of(piece.rows[dimension.name]) for dimension in self.counted.dimensions]
+            for place, products in enumerate(self.counted.products):
+                wants = products_hold(products, keys)
+                for name, rows in (("wanted", wants), ("got", wants & piece.kept)):
+                    key = f"{name}.{place}"
+                    counts[key] = counts.get(key, 0) + int(rows.sum())
+
+    def of_seq(self, seq: int) -> SiftedBatch | None:
+        """The batch that a `seq` lies in."""
+        return next((one for one in self.batches if one.first_seq <= seq <= one.last_seq), None)
+
+    def touching(self, from_seq: int, to_seq: int) -> list[SiftedBatch]:
+        """The batches that a range touches."""
+        return [one for one in self.batches if one.first_seq <= to_seq and from_seq <= one.last_seq]
+
+    def given_back(self, after: Rows, day: date) -> Rows:
+        return after if self.aside_rows is None else WithAside(after, self.aside_rows, day)
+
+    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+        """That the rows which are not there are those that the filter drops, and all the others are."""
+        judged = _Judged(self, truth)
+        back = np.asarray(given([], part.from_seq, part.to_seq)["seq"])
+        was = np.asarray(truth([], part.from_seq, part.to_seq)["seq"])
+        gone = np.empty(0, np.int64)
+        one = self.of_seq(part.from_seq)
+        if one is not None and one.filter is not None and self.drops:
+            pieces = [
+                piece.within(part.from_seq, part.to_seq)
+                for piece in judged.pieces(one, part.from_seq, part.to_seq)
+            ]
+            gone = np.concatenate([piece.seq[~piece.kept] for piece in pieces]) if pieces else gone
+        # what is gone for good was promised to nobody: that it is what the filter drops, is
+        shed = len(gone) if self.keep_aside else 0
+        expected = was if self.keep_aside else np.setdiff1d(was, gone)
+        violations = len(np.setxor1d(expected, back))
+        certificate = Certificate(0.0, shed_values=shed, stored_values=shed, violations=violations)
+        return [Measured(part.batch, "", frozenset(["shed"] if shed else []), certificate)]
+
+
+@dataclass(frozen=True)
+class JudgedPiece:
+    """A piece with its decision: rows by `seq`."""
+
+    rows: pa.Table
+    seq: np.ndarray
+    regions: np.ndarray
+    kept: np.ndarray
+    marked: np.ndarray
+
+    def within(self, from_seq: int, to_seq: int) -> JudgedPiece:
+        """The rows of a range."""
+        low, high = np.searchsorted(self.seq, [from_seq, to_seq + 1])
+        if low == 0 and high == len(self.seq):
+            return self
+        part = slice(low, high)
+        return JudgedPiece(
+            self.rows.slice(low, high - low),
+            self.seq[part],
+            self.regions[part],
+            self.kept[part],
+            self.marked[part],
+        )
+
+
+class _Judged:
+    """Pieces that were decided, the last few held."""
+
+    def __init__(self, plan: Sifting, before: Rows) -> None:
+        self.plan, self.before = plan, before
+        self._held: dict[int, JudgedPiece] = {}
+
+    def pieces(self, one: SiftedBatch, from_seq: int, to_seq: int) -> Iterator[JudgedPiece]:
+        """The pieces of a batch that a range touches."""
+        low, high = max(from_seq, one.first_seq), min(to_seq, one.last_seq)
+        begin, _ = piece_of(low, one.first_seq)
+        for first in range(begin, high + 1, PIECE_SEQS):
+            if first not in self._held:
+                while len(self._held) >= PIECES_HELD:
+                    self._held.pop(next(iter(self._held)))
+                self._held[first] = self._judge(one, first)
+            yield self._held[first]
+
+    def _judge(self, one: SiftedBatch, first: int) -> JudgedPiece:
+        assert one.filter is not None
+        names = dict.fromkeys([*one.filter.columns, *(d.name for d in self.plan.counted.dimensions)])
+        rows = self.before(list(names), first, min(one.last_seq, first + PIECE_SEQS - 1))
+        seq = np.asarray(rows["seq"])
+        regions = one.filter.regions_of(rows)
+        kept, marked = one.filter.decide(seq, regions, one.first_seq, first)
+        return JudgedPiece(rows, seq, regions, kept, marked)
+
+
+class KeptRows:
+    """The rows that go on, each with what it stands for."""
+
+    def __init__(self, plan: Sifting, before: Rows) -> None:
+        self.plan, self.before = plan, before
+        self._judged = _Judged(plan, before)
+
+    @property
+    def asked_back_bytes(self) -> int:
+        return self.before.asked_back_bytes
+
+    def values(self, seq: np.ndarray) -> np.ndarray:
+        return self.before.values(seq)
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        own = [name for name in columns if name in ("weight", "in_sample")]
+        rows = self.before([name for name in columns if name not in own], from_seq, to_seq)
+        seq = np.asarray(rows["seq"])
+        kept, marked = np.ones(len(seq), bool), np.zeros(len(seq), bool)
+        weights = np.ones(len(seq))
+        for one in self.plan.touching(from_seq, to_seq) if len(seq) else ():
+            if one.filter is None:
+                continue
+            for piece in self._judged.pieces(one, from_seq, to_seq):
+                mine = piece.within(from_seq, to_seq)
+                at = (
+                    slice(*np.searchsorted(seq, [mine.seq[0], mine.seq[-1] + 1]))
+                    if len(mine.seq)
+                    else slice(0)
+                )
+                kept[at] = mine.kept | (not self.plan.drops)
+                marked[at] = mine.marked
+                if self.plan.drops:
+                    weights[at] = one.filter.weights[mine.regions]
+        if not kept.all():
+            rows = rows.filter(pa.array(kept))
+        made: Mapping[str, pa.Array] = {
+            "weight": pa.array(weights[kept]),
+            "in_sample": pa.array(marked[kept]),
+        }
+        for name in own:
+            rows = rows.append_column(name, made[name])
+        return rows.select(["seq", *(name for name in columns if name != "seq")])
+
+
+class WithAside:
+    """The rows that went on and those that were laid aside, in their order: each stands for itself again."""
+
+    def __init__(self, after: Rows, aside: Stored, day: date) -> None:
+        self.after, self.aside = after, aside.on(day)
+        self._asked = 0
+
+    @property
+    def asked_back_bytes(self) -> int:
+        return self.after.asked_back_bytes + self._asked
+
+    def values(self, seq: np.ndarray) -> np.ndarray:
+        return self.after.values(seq)
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        stayed, gone = (side(columns, from_seq, to_seq) for side in (self.after, self.aside))
+        if not gone.num_rows:
+            return stayed
+        self._asked += gone.nbytes
+        # a column that only one side has is null on the other
+        missing = [name for name in stayed.column_names if name not in gone.column_names]
+        for name in missing:
+            gone = gone.append_column(name, pa.nulls(gone.num_rows, stayed[name].type))
+        rows = pa.concat_tables([stayed, gone.select(stayed.column_names)], promote_options="permissive")
+        if "weight" in rows.column_names:
+            place = rows.schema.get_field_index("weight")
+            rows = rows.set_column(place, "weight", pa.array(np.ones(rows.num_rows)))
+        return rows.sort_by("seq")
+
+
+def _spans(parts: Sequence[FramePart]) -> Iterator[tuple[int, int]]:
+    """Stretches of one batch that follow each other, as few as can be."""
+    low, high = parts[0].from_seq, parts[0].to_seq
+    for part in parts[1:]:
+        if part.from_seq == high + 1:
+            high = part.to_seq
+        else:
+            yield low, high
+            low, high = part.from_seq, part.to_seq
+    yield low, high

@@ -1,0 +1,131 @@
+"""The lever `sifters`: rows are shed where a server takes in too little, those that queries lose least by first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from spillway.batch import Batch
+from spillway.contracts import Channel, StreamContract
+from spillway.levers.protocol import (
+    Decision,
+    Fact,
+    Facts,
+    Lesson,
+    Lever,
+    Offer,
+    Picture,
+    Plan,
+    Room,
+    Told,
+    Views,
+    Work,
+)
+from spillway.levers.rate_distortion import Alternative
+from spillway.levers.sifters.apply import ASIDE
+from spillway.levers.sifters.record import SIFTERS
+
+STEPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+"""Shares of the rows that a room is told of."""
+
+
+class Sifters(Lever):
+    """Sheds rows."""
+
+    name = "sifters"
+    needs_training = True
+    sheds_rows = True
+    aside_tables = (ASIDE,)
+    record_tables = (SIFTERS,)
+
+    def train(self, lesson: Lesson) -> list[Fact] | None:
+        from spillway.levers.sifters.learn import train
+
+        return train(lesson)
+
+    def offered(
+        self,
+        offer: Offer,
+        contract: StreamContract,
+        channel: Channel,
+        facts: Facts | None,
+        own_kbps: float | None,
+    ) -> Offer:
+        if offer.load is None:
+            return offer
+        settings = contract.lever_settings("sifters")
+        load = offer.load
+        if settings.rows_per_second is not None and load.tuples_per_second > settings.rows_per_second:
+            load = load.thinned(settings.rows_per_second / load.tuples_per_second)
+            offer = replace(offer, rate_kbps=min(offer.rate_kbps, load.rate_kbps), load=load)
+        if own_kbps is not None:
+            return replace(offer, rate_kbps=min(offer.rate_kbps, own_kbps))
+        if contract.lever_names != (self.name,):
+            return offer  # the other levers have ways for the same bytes, and none may be counted twice
+        return replace(
+            offer,
+            items=(*offer.items, ways_for_rows(contract, facts, offer.rate_kbps, load.tuples_per_second)),
+        )
+
+    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+        from spillway.levers.sifters.plan import SifterPlan
+
+        return [SifterPlan(one, room) for one in work]
+
+    def decided(
+        self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
+    ) -> Decision:
+        from spillway.levers.sifters.apply import SiftedBatch, Sifting
+        from spillway.levers.sifters.record import filters_of
+
+        filters = filters_of(tables, contract.stream, batches)
+        aside = tables.at(ASIDE, contract.stream)
+        kept = contract.lever_settings("sifters").keep_aside if self.name in contract.lever_names else False
+        days = sorted({batch.batch_date for batch in batches})
+        return Sifting(
+            tuple(
+                SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, filters.get(batch.batch))
+                for batch in sorted(batches, key=lambda one: one.first_seq)
+            ),
+            contract.names,
+            kept,
+            contract.mode != "observe",
+            aside_rows=aside.stored(batch_date=days) if kept and aside.exists else None,
+        )
+
+    def told(
+        self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
+    ) -> Told | None:
+        from spillway.levers.sifters.told import explain_rows
+
+        return explain_rows(contract, attribute, facts, tables)
+
+    def pictures(self, contract: StreamContract, facts: Facts | None, tables: Views) -> Iterable[Picture]:
+        from spillway.levers.sifters.told import row_pictures
+
+        return row_pictures(contract, facts, tables)
+
+
+def ways_for_rows(
+    contract: StreamContract, facts: Facts | None, rate_kbps: float, rows_per_second: float
+) -> tuple[Alternative, ...]:
+    """What a stream may send of its rows, and what that costs: of what queries ask for, in % of its values."""
+    from spillway.levers.sifters.learn import learned_regions
+    from spillway.levers.sifters.throttle import configured_for
+
+    settings = contract.lever_settings("sifters")
+    regions = learned_regions(contract, facts)
+    values = rows_per_second * len(contract.attributes)
+    found = []
+    for share in STEPS:
+        lost = 100.0 * (1.0 - share)
+        if regions is not None and share < 1.0:
+            outcome = configured_for(regions.worth(), share, 0.0, settings.fairness, regions.base.share)
+            share, lost = outcome.kept, 100.0 * (1.0 - outcome.quality)
+        crosses = rate_kbps * share
+        cost = (lost * values * contract.priority, 1.0 - share, crosses)
+        found.append(Alternative(crosses, cost, "rows", f"{share:.0%} sent", lost, values, divisible=True))
+    return tuple(dict.fromkeys(found))
+
+
+LEVER = Sifters()

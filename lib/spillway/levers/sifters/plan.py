@@ -1,0 +1,399 @@
+"""The plan for a stream's batches: which filter each has, why, and what it came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.ledger import LedgerRow
+from spillway.levers.protocol import Drafted, Load, Plan, Room, Work
+from spillway.levers.sifters.apply import ASIDE, CountedQueries, SiftedBatch, Sifting
+from spillway.levers.sifters.chosen import ChosenFilter
+from spillway.levers.sifters.learn import (
+    LearnedRegions,
+    frequencies_in,
+    learn_regions,
+    learned_regions,
+)
+from spillway.levers.sifters.others import columns_lose_pct
+from spillway.levers.sifters.record import SIFTERS, InUse, filter_row, filters_of, in_use_before
+from spillway.levers.sifters.settings import SifterSettings
+from spillway.levers.sifters.throttle import Configured, RoomForRows, configured_for, variation
+
+OWN_BITS = 12.0
+"""About what a row's weight and mark take, before a draft has told."""
+STRETCHES, STRETCH = 8, 512
+"""A batch's rows are looked at in so many stretches of so many."""
+QUERIES_COUNTED = 64
+"""Of so many queries, those of the largest weights, rows are counted one by one."""
+WORTH_MORE_ROOM = 0.02
+"""Another draft is made for so much more of the rows."""
+
+
+_Place = tuple[str, str, int, date, str, int]
+
+
+class SifterPlan(Plan):
+    """Which rows of a stream's batches go on."""
+
+    def __init__(self, work: Work, room: Room) -> None:
+        self.work, self.contract, self.room = work, work.contract, room
+        self.settings: SifterSettings = work.contract.lever_settings("sifters")
+        self.drops = work.contract.mode != "observe"
+        self.chosen: dict[int, ChosenFilter] = {}
+        self.short_kbps: dict[int, float] = {}
+        self.outcomes: dict[int, Drafted] = {}
+        self._because = ""
+        """Why rows of the batch at hand go and not columns, where that was weighed."""
+        self._counted = _counted_queries(self.settings, work.contract)
+        before: InUse | None = None
+        for batch in work.batches:
+            last = in_use_before(room.tables, self.contract.stream, batch.batch)
+            if before is None or (last is not None and last.batch > before.batch):
+                before = last
+            found = self._choose(batch, before)
+            self.chosen[batch.batch] = found
+            if found.filter is not None:
+                before = InUse(
+                    batch.batch, found.built_for, found.filter, found.share, batch.models["sifters"],
+                    found.counts, found.scheme, _digest(found),
+                )  # fmt: skip
+        mine = {batch.batch for batch in work.batches}
+        others = [batch for batch in work.framed if batch.batch not in mine]
+        self._others = filters_of(room.tables, self.contract.stream, others)
+
+    @property
+    def decision(self) -> Sifting:
+        found = {number: one.filter for number, one in self.chosen.items()} | self._others
+        return Sifting(
+            tuple(
+                SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, found.get(batch.batch))
+                for batch in sorted(self.work.framed, key=lambda one: one.first_seq)
+            ),
+            self.work.columns,
+            self.settings.keep_aside,
+            self.drops,
+            CountedQueries(self._counted[0], self._counted[2]),
+        )
+
+    def _choose(self, batch: Batch, before: InUse | None) -> ChosenFilter:
+        work = self.work
+        tried = work.tried.get(batch.batch)
+        earlier = tried[0] if tried is not None else None
+        assert earlier is None or isinstance(earlier, SifterPlan)
+        drafted = None if tried is None else tried[1]
+        room = self._room(batch, drafted)
+        share, why = self._wanted_share(batch, room, earlier)
+        self._because = why if share < 1.0 else ""
+        regions = learned_regions(self.contract, work.facts.get(batch.models.get("sifters", -1)))
+        if share >= 1.0:
+            return ChosenFilter(0, None, regions, "", 1.0, room.share, why or "all rows fit", np.zeros(0))
+        if drafted is not None and earlier is not None:
+            return self._again(batch, share, room.share, drafted, earlier.chosen[batch.batch])
+        rows = self._looked_at(batch, regions)
+        if regions is None:
+            regions, scheme_why = self._fresh(rows, share), "its queries changed since it was trained"
+            return self._built(batch, regions, rows, share, room.share, scheme_why)
+        counts = frequencies_in(regions, rows)
+        version = batch.models["sifters"]
+        if before is None or before.version != version or before.digest != regions.digest:
+            why = "the first filter" if before is None else f"version {version} of its regions is new"
+            apart, noise = variation(regions.frequencies * regions.sample_rows, counts)
+            if apart - noise > self.settings.rebuild.drift:
+                why = f"{why}; {apart:.0%} of the rows lie elsewhere than in training: built of this batch"
+                regions = self._fresh(rows, share)
+            return self._built(batch, regions, rows, share, room.share, why)
+        mine = replace(regions, base=before.filter.with_thresholds(np.zeros(before.filter.tree.count)))
+        counts = frequencies_in(mine, rows)
+        apart, noise = variation(before.counts, counts)
+        if apart - noise > self.settings.rebuild.drift:
+            why = f"data drifted: {apart:.0%} of the rows lie in other regions"
+            return self._built(batch, self._fresh(rows, share), rows, share, room.share, why)
+        must = self._must_keep(rows, mine)
+        keeps = must + (1 - must) * (1.0 - float(before.filter.thresholds @ _shares(counts)))
+        margin = self.settings.rebuild.throttle
+        if before.share <= share <= before.share + margin and keeps <= share + margin / 2:
+            outcome = Configured(
+                before.filter.thresholds, keeps, mine.worth(counts).overall(before.filter.thresholds),
+                self.settings.fairness,
+            )  # fmt: skip
+            why = f"the filter of batch {before.built_for} still does: there was room for {before.share:.1%}"
+            return ChosenFilter(
+                before.built_for, before.filter, mine, before.scheme, before.share, room.share, why,
+                before.counts, outcome, True,
+            )  # fmt: skip
+        why = f"the throttler drifted from {before.share:.1%} to {share:.1%}"
+        return self._built(batch, replace(mine, scheme=before.scheme), rows, share, room.share, why)
+
+    def _wanted_share(self, batch: Batch, room: RoomForRows, earlier: SifterPlan | None) -> tuple[float, str]:
+        """The share of the rows to keep; and why, where it is another lever's turn."""
+        takes = self.settings.takes if self.work.behind else "first"
+        share = room.share
+        before = None if earlier is None else earlier.chosen[batch.batch]
+        if takes == "first" or share >= 1.0:
+            return share, before.reason if before is not None and before.kept >= 1.0 else ""
+        if before is not None:
+            if before.kept < 1.0 or self.work.aims[batch.batch] < 1.0:
+                return (
+                    share,
+                    "",
+                )  # what was left to the others came out too large: rows take over what is too much
+            return 1.0, before.reason
+        if takes == "rest":
+            return 1.0, "columns go first; rows only as far as these cannot fit"
+        columns = columns_lose_pct(self.room, self.work, batch)
+        rows = self._rows_lose_pct(batch, share)
+        said = (
+            f"for the same {batch.allowed_kbps:.4g} kbps columns lose {columns:.3g} % of a value, "
+            f"rows {rows:.3g} % of what queries ask for"
+        )
+        return (
+            (share, f"rows are cheaper: {said}") if rows < columns else (1.0, f"columns are cheaper: {said}")
+        )
+
+    def _rows_lose_pct(self, batch: Batch, share: float) -> float:
+        regions = learned_regions(self.contract, self.work.facts.get(batch.models.get("sifters", -1)))
+        if regions is None:
+            return 100.0 * (1.0 - share)
+        outcome = configured_for(regions.worth(), share, 0.0, self.settings.fairness, regions.base.share)
+        return 100.0 * (1.0 - outcome.quality)
+
+    def _room(self, batch: Batch, drafted: Drafted | None) -> RoomForRows:
+        """What a row takes, as measured: in raw with a guess of what is added, or as it came out in a draft."""
+        load = self.work.loads[batch.batch]
+        rate = max(load.tuples_per_second, 1e-12)
+        row_kbps = (sum(load.widths_bits.values()) + OWN_BITS) / 1000.0
+        if drafted is not None and drafted.sent_rows and self.contract.width != "declared":
+            row_kbps = sum(drafted.sent_bytes.values()) * 8.0 / 1000.0 / drafted.sent_rows
+        return RoomForRows(
+            rate,
+            row_kbps,
+            load.fixed_kbps,
+            batch.allowed_kbps * self.work.aims[batch.batch],
+            self.settings.rows_per_second,
+        )
+
+    def _again(
+        self, batch: Batch, share: float, measured: float, drafted: Drafted, before: ChosenFilter
+    ) -> ChosenFilter:
+        """The filter once more, by the rows that its draft counted in every region."""
+        if before.filter is None or before.regions is None:
+            rows = self._looked_at(batch, before.regions)
+            regions = before.regions or self._fresh(rows, share)
+            why = f"what was left to others came out too large ({before.reason})"
+            return self._built(batch, regions, rows, share, measured, why)
+        counts = _counts(drafted, "offered", before.filter.tree.count + 1)
+        must = counts[-1] / max(1, counts.sum())
+        return self._configured(
+            batch,
+            before.regions,
+            counts[:-1],
+            must,
+            share,
+            measured,
+            before.reason.split("; counted")[0] + "; counted",
+        )
+
+    def _built(
+        self, batch: Batch, regions: LearnedRegions, rows: pa.Table, share: float, measured: float, why: str
+    ) -> ChosenFilter:
+        counts = frequencies_in(regions, rows)
+        must = self._must_keep(rows, regions)
+        return self._configured(batch, regions, counts, must, share, measured, why)
+
+    def _configured(
+        self,
+        batch: Batch,
+        regions: LearnedRegions,
+        counts: np.ndarray,
+        must_keep: float,
+        share: float,
+        measured: float,
+        why: str,
+    ) -> ChosenFilter:
+        worth = regions.worth(counts if counts.sum() else regions.frequencies)
+        outcome = configured_for(worth, share, must_keep, self.settings.fairness, regions.base.share)
+        if outcome.fairness > self.settings.fairness:
+            why = f"{why}; fairness {self.settings.fairness:g} cannot be kept, {outcome.fairness:.3g} is the least"
+        if outcome.short > 0:
+            why = f"{why}; what must be kept leaves {outcome.short:.1%} of the rows too many"
+        if self._because and self._because not in why:
+            why = f"{why}; {self._because}"
+        found = regions.base.with_thresholds(outcome.thresholds)
+        return ChosenFilter(
+            batch.batch, found, regions, regions.scheme, share, measured, why, counts, outcome
+        )
+
+    def _fresh(self, rows: pa.Table, share: float) -> LearnedRegions:
+        return learn_regions(self.contract, self.settings, rows, share)[0]
+
+    def _looked_at(self, batch: Batch, regions: LearnedRegions | None) -> pa.Table:
+        """Some of the batch's rows, from all along it."""
+        columns = _wanted_columns(self.settings, self.contract) if regions is None else regions.wanted.columns
+        before = self.work.before(batch.batch_date)
+        length = batch.last_seq - batch.first_seq + 1
+        step = max(STRETCH, length // STRETCHES)
+        parts = [
+            before(list(columns), low, min(batch.last_seq, low + STRETCH - 1))
+            for low in range(batch.first_seq, batch.last_seq + 1, step)
+        ]
+        return pa.concat_tables(parts, promote_options="permissive")
+
+    def _must_keep(self, rows: pa.Table, regions: LearnedRegions) -> float:
+        if not regions.base.keep or not rows.num_rows:
+            return 0.0
+        return float((regions.base.regions_of(rows) < 0).mean())
+
+    def offers_on(self, batch: int) -> Load:
+        return self.work.loads[batch].thinned(self.chosen[batch].kept if self.drops else 1.0)
+
+    def said(self, batch: int) -> str:
+        one = self.chosen[batch]
+        if one.filter is None or one.outcome is None:
+            return ""
+        dropped = "drop" if self.drops else "would drop"
+        return (
+            f"{dropped} {1.0 - one.outcome.kept:.1%} of the rows, by what {len(self.settings.queries)} queries "
+            f"ask for ({one.filter.tree.count} regions, {100 * one.outcome.quality:.4g} % of it kept)"
+        )
+
+    def could_lose_less(self, batch: int) -> bool:
+        one = self.chosen[batch]
+        return one.kept < 1.0 and not one.reused
+
+    def is_worth_a_draft(self, before: Plan) -> bool:
+        assert isinstance(before, SifterPlan)
+        return any(
+            one.kept > before.chosen[number].kept + WORTH_MORE_ROOM for number, one in self.chosen.items()
+        )
+
+    def can_do_more(self, batch: int) -> bool:
+        one = self.chosen[batch]
+        return one.outcome is None or one.outcome.short <= 0
+
+    def fell_short(self, batch: int, excess_kbps: float) -> None:
+        self.short_kbps[batch] = excess_kbps
+
+    def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
+        """Rows and values that go, why, and query by query; what is too much is on record."""
+        batch, one = drafted.batch, self.chosen[drafted.batch.batch]
+        self.outcomes[batch.batch] = drafted
+        place = ("stream", batch.stream, batch.batch, batch.batch_date, "sifters", drafted.ordinal)
+        size = 0 if one.filter is None else one.filter.tree.count + 1
+        offered, kept = _counts(drafted, "offered", size), _counts(drafted, "kept", size)
+        gone = offered - kept if self.drops else np.zeros(size, np.int64)
+        rows, shed = drafted.offered["rows"], int(gone.sum())
+        values = drafted.counts.get("values", 0) if self.drops else 0
+        aside = self.settings.keep_aside
+        if aside and shed:
+            shed = drafted.aside_rows[ASIDE]  # what was written, not what was to be
+        short = self._rows_too_many(batch, rows - shed)
+        for unit, all_, away in (("rows", rows, shed), ("values", drafted.offered["values"], values)):
+            yield LedgerRow(
+                *place,
+                unit,
+                reason=one.reason,
+                offered=all_,
+                kept=all_ - away,
+                shed=away,
+                recoverable=away if aside else 0,
+                lost=0 if aside else away,
+                shortfall=short if unit == "rows" else 0,
+                bytes_source=drafted.aside_bytes.get(ASIDE, 0) if unit == "rows" else 0,
+                seconds=drafted.seconds if unit == "rows" else 0.0,
+            )
+        if one.filter is not None and one.regions is not None:
+            yield from self._by_reason(place, one, offered, gone)
+            yield from self._by_query(place, drafted)
+
+    def _by_reason(
+        self, place: _Place, one: ChosenFilter, offered: np.ndarray, gone: np.ndarray
+    ) -> Iterable[LedgerRow]:
+        assert one.regions is not None
+        touched = one.regions.worth().touched
+        groups = {
+            "no query asks for them": np.append(~touched, False),
+            "worth least to queries": np.append(touched, False),
+            "must be kept": np.append(np.zeros(len(touched), bool), True),
+        }
+        for reason, of in groups.items():
+            all_, away = int(offered[of].sum()), int(gone[of].sum())
+            if all_:
+                yield LedgerRow(
+                    *place, "rows", "reason", reason, reason, offered=all_, kept=all_ - away, shed=away,
+                    recoverable=away if self.settings.keep_aside else 0,
+                    lost=0 if self.settings.keep_aside else away,
+                )  # fmt: skip
+
+    def _by_query(self, place: _Place, drafted: Drafted) -> Iterable[LedgerRow]:
+        for at, title in enumerate(self._counted[1]):
+            wanted, got = (drafted.counts.get(f"{name}.{at}", 0) for name in ("wanted", "got"))
+            away = wanted - got if self.drops else 0
+            yield LedgerRow(
+                *place, "rows", "query", title, offered=wanted, kept=wanted - away, shed=away,
+                recoverable=away if self.settings.keep_aside else 0,
+                lost=0 if self.settings.keep_aside else away,
+            )  # fmt: skip
+
+    def _rows_too_many(self, batch: Batch, kept: int) -> int:
+        excess = self.short_kbps.get(batch.batch, 0.0)
+        whole = batch.allowed_kbps + excess
+        return min(kept, math.ceil(kept * excess / whole)) if whole > 0 else 0
+
+    def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        return {
+            SIFTERS: [
+                filter_row(
+                    batch,
+                    self.chosen[batch.batch],
+                    self.outcomes.get(batch.batch),
+                    self.short_kbps.get(batch.batch, 0.0),
+                )
+                for batch in self.work.batches
+            ]
+        }
+
+    def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        # rows say what they stand for themselves; what was dropped lies at the source, or nowhere
+        return {}
+
+
+def _counted_queries(
+    settings: SifterSettings, contract: StreamContract
+) -> tuple[tuple[Any, ...], tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    """Dimensions, names and products of the queries that are counted."""
+    from spillway.levers.sifters.wanted import Wanted
+
+    wanted = Wanted.of(settings, contract)
+    chosen = sorted(wanted.queries, key=lambda pair: -pair[0].weight)[:QUERIES_COUNTED]
+    return (
+        wanted.dimensions,
+        tuple(query.title for query, _ in chosen),
+        tuple(predicate.products for _, predicate in chosen),
+    )
+
+
+def _wanted_columns(settings: SifterSettings, contract: StreamContract) -> tuple[str, ...]:
+    from spillway.levers.sifters.wanted import Wanted
+
+    return Wanted.of(settings, contract).columns
+
+
+def _counts(drafted: Drafted, name: str, size: int) -> np.ndarray:
+    return np.array([drafted.counts.get(f"{name}.{region}", 0) for region in range(size)], np.int64)
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    return counts / max(1, counts.sum())
+
+
+def _digest(one: ChosenFilter) -> str:
+    return "" if one.regions is None else one.regions.digest

@@ -1,0 +1,149 @@
+"""The table `sifters`: the filter that each batch was sifted with, why, and what became of every region's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spillway.batch import Batch
+from spillway.levers.protocol import Drafted, Views
+from spillway.levers.sifters.chosen import ChosenFilter
+from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.words import region_words
+
+SIFTERS = "sifters"
+
+
+@dataclass(frozen=True)
+class InUse:
+    """The filter of an earlier batch."""
+
+    batch: int
+    built_for: int
+    filter: SifterFilter
+    share: float
+    version: int
+    counts: np.ndarray
+    scheme: str
+    digest: str
+
+
+def filter_row(batch: Batch, one: ChosenFilter, drafted: Drafted | None, short_kbps: float) -> dict[str, Any]:
+    """A batch's filter as a row."""
+    outcome = one.outcome
+    return {
+        "stream": batch.stream,
+        "batch": batch.batch,
+        "batch_date": batch.batch_date,
+        "filter": one.built_for,
+        "model_version": batch.models.get("sifters", 0),
+        "partition": one.scheme,
+        "throttle": one.share,
+        "throttle_measured": one.measured,
+        "fairness": None if outcome is None else outcome.fairness,
+        "quality_planned": 1.0 if outcome is None else outcome.quality,
+        "quality": None if drafted is None or one.filter is None else _quality(one, drafted),
+        "shortfall_kbps": short_kbps,
+        "reason": one.reason,
+        "queries": "" if one.regions is None else one.regions.digest,
+        "regions": [] if one.filter is None else _regions(one, drafted),
+        "payload": b"" if one.filter is None else one.filter.to_bytes(),
+    }
+
+
+def in_use_before(tables: Views, stream: str, batch: int) -> InUse | None:
+    """The filter of the last batch before this one that dropped anything."""
+    rows = tables.at(SIFTERS).newest("filter", below=batch, stream=stream).to_pylist()
+    rows = [row for row in rows if row["filter"] and row["batch"] < batch]
+    if not rows:
+        return None
+    row = max(rows, key=lambda one: int(one["batch"]))
+    return InUse(
+        row["batch"],
+        row["filter"],
+        SifterFilter.from_bytes(row["payload"], f"{stream}: sifters, batch {row['batch']}"),
+        row["throttle"],
+        row["model_version"],
+        np.array([one["sampled_rows"] for one in row["regions"] if one["region"] >= 0], np.int64),
+        row["partition"],
+        row["queries"],
+    )
+
+
+def filters_of(tables: Views, stream: str, batches: Iterable[Batch]) -> dict[int, SifterFilter | None]:
+    """By batch, its filter; None: it has none, all of its rows went on."""
+    chosen = list(batches)
+    if not chosen:
+        return {}
+    rows = tables.at(SIFTERS).rows(
+        ["batch", "filter", "payload"],
+        stream=stream,
+        batch_date=sorted({batch.batch_date for batch in chosen}),
+        batch=[batch.batch for batch in chosen],
+    )
+    return {
+        row["batch"]: SifterFilter.from_bytes(row["payload"], f"{stream}: sifters, batch {row['batch']}")
+        if row["filter"]
+        else None
+        for row in rows.to_pylist()
+    }
+
+
+def sifted_rows_of(tables: Views, stream: str, batch: int | None = None) -> Sequence[Mapping[str, Any]]:
+    """The rows of a stream (of one batch), oldest first."""
+    where: dict[str, Any] = {} if batch is None else {"batch": batch}
+    found = tables.at(SIFTERS).rows(stream=stream, **where).to_pylist()
+    return sorted(found, key=lambda row: int(row["batch"]))
+
+
+def _regions(one: ChosenFilter, drafted: Drafted | None) -> list[dict[str, Any]]:
+    assert one.filter is not None
+    assert one.regions is not None
+    worth = one.regions.worth(one.counts if one.counts.sum() else None)
+    counts = {} if drafted is None else drafted.counts
+    found = []
+    for region, threshold in enumerate(one.filter.thresholds):
+        found.append(
+            {
+                "region": region,
+                "bounds": region_words(one.filter, region),
+                "threshold": float(threshold),
+                "frequency": float(worth.frequencies[region]),
+                "worth": float(worth.worths[region]),
+                "asked": bool(worth.touched[region]),
+                "sampled_rows": int(one.counts[region]) if len(one.counts) else 0,
+                **{name: counts.get(f"{name}.{region}", 0) for name in ("offered", "kept", "marked")},
+            }
+        )
+    size = one.filter.tree.count
+    if one.filter.keep:
+        found.append(
+            {
+                "region": -1,
+                "bounds": "must be kept",
+                "threshold": 0.0,
+                "frequency": 0.0,
+                "worth": 0.0,
+                "asked": True,
+                "sampled_rows": 0,
+                **{name: counts.get(f"{name}.{size}", 0) for name in ("offered", "kept", "marked")},
+            }
+        )
+    return found
+
+
+def _quality(one: ChosenFilter, drafted: Drafted) -> float | None:
+    """The quality as counted: of the queries whose rows were counted, by their weights."""
+    assert one.regions is not None
+    queries = sorted((query for query, _ in one.regions.wanted.queries), key=lambda query: -query.weight)
+    total = lost = 0.0
+    for place, query in enumerate(queries):
+        if f"wanted.{place}" not in drafted.counts:
+            break
+        wanted, got = drafted.counts[f"wanted.{place}"], drafted.counts.get(f"got.{place}", 0)
+        total += query.weight
+        lost += query.weight * query.alpha * ((wanted - got) / wanted if wanted else 0.0)
+    return 1.0 - lost / total if total else None

@@ -1,0 +1,121 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+"""What a contract may say of the lever `sifters`: every field, its meaning, its rule and its default.
+
+>>> from spillway.levers.sifters.stated_queries import ReadingQuery
+>>> SifterSettings(queries=(ReadingQuery(where="temp > 30"),)).regions
+100
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spillway.contracts.shapes import PERCENT, Broken, Choice, Flag, Maybe, Number, Record, rule, suggest
+from spillway.levers.sifters.stated_queries import FRACTION, StatedQueries
+
+if TYPE_CHECKING:
+    from spillway.contracts.model import StreamContract
+
+COLUMNS: tuple[tuple[str, str, str], ...] = (
+    ("weight", "double", "how many rows as offered it stands for: 1 / (1 - what is dropped of its region)"),
+    ("in_sample", "boolean", "whether it belongs to the sample that no filter works on"),
+)
+"""What the lever adds to rows: name, type, meaning."""
+LOSES_ROWS = True
+"""A row that is shed is gone, unless `keep_aside` says otherwise."""
+PARTITIONS = (
+    "auto", "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
+)  # fmt: skip
+TAKES = ("first", "rest", "cheaper")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SifterSample:
+    """The sample that regions are built from, and the one that travels."""
+
+    rows: int = rule(Number(least=1, most=100_000, whole=True), "how many rows regions are built from", 1000)
+    tuples: int = rule(
+        Number(least=1, whole=True), "of how many of the stream's tuples they are drawn", 100_000
+    )
+    marked_pct: float = rule(
+        PERCENT, "share of all rows that is sent and marked whatever the filter says", 1.0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rebuild:
+    """When the filter in use is left for another."""
+
+    throttle: float = rule(
+        FRACTION, "the filter stays while there is room for no more than so much more of the rows", 0.05
+    )
+    drift: float = rule(
+        FRACTION, "share of the rows that lies in other regions than when it was built, noise aside", 0.1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SifterSettings(StatedQueries):
+    """Which queries read the stream, and how rows are shed by what they ask for."""
+
+    regions: int = rule(
+        Number(least=1, most=10_000, whole=True), "into how many regions rows are told apart", 100
+    )
+    partition: str = rule(
+        Choice(PARTITIONS), "how regions are cut; auto: the way that does best on rows held back", "auto"
+    )
+    fairness: float = rule(
+        FRACTION,
+        "by how much the dropped shares of two regions that are asked for may differ; 1: no limit",
+        0.5,
+    )
+    rows_per_second: float | None = rule(
+        Maybe(Number(above=0)),
+        "how many rows the server takes in; null: as many as the channel carries",
+        None,
+    )
+    takes: str = rule(
+        Choice(TAKES),
+        "where other levers stand behind it; first: rows go before columns; rest: only what the others cannot fit; "
+        "cheaper: rows or columns, whichever loses less for the same bytes",
+        "first",
+    )
+    sample: SifterSample = rule(Record(SifterSample), "what is sampled", SifterSample())
+    rebuild: Rebuild = rule(Record(Rebuild), "when another filter is built", Rebuild())
+    keep_aside: bool = rule(
+        Flag(), "shed rows stay at the source, and can be asked for; else they are gone", False
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        weights = [query.weight for query in self.queries if isinstance(query.weight, int | float)]
+        if weights and not sum(weights):
+            yield "queries", "have weights that sum to more than 0", weights, "give one of them a weight"
+        names = [query.title for query in self.queries]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                yield f"queries[{place}]", "be told apart from the others", name, "remove it, or add a name"
+
+    def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
+        """What breaks between these settings and the rest of the stream's contract."""
+        from spillway.levers.sifters.wanted import wanted_problems
+
+        known = [name for name in contract.names if isinstance(name, str)]
+        fine = True
+        for place, stated in enumerate(self.dimensions or ()):
+            if stated.attribute not in known:
+                fine = False
+                where = f"dimensions[{place}].attribute"
+                yield (
+                    where,
+                    "be an attribute of the stream",
+                    stated.attribute,
+                    suggest(stated.attribute, known),
+                )
+        if fine and all(isinstance(query.where, str) for query in self.queries):
+            yield from wanted_problems(self, contract)
+
+
+SETTINGS = SifterSettings
+"""What the registry reads of a contract's entry."""

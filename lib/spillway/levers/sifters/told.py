@@ -1,0 +1,225 @@
+"""What the lever tells of itself: why rows go, what each query still gets, and the report's pictures, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spillway.contracts import StreamContract
+from spillway.levers.protocol import Facts, Picture, Told, Views
+from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.learn import FACT
+from spillway.levers.sifters.record import sifted_rows_of
+from spillway.levers.sifters.settings import SifterSettings
+from spillway.levers.sifters.words import value_words
+
+SHOWN_REGIONS, SHOWN_QUERIES, SHOWN_BATCHES = 5, 20, 200
+CELLS = 32
+"""A map over more than two dimensions is drawn in so many cells a side."""
+
+
+def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, tables: Views) -> Told:
+    """Why rows of the stream go, and what the attribute has to do with it."""
+    settings: SifterSettings = contract.lever_settings("sifters")
+    from spillway.levers.sifters.wanted import Wanted
+
+    wanted = Wanted.of(settings, contract)
+    about = [query.title for query, predicate in wanted.queries if attribute in predicate.used]
+    rules = [rule.text for rule in wanted.keep if attribute in rule.used]
+    rows = sifted_rows_of(tables, contract.stream)
+    aside = "they are kept aside at the source" if settings.keep_aside else "they are gone"
+    if not rows:
+        return Told("not sifted yet", "no batch was shed since the stream has this lever")
+    last = rows[-1]
+    numbers: dict[str, Any] = {
+        "filter": f"batch {last['batch']} has that of batch {last['filter']}"
+        if last["filter"]
+        else "none: all rows go on",
+        "why": last["reason"],
+        "room for": {"% of the rows": 100.0 * last["throttle_measured"]},
+        "queries about it": len(about),
+        "rules that keep rows by it": rules or None,
+    }
+    if last["filter"]:
+        offered, kept = (sum(one[name] for one in last["regions"]) for name in ("offered", "kept"))
+        numbers |= {
+            "rows offered": offered,
+            "rows dropped": offered - kept,
+            "regions": f"{len(last['regions'])} by {last['partition']}",
+            "quality of the queries": {
+                "%": 100.0 * last["quality_planned"],
+                "as counted": _pct(last["quality"]),
+            },
+            "most is dropped where": [
+                f"{one['bounds']}: {one['threshold']:.0%} of {one['offered']:,}"
+                for one in _most_dropped(last["regions"])
+            ],
+            "queries": _queries(tables, contract.stream, last["batch"]),
+        }
+        if facts is not None and (fact := facts.facts.get((FACT, ""))) is not None:
+            numbers["in training"] = {name: value for name, value in fact.evidence.items() if value}
+    because = (
+        f"rows go as far as there is no room for them, those first that {len(settings.queries)} queries lose least by; "
+        f"{aside}"
+    )
+    remedies = [
+        "raise the weight of a query, or say what it must have at least, under queries: of the lever",
+        "say under keep: which rows must never go",
+    ]
+    way = "its rows are shed" if last["filter"] else "all rows go on"
+    return Told(
+        way,
+        because,
+        {name: one for name, one in numbers.items() if one not in (None, [], {})},
+        tuple(remedies),
+    )
+
+
+def row_pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
+    """The map of what is dropped where, what every query gets, and how throttler and quality went."""
+    rows = sifted_rows_of(tables, contract.stream)
+    sifted = [row for row in rows if row["filter"]]
+    if not sifted:
+        return
+    last = sifted[-1]
+    yield from _map(last)
+    queries = _queries(tables, contract.stream, last["batch"])
+    if queries:
+        yield Picture(
+            f"What the queries still get, batch {last['batch']}",
+            "table",
+            {
+                "heads": ["query", "#rows it wants", "#of them sent", "#%"],
+                "rows": [
+                    [name, f"{wanted:,}", f"{got:,}", f"{100 * got / wanted:.1f}" if wanted else "-"]
+                    for name, (wanted, got) in list(queries.items())[:SHOWN_QUERIES]
+                ],
+            },
+            f"There was room for {last['throttle_measured']:.1%} of the rows; at random every query would have that.",
+        )
+    if len(sifted) > 1:
+        of = sifted[-SHOWN_BATCHES:]
+        lines = [
+            ("room for rows", "throttle_measured"),
+            ("rows kept", "throttle"),
+            ("quality of queries", "quality_planned"),
+        ]
+        yield Picture(
+            "Room, rows kept and quality, batch by batch",
+            "lines",
+            {
+                "lines": [
+                    {
+                        "name": name,
+                        "points": [(row["batch"], 100.0 * row[column]) for row in of],
+                        "steps": True,
+                    }
+                    for name, column in lines
+                ],
+                "x": "batch",
+                "y": "%",
+                "from_zero": True,
+            },
+        )
+
+
+def _map(row: Mapping[str, Any]) -> Iterator[Picture]:
+    found = SifterFilter.from_bytes(row["payload"])
+    lines = found.layout.lines
+    cuts = np.bincount(found.tree.axes[found.tree.axes >= 0], minlength=len(lines))
+    order = [int(place) for place in np.argsort(-cuts, kind="stable") if cuts[place]]
+    if not order:
+        return
+    across, up = order[0], order[1] if len(order) > 1 else None
+    regions = {one["region"]: one for one in row["regions"]}
+    bounds = found.tree.bounds
+    if len(order) <= 2:
+        parts = [
+            (bounds[at, across], bounds[at, up] if up is not None else np.array([0.0, 1.0]), regions[at])
+            for at in range(found.tree.count)
+        ]
+        rects = [
+            (
+                float(x[0]), float(x[1]), float(y[0]), float(y[1]), one["threshold"],
+                f"{one['bounds']}: {one['threshold']:.0%} dropped of {one['offered']:,} rows",
+            )
+            for x, y, one in parts
+        ]  # fmt: skip
+    else:
+        rects = _cells(found, across, order[1], row["regions"])
+    names = found.layout.names
+    yield Picture(
+        f"What is dropped where, batch {row['batch']}",
+        "regions",
+        {
+            "rects": rects,
+            "x": names[across],
+            "y": "" if up is None else names[up],
+            "x_ticks": _ticks(found, across),
+            "y_ticks": [] if up is None else _ticks(found, up),
+        },
+        f"The darker, the more of the rows there are dropped; {row['reason']}.",
+        wide=True,
+    )
+
+
+def _cells(
+    found: SifterFilter, across: int, up: int, regions: Sequence[Mapping[str, Any]]
+) -> list[tuple[float, float, float, float, float, str]]:
+    """A map of more dimensions than two: the mean threshold of the rows of a cell, whatever lies in the others."""
+    by_region = {one["region"]: one for one in regions}
+    weight = np.array([by_region[at]["frequency"] for at in range(found.tree.count)]) + 1e-9
+    bounds = found.tree.bounds
+    edges = [
+        np.linspace(float(found.tree.space[axis, 0]), float(found.tree.space[axis, 1]), CELLS + 1)
+        for axis in (across, up)
+    ]
+    rects = []
+    for i in range(CELLS):
+        for j in range(CELLS):
+            x, y = (edges[0][i], edges[0][i + 1]), (edges[1][j], edges[1][j + 1])
+            share = np.ones(found.tree.count)
+            for axis, (low, high) in ((across, x), (up, y)):
+                begin, end = bounds[:, axis, 0], bounds[:, axis, 1]
+                share *= np.clip(np.minimum(high, end) - np.maximum(low, begin), 0, None) / (end - begin)
+            mass = share * weight
+            mean = float(mass @ found.thresholds / mass.sum()) if mass.sum() > 0 else 0.0
+            rects.append((float(x[0]), float(x[1]), float(y[0]), float(y[1]), mean, f"{mean:.0%} dropped"))
+    return rects
+
+
+def _ticks(found: SifterFilter, axis: int) -> list[tuple[float, str]]:
+    line = found.layout.lines[axis]
+    if line.dimension.is_text or line.dimension.type == "boolean":
+        words = [*line.dimension.words, "other"] if line.dimension.is_text else ["false", "true"]
+        width = line.high - line.low
+        step = max(1, len(words) // 8)
+        return [((at + 0.5) / width, word) for at, word in enumerate(words) if at % step == 0]
+    found_ticks = []
+    for place in (0.0, 0.25, 0.5, 0.75, 1.0):
+        value = line.low + place * (line.high - line.low)
+        found_ticks.append((place, value_words(line.dimension.type, value)))
+    return found_ticks
+
+
+def _most_dropped(regions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    dropped = sorted(regions, key=lambda one: one["kept"] - one["offered"])
+    return [one for one in dropped[:SHOWN_REGIONS] if one["offered"] > one["kept"]]
+
+
+def _queries(tables: Views, stream: str, batch: int) -> dict[str, tuple[int, int]]:
+    rows = (
+        tables.at("ledger")
+        .rows(
+            ["dimension", "offered", "kept"],
+            subject=stream, batch=batch, stage="sifters", dimension_kind="query", unit="rows",
+        )
+        .to_pylist()
+    )  # fmt: skip
+    return {row["dimension"]: (row["offered"], row["kept"]) for row in rows}
+
+
+def _pct(value: float | None) -> float | None:
+    return None if value is None else 100.0 * value

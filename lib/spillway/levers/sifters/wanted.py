@@ -1,0 +1,201 @@
+"""What a contract wants of its rows: its queries and must-keep rules as predicates over its dimensions.
+
+Two sets of dimensions: those that queries are about, along which regions are cut (six at most), and those of the rules
+of what must be kept, which may be about any attribute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spillway.contracts.shapes import Broken
+from spillway.errors import Refused
+from spillway.levers.sifters.consolidate import Asked
+from spillway.levers.sifters.dimensions import Dimension
+from spillway.levers.sifters.layout import Layout
+from spillway.levers.sifters.predicates import (
+    Predicate,
+    columns_named,
+    parse_predicate,
+    parse_sql,
+    words_named,
+)
+from spillway.levers.sifters.regions import MOST_DIMENSIONS
+from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
+
+if TYPE_CHECKING:
+    from spillway.contracts.model import StreamContract
+
+DIMENSION_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Queries and rules, parsed."""
+
+    dimensions: tuple[Dimension, ...]
+    queries: tuple[tuple[ReadingQuery, Predicate], ...]
+    keep_dimensions: tuple[Dimension, ...]
+    keep: tuple[Predicate, ...]
+
+    @staticmethod
+    def of(settings: StatedQueries, contract: StreamContract) -> Wanted:
+        """What the contract wants."""
+        known = _declared(settings, contract)
+        texts = [query.where for query in settings.queries]
+        asked = _over(texts, known, "queries")
+        kept = _over(settings.keep, known, "keep")
+        parse_one = parse_predicate
+        return Wanted(
+            tuple(asked.values()),
+            tuple((query, parse_one(query.where, asked)) for query in settings.queries),
+            tuple(kept.values()),
+            tuple(parse_one(text, kept, "keep") for text in settings.keep),
+        )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The attributes that deciding takes."""
+        return tuple(dict.fromkeys(one.name for one in (*self.dimensions, *self.keep_dimensions)))
+
+    @property
+    def digest(self) -> str:
+        """What a filter was built for: other queries or dimensions make another."""
+        told = [
+            [(query.where, query.weight, query.alpha, query.at_least) for query, _ in self.queries],
+            [(one.name, one.type, one.words, one.low, one.high) for one in self.dimensions],
+        ]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+    def asked(self, layout: Layout) -> Asked:
+        """The queries as boxes of places."""
+        keys = [predicate.boxes for _, predicate in self.queries]
+        settings = [query for query, _ in self.queries]
+        return Asked(
+            layout.boxes(np.concatenate(keys)),
+            np.repeat(np.arange(len(keys)), [len(one) for one in keys]),
+            np.array([one.weight for one in settings]),
+            np.array([one.alpha for one in settings]),
+            np.array([one.at_least for one in settings]),
+        )
+
+    def edges(self, place: int) -> np.ndarray:
+        """The keys at which queries begin and end along a dimension."""
+        found = {
+            edge
+            for _, predicate in self.queries
+            for product in predicate.products
+            for span in product.get(place, ())
+            for edge in span
+        }
+        return np.array(sorted(found), np.int64)
+
+
+def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterator[Broken]:
+    """What is wrong with each query and rule of a contract, one by one."""
+    try:
+        known = _declared(settings, contract)
+    except Refused as problem:
+        yield "dimensions", problem.problem.rule, problem.problem.value, problem.problem.remedy
+        return
+    fine: list[str] = []
+    for where, text in [
+        *((f"queries[{i}].where", query.where) for i, query in enumerate(settings.queries)),
+        *((f"keep[{i}]", text) for i, text in enumerate(settings.keep)),
+    ]:
+        try:
+            parsed = parse_predicate(text, _with_words([text], known))
+            _ = parsed.boxes
+            _check_domain(parsed)
+        except Refused as problem:
+            one = problem.problem
+            rule = one.rule if one.field == "where" else f"{one.rule} ({one.field})"
+            yield where, rule, one.value, one.remedy
+        else:
+            fine += [text] if where.startswith("queries") else []
+    try:
+        _over(fine, known, "queries")
+    except Refused as problem:
+        yield "queries", problem.problem.rule, problem.problem.value, problem.problem.remedy
+
+
+def _declared(settings: StatedQueries, contract: StreamContract) -> dict[str, Dimension]:
+    """The dimensions that conditions may be about, by name."""
+    stated = {one.attribute: one for one in settings.dimensions or ()}
+    found: dict[str, Dimension] = {}
+    for attribute in contract.attributes:
+        if settings.dimensions is not None and attribute.name not in stated:
+            continue
+        one = stated.get(attribute.name)
+        values = () if one is None or one.values is None else one.values
+        low, high = (None, None) if one is None or one.between is None else one.between[:2]
+        if values and attribute.type != "string":
+            raise Refused(
+                "values", f"be listed of a text, and {attribute.name} is none", attribute.type, "remove them"
+            )
+        if (
+            low is not None
+            and high is not None
+            and not (low < high and attribute.type in ("integer", "double"))
+        ):
+            raise Refused(
+                "between",
+                f"be [least, most] of a number (of {attribute.name})",
+                [low, high],
+                "mend it, or leave the domain to its rows",
+            )
+        found[attribute.name] = Dimension(
+            attribute.name, attribute.type, tuple(values), bool(values), low, high, contract.timezone
+        )
+    return found
+
+
+def _over(texts: Sequence[str], known: dict[str, Dimension], field: str) -> dict[str, Dimension]:
+    """The dimensions that some conditions are about, with the words that they name."""
+    lower = {name.lower(): name for name in known}
+    named = dict.fromkeys(
+        lower[column.lower()]
+        for text in texts
+        for column in columns_named(parse_sql(text))
+        if column.lower() in lower
+    )
+    if field == "queries" and len(named) > MOST_DIMENSIONS:
+        raise Refused(
+            field,
+            f"be about at most {MOST_DIMENSIONS} attributes together",
+            ", ".join(named),
+            "leave out those that fewest queries are about",
+        )
+    return {name: one for name, one in _with_words(texts, known).items() if name in named}
+
+
+def _with_words(texts: Iterable[str], known: dict[str, Dimension]) -> dict[str, Dimension]:
+    named: dict[str, set[str]] = {}
+    names = [name for name, one in known.items() if one.is_text]
+    for text in texts:
+        for name, words in words_named(parse_sql(text), names).items():
+            named.setdefault(name, set()).update(words)
+    return {name: one.with_words(sorted(named.get(name, ()))) for name, one in known.items()}
+
+
+def _check_domain(predicate: Predicate) -> None:
+    """Refuse a query that asks for nothing of a stated domain."""
+    for place, dimension in enumerate(predicate.dimensions):
+        if dimension.low is None or dimension.high is None:
+            continue
+        inside = dimension.compared(">=", dimension.low), dimension.compared("<=", dimension.high)
+        low, high = inside[0][0][0], inside[1][0][1]
+        spans = [span for product in predicate.products for span in product.get(place, ((low, high),))]
+        if not any(begin < high and low < end for begin, end in spans):
+            raise Refused(
+                "where",
+                f"ask for something of {dimension.name} between {dimension.low:g} and {dimension.high:g}",
+                predicate.text,
+                "mend the query, or the dimension's domain",
+            )

@@ -1,0 +1,281 @@
+"""The lever in the pipeline: a batch's rows go by what queries ask for, and every row is accounted for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.levers.sifters.logs import LOGS, SIFTERS, logged, logs
+from tests.pipeline.streams import World, json_lines
+
+from spillway.contracts import read_stream
+from spillway.engine import InProcess
+from spillway.errors import ContractError
+from spillway.ledger import difference
+from spillway.levers.sifters.filter import SifterFilter
+from spillway.pipeline.question import Question
+from spillway.pipeline.recover import look_up, recover_batches
+from spillway.show.explain import explain
+from spillway.show.report import build_report
+from spillway.store.batches import load_batches
+
+
+def shed_world(
+    folder: Path, lever: dict[str, Any] | None = None, capacity: str = "8 kbps", **more: Any
+) -> World:
+    """As `logged`, but not validated: two batches shed in this process."""
+    levers = more.pop("levers", [SIFTERS if lever is None else lever])
+    world = World.begin(InProcess(), folder, {**LOGS, "levers": levers, **more}, capacity=capacity)
+    world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 2500)))
+    world.shed()
+    world.train("logs")
+    world.shed()
+    world.deliver("logs/2020-01-01/b.json", json_lines(logs(2500, 1200)))
+    world.shed()
+    return world
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return logged(InProcess(), tmp_path_factory.mktemp("logs"))
+
+
+def ledger(world: World, **where: Any) -> list[dict[str, Any]]:
+    return [row for row in world.rows("ledger") if all(row[name] == value for name, value in where.items())]
+
+
+def test_what_is_sent_fits_and_every_expectation_holds(world: World) -> None:
+    assert all(row["success"] for row in world.rows("validations"))
+    assert difference(world.rows("ledger")) == 0
+    for batch in world.batches("logs"):
+        (sent,) = ledger(world, stage="sent", unit="rows", batch=batch.batch)
+        kbps = sent["bytes_kept"] * 8 / 1000 / (batch.seconds_covered or 1)
+        assert 0.85 * batch.allowed_kbps < kbps <= batch.allowed_kbps
+
+
+def test_queries_keep_more_than_the_share_of_the_rows_that_is_sent(world: World) -> None:
+    for row in world.rows("sifters"):
+        offered, kept = (sum(one[name] for one in row["regions"]) for name in ("offered", "kept"))
+        assert kept < 0.7 * offered
+        assert row["quality"] > kept / offered + 0.2
+    counted = {
+        row["dimension"]: (row["offered"], row["kept"])
+        for row in ledger(world, dimension_kind="query", batch=1)
+    }
+    raw = world.frame("raw", "logs").query("batch == 1")
+    sent = world.frame("transmitted", "logs").query("batch == 1")
+    for name, wants in (
+        ("warnings", "severity == 'WARN'"),
+        ("slow at web-1", "latency > 400 and host == 'web-1'"),
+        ("middling", "latency >= 100 and latency <= 300 and host in ('web-0', 'web-2')"),
+    ):
+        assert counted[name] == (len(raw.query(wants)), len(sent.query(wants)))
+
+
+def test_rows_that_must_be_kept_are_all_there(world: World) -> None:
+    raw, sent = (world.frame(table, "logs") for table in ("raw", "transmitted"))
+    errors = raw[raw["severity"].isin(["ERROR", "FATAL"])]["seq"]
+    assert len(errors) > 100
+    assert set(errors) <= set(sent["seq"])
+    assert (sent[sent["seq"].isin(errors)]["weight"] == 1.0).all()
+
+
+def test_weights_scale_counts_up_and_the_sample_is_spread_over_all_rows(world: World) -> None:
+    """Within a row a region (28 of them) and batch: 2 batches, and a row of a region of 0.98 weighs 50."""
+    raw, sent = (world.frame(table, "logs") for table in ("raw", "transmitted"))
+    assert abs(sent["weight"].sum() - len(raw)) < 2 * 10 * 50
+    assert 0.012 * len(raw) < sent["in_sample"].sum() < 0.03 * len(raw)
+    asked = sent[(sent["weight"] < 3)]["weight"]
+    assert asked.min() == 1.0
+
+
+def test_the_kernel_in_a_frame_of_its_own_says_the_same_rows(world: World) -> None:
+    """What the pipeline sent, worked out again from the packed filter and raw alone."""
+    raw, sent = world.at("raw", "logs").rows().sort_by("seq"), world.frame("transmitted", "logs")
+    for row in world.rows("sifters"):
+        (batch,) = [one for one in world.batches("logs") if one.batch == row["batch"]]
+        mine = raw.filter(np.asarray(raw["batch"]) == row["batch"])
+        found = SifterFilter.from_bytes(row["payload"])
+        assert len(row["payload"]) < 4096
+        seq = np.asarray(mine["seq"])
+        regions = found.regions_of(mine)
+        kept, marked = found.decide(seq, regions, batch.first_seq, batch.first_seq)
+        here = sent[sent["batch"] == row["batch"]]
+        assert here["seq"].tolist() == seq[kept].tolist()
+        assert here["in_sample"].tolist() == marked[kept].tolist()
+        assert here["weight"].tolist() == found.weights[regions[kept]].tolist()
+
+
+def test_the_same_rows_go_again_when_a_date_is_shed_again(world: World, tmp_path: Path) -> None:
+    again = world.copy(tmp_path)
+    day = again.batches("logs")[0].batch_date
+    again.shed(dates=(day, day))
+    assert again.rows("transmitted", "logs") == world.rows("transmitted", "logs")
+    assert again.rows("sifters") == world.rows("sifters")
+
+
+def test_a_filter_stays_while_it_does_and_says_why_it_is_left(tmp_path: Path) -> None:
+    """100 rows a second into 60: the throttler is the same for every batch, until rows lie elsewhere."""
+    lever = {**SIFTERS, "rows_per_second": 60.0}
+    world = shed_world(tmp_path, lever, capacity="1 Mbps")
+    first, second = world.rows("sifters")
+    assert (first["filter"], second["filter"]) == (1, 1)
+    assert second["reason"].startswith("the filter of batch 1 still does")
+    assert [one["threshold"] for one in first["regions"]] == [one["threshold"] for one in second["regions"]]
+    world.deliver("logs/2020-01-01/c.json", json_lines(logs(3700, 1200, slower=2.5)))
+    world.shed()
+    third = world.rows("sifters")[-1]
+    assert third["filter"] == 3
+    assert third["reason"].startswith("data drifted")
+    world.contract_becomes({**LOGS, "levers": [{**lever, "rows_per_second": 30.0}]}, capacity="1 Mbps")
+    world.deliver("logs/2020-01-01/d.json", json_lines(logs(4900, 1200, slower=2.5)))
+    world.shed()
+    fourth = world.rows("sifters")[-1]
+    assert fourth["reason"].startswith("the throttler drifted from 60.0% to 30.0%")
+    kept = sum(one["kept"] for one in fourth["regions"]) / sum(one["offered"] for one in fourth["regions"])
+    assert abs(kept - 0.3) < 0.03
+
+
+def test_what_fits_is_not_sifted(tmp_path: Path) -> None:
+    world = shed_world(tmp_path, capacity="1 Mbps")
+    assert [(row["filter"], row["reason"]) for row in world.rows("sifters")] == [(0, "all rows fit")] * 2
+    assert world.frame("transmitted", "logs")["weight"].tolist() == [1.0] * 3700
+
+
+def test_what_lies_aside_comes_back_and_counts_as_recoverable(tmp_path: Path) -> None:
+    world = shed_world(tmp_path, {**SIFTERS, "keep_aside": True})
+    (total,) = ledger(world, stage="sifters", unit="rows", dimension_kind="total", batch=1)
+    assert total["recoverable"] == total["shed"] > 500
+    assert total["lost"] == 0
+    sent = set(world.frame("transmitted", "logs")["seq"])
+    gone = next(seq for seq in range(2500) if seq not in sent)
+    contract = world.contracts.streams["logs"]
+    found = look_up(world.tables, contract, Question.parse(contract, seq=gone))
+    assert found.rows["host"].to_pylist() == [f"web-{gone % 4}"]
+    assert found.rows["severity"].to_pylist() == [logs(gone, 1)[0]["severity"]]
+    assert found.synopsis_bytes_read > 0
+
+
+def test_observing_drops_nothing_and_says_what_would_go(tmp_path: Path) -> None:
+    world = shed_world(tmp_path, mode="observe")
+    assert len(world.frame("transmitted", "logs")) == 3700
+    assert any("would drop" in said for said in world.said)
+    assert not any(row["shed"] for row in world.rows("ledger"))
+
+
+def with_columns(takes: str) -> list[dict[str, Any]]:
+    return [
+        {**SIFTERS, "takes": takes},
+        {"lever": "attributes", "training": {"tuples": 1000}, "ways": ["keep", "shed", "round"]},
+    ]
+
+
+def test_columns_come_back_of_the_rows_that_stayed(tmp_path: Path) -> None:
+    """Both levers: what the second gives back are the values of the rows that the first handed on."""
+    world = shed_world(tmp_path, levers=with_columns("first"), capacity="6 kbps")
+    recover_batches(world.tables.now(), world.engine, world.contracts.streams["logs"], world.batches("logs"))
+    raw, back = (world.frame(table, "logs").set_index("seq") for table in ("raw", "recovered"))
+    assert 0 < len(back) < len(raw)
+    was = raw.loc[back.index]["latency"]
+    assert ((back["latency"] - was).abs() <= 0.0200001 * was.abs()).dropna().all()
+
+
+def test_rows_take_over_what_columns_cannot_fit(tmp_path: Path) -> None:
+    """So little room that even without its measures the stream is too large: rows go as far as it takes."""
+    world = shed_world(tmp_path, levers=with_columns("rest"), capacity="2.5 kbps")
+    rows = [row for row in world.rows("sifters") if row["filter"]]
+    assert rows
+    assert all("left to others came out too large" in row["reason"] for row in rows)
+    for batch in world.batches("logs"):
+        (sent,) = ledger(world, stage="sent", unit="rows", batch=batch.batch)
+        assert sent["bytes_kept"] * 8 / 1000 / (batch.seconds_covered or 1) <= batch.allowed_kbps
+        assert sent["shortfall"] == 0
+
+
+def test_the_cheaper_of_rows_and_columns_goes_and_says_by_what_figures(tmp_path: Path) -> None:
+    world = shed_world(tmp_path, levers=with_columns("cheaper"), capacity="9 kbps")
+    reasons = {row["reason"] for row in world.rows("sifters")}
+    said = [reason for reason in reasons if "are cheaper: for the same" in reason]
+    assert said
+    assert all("columns lose" in reason for reason in said)
+    assert all("% of a value, rows" in reason and "kbps" in reason for reason in said)
+
+
+def test_it_is_explained_and_drawn(world: World) -> None:
+    (part,) = explain(world.tables.now(), "logs", "latency").levers
+    assert part.told is not None
+    assert part.told.way == "its rows are shed"
+    assert part.told.numbers["queries about it"] == 2
+    assert part.told.numbers["queries"]["warnings"][0] > 0
+    page = build_report(world.tables.now(), world.folder / "report.html").read_text(encoding="utf-8")
+    assert page.count('<rect class="region"') >= 20
+    assert "slow at web-1" in page
+
+
+def test_training_says_what_it_chose_and_learns_nothing_new_of_the_same_rows(
+    world: World, tmp_path: Path
+) -> None:
+    again = world.copy(tmp_path)
+    (fact,) = [row for row in again.rows("models") if row["lever"] == "sifters"]
+    assert '"scores"' in fact["evidence"]
+    again.train("logs")
+    again.train("logs")
+    assert "learned nothing new" in again.said[-1]
+
+
+def test_a_batch_that_dies_half_way_ends_in_the_same_tables(world: World, tmp_path: Path) -> None:
+    """Pinned, its filter not written: what the next run makes is what an undisturbed one made."""
+    again = world.copy(tmp_path)
+    (batch, *_) = load_batches(again.tables.now(), "logs")
+    for table in ("sifters",):
+        again.at(table).delete(stream="logs", batch=[1, 2])
+    again.shed(dates=(batch.batch_date, batch.batch_date))
+    assert again.rows("transmitted", "logs") == world.rows("transmitted", "logs")
+
+
+def test_spark_and_this_process_sift_alike(world: World, engine: Any, tmp_path: Path) -> None:
+    there = World(world.folder, engine, world.tables, world.contracts).copy(tmp_path)
+    there.engine = engine
+    day = there.batches("logs")[0].batch_date
+    there.shed(dates=(day, day))
+    for table in ("transmitted", "sifters", "ledger"):
+        stream = "logs" if table == "transmitted" else None
+        assert there.rows(table, stream) == world.rows(table, stream)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"queries": []}, r"levers\[0\].queries` must hold at least 1"),
+        ({"queries": [{"where": "latncy > 3"}]}, "declared dimensions.*did you mean latency"),
+        ({"queries": [{"where": "size > 3"}]}, "got 'size > 3'; name size among the dimensions"),
+        ({"queries": [{"where": "latency > 3 and latency < 2"}]}, "be possible to satisfy"),
+        ({"queries": [{"where": "latency > 3", "weight": 0}]}, "have weights that sum to more than 0"),
+        ({"queries": [{"where": "latency > 3", "alpha": 1.5}]}, "be a number at least 0 and at most 1"),
+        ({"queries": [{"where": "latency > 3"}, {"where": "latency > 3"}]}, "be told apart from the others"),
+        ({"keep": ["severity > 'NOTICE'"]}, "severity must be one of DEBUG, INFO"),
+        ({"keep": ["true; drop table x"]}, r"keep\[0\]"),
+        ({"dimensions": [{"attribute": "latenzy"}]}, "must be an attribute of the stream, got 'latenzy'"),
+        (
+            {
+                "dimensions": [{"attribute": "latency", "between": [0, 10]}, {"attribute": "severity"}],
+                "keep": [],
+                "queries": [{"where": "latency > 50"}],
+            },
+            "ask for something of latency between 0 and 10",
+        ),
+        ({"dimensions": [{"attribute": "latency", "between": [5, 1]}], "keep": []}, r"be \[least, most\] of a number"),
+        ({"fairness": 2}, "at most 1"),
+        ({"regions": 0}, "at least 1"),
+    ],
+)  # fmt: skip
+def test_what_a_contract_cannot_mean_is_refused_by_name(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ContractError, match=said):
+        read_stream({**LOGS, "levers": [{**SIFTERS, **changed}]})
+
+
+def test_columns_that_are_given_back_from_other_rows_stand_behind(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="stand behind every lever that loses rows"):
+        read_stream({**LOGS, "levers": [{"lever": "attributes"}, SIFTERS]})
