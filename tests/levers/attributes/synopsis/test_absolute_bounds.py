@@ -105,6 +105,21 @@ def test_a_bound_in_degrees_holds_where_a_relative_one_would_give_nothing_away()
     assert len(coarse.entries) < 0.6 * len(exact.entries)
 
 
+def test_small_values_that_may_not_become_zero_cost_a_step_and_not_a_whole_value():
+    values = np.random.default_rng(3).choice([-3.0, -1.0, 0.0, 1.0, 2.0, 4.0, 30.0, -50.0], 400)
+    frame = Frame(np.arange(400), np.zeros(400, int), {"a": Column.real(values)})
+    previous = (Predictor("previous"),)
+    model = AttributeModel(
+        "a", "real", math.inf, predictors=previous, precisions=(Precision(unit=5.0),), error=5.0
+    )
+    everything = np.ones(400, bool)
+    result = shed(model, frame, everything)
+    given_back = recover(model, frame.as_transmitted({"a": everything}), everything, result.entries).values
+    assert np.abs(given_back.values - values).max() <= 5.0
+    assert ((given_back.values == 0) == (values == 0)).all()
+    assert result.entries.is_step[1:].all()
+
+
 def test_rounding_in_degrees_leaves_levels_a_degree_apart_and_no_zero_that_was_none():
     frame = Frame(np.arange(3000), np.zeros(3000, int), {"a": Column.real(TEMPERATURES)})
     model = AttributeModel("a", "real", math.inf, roundings=(Rounding("grid", math.inf, 0.5),), error=0.5)

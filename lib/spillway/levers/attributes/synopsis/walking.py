@@ -150,7 +150,10 @@ def _nearest_step(p, sv, tables, first, count, unit, levels):  # type: ignore[no
     if levels:
         return _place(sv, tables, first, count) - _place(p, tables, first, count)
     if unit > 0.0:
-        q = np.rint(sv / unit) - np.rint(p / unit)
+        level = np.rint(sv / unit)
+        if level == 0.0 and sv != 0.0:
+            level = np.sign(sv)  # zero stands for zero alone
+        q = level - np.rint(p / unit)
         return np.int64(q) if abs(q) < LARGEST_STEP else np.int64(0)
     if p == 0.0 or sv == 0.0 or (p > 0.0) != (sv > 0.0):
         return np.int64(0)

@@ -118,16 +118,19 @@ def lattices_of(
 
 
 def _even_lattices(error_pct: float, column: Column, decimals: int | None, error: float) -> list[Lattice]:
-    """Steps of twice the aim leave no value farther from one than the aim.
+    """Steps of twice the aim leave no value farther from one than the aim; but for those near zero, which may not
+    become zero: where there are such, steps of one aim are tried too, of which the first is near enough to all of them.
 
     >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)[0]
     Lattice(aim_pct=None, step_pct=0.0, unit=0.1, aim=0.07)
     """
     least = unit_of(column, decimals)
     found = []
-    for share in AIMS:
+    sizes = np.abs(column.values[column.valid].astype(np.float64))
+    widths = (2.0, 1.0) if bool(((sizes > 0) & (sizes < error)).any()) else (2.0,)
+    for share, aims in ((share, aims) for aims in widths for share in AIMS):
         aim = error * share
-        width = 2.0 * aim if not least else least * math.floor(2.0 * aim / least * (1 + 1e-12))
+        width = aims * aim if not least else least * math.floor(aims * aim / least * (1 + 1e-12))
         if width > 0 and math.isfinite(width):
             found.append(Lattice(None, 0.0, width, aim))
     found += [Lattice(None, 0.0, 0.0, error * share) for share in (1.0, 0.45, 0.13) if error]
