@@ -5,6 +5,9 @@ Every quarter of an hour: look at the landing zone; if a file is new or a batch 
 application per channel, which takes in, plans, sheds and accounts. Nothing new: the run ends in seconds
 without starting Spark.
 
+The sketches that contracts ask for are made by a step of their own, of what was taken in: it can be looked at and
+retried alone, and when it fails what was shed is validated all the same; the next run makes what is missing.
+
 **Recompute dates**: `spillway_backfill`, one run a date; a backfill of this DAG is refused.
 
 One stream's fault keeps no other back: the others of its channel are brought through, then the task ends red with
@@ -72,6 +75,28 @@ with DAG(
         **spark_step("shed"),
     ).expand(application_args=find_work())
 
+    @task(execution_timeout=timedelta(minutes=5), trigger_rule=TriggerRule.ALL_DONE)
+    def find_sketches() -> list[list[str]]:
+        """One list of job arguments per channel that lacks sketches, also of runs that failed to make them."""
+        from spillway.errors import SpillwayError
+        from spillway.scheduling import NothingToDo, sketch_arguments
+        from spillway.settings import Settings
+
+        try:
+            return sketch_arguments(Settings.from_environment())
+        except NothingToDo as reason:
+            raise AirflowSkipException(str(reason)) from None
+        except SpillwayError as problem:
+            raise AirflowFailException(str(problem)) from None
+
+    missing = find_sketches()
+    sketch = SubmitJob.partial(
+        task_id="sketch",
+        map_index_template="{{ task.application_args[1] }}",
+        **pool_of("each"),
+        **spark_step("sketch"),
+    ).expand(application_args=missing)
+
     announce = EmptyOperator(
         task_id="announce",
         doc_md="Tells `spillway_validate` that there is new transmitted data.",
@@ -79,5 +104,13 @@ with DAG(
         # One channel's failure must not keep the others' data from being validated.
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
     )
-    shed >> announce
-    [announce, read_contracts()] >> Tell(task_id="tell").as_teardown()
+    finished = EmptyOperator(
+        task_id="finished",
+        doc_md="Turns the run red where a channel could not be shed or sketched, though others were announced.",
+        trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
+    )
+    shed >> missing
+    # after the sketches, which are judged with what was shed; whether or not they could be made
+    [shed, sketch] >> announce
+    [shed, sketch] >> finished
+    [announce, finished, read_contracts()] >> Tell(task_id="tell").as_teardown()

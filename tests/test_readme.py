@@ -15,7 +15,7 @@ from spillway.cli import main
 from spillway.contracts import load_contracts
 from spillway.demo.data import write_demo
 from spillway.engine import InProcess
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.train import train_streams
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
@@ -43,6 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train_streams(tables, engine, contracts, STREAMS, "readme")
     for channel in ("market", "uplink"):
         bring_through(tables, engine, contracts, channel, "readme")
+        sketch_channel(tables, engine, contracts, channel)
     validate(tables, engine, contracts, "readme", streams=STREAMS)
     return folder
 

@@ -7,6 +7,7 @@ What you may import, on one page; whatever is not named here may change without 
     from spillway import read, register                             # a stream with shed values given back: Arrow, Spark
     from spillway import InProcess, spark_engine                    # where work runs: here, or in Spark's tasks
     from spillway import bring_through, train_streams, recover_batches, validate, run_workloads     # the steps
+    from spillway import sketch_channel                             # ... and that which makes sketches
     from spillway import register_functions                         # the sketches' questions in Spark SQL
     from spillway import Lever, registered                          # what a lever is; one of your own for a while
     from spillway import SpillwayError                              # the base of every error raised on purpose
@@ -39,6 +40,7 @@ _HOMES = {
     "register_functions": "spillway.engine.sql_functions",
     "registered": "spillway.registry",
     "run_workloads": "spillway.pipeline.workloads",
+    "sketch_channel": "spillway.pipeline.channel",
     "spark_engine": "spillway.engine.session",
     "train_streams": "spillway.pipeline.train",
     "validate": "spillway.pipeline.validate",

@@ -158,6 +158,17 @@ def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | N
     return [["--channel", channel, *between, "--run-id", run_id] for channel in channels]
 
 
+def sketch_arguments(settings: Settings, dates: tuple[date, date] | None = None) -> list[list[str]]:
+    """One list of arguments of jobs/sketch.py per channel that lacks sketches; NothingToDo when none does."""
+    from spillway.pipeline.pending import unsketched_channels
+
+    channels = unsketched_channels(settings, dates)
+    if not channels:
+        raise NothingToDo("every batch has the sketches that its contract asks for")
+    between = ["--from-date", str(dates[0]), "--to-date", str(dates[1])] if dates else []
+    return [["--channel", channel, *between] for channel in channels]
+
+
 def refuse_broken_contracts(settings: Settings) -> None:
     """Refuse by name what is wrong with any contract, so that a run is red though all streams but theirs went on."""
     from spillway.contracts import load_contracts

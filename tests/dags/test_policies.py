@@ -12,14 +12,16 @@ DAG_IDS = (
     *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate"),
     *("spillway_recover", "spillway_keep", "spillway_workloads"),
 )
-SPARK_TASKS = {
-    "spillway_shed": "shed",
-    "spillway_backfill": "shed",
-    "spillway_train": "train",
-    "spillway_validate": "validate",
-    "spillway_recover": "recover",
-    "spillway_workloads": "workloads",
-}
+SPARK_TASKS = [
+    ("spillway_shed", "shed"),
+    ("spillway_shed", "sketch"),
+    ("spillway_backfill", "shed"),
+    ("spillway_backfill", "sketch"),
+    ("spillway_train", "train"),
+    ("spillway_validate", "validate"),
+    ("spillway_recover", "recover"),
+    ("spillway_workloads", "workloads"),
+]
 
 
 def test_every_dag_is_imported_without_an_error_and_without_an_engine(dags: dict[str, Any]) -> None:
@@ -99,7 +101,7 @@ def test_a_step_of_a_channel_holds_its_slot_and_one_of_all_channels_every_slot(
         assert task["pool"] == (["spillway", slots] if steps else ["default_pool", 1]), task_id
 
 
-@pytest.mark.parametrize(("dag_id", "task_id"), SPARK_TASKS.items())
+@pytest.mark.parametrize(("dag_id", "task_id"), SPARK_TASKS)
 def test_spark_is_reached_through_the_operator_and_the_connection_alone(
     dags: dict[str, Any], dag_id: str, task_id: str
 ) -> None:
@@ -122,14 +124,27 @@ def test_channels_are_mapped_and_what_was_shed_is_announced(
     assert tasks["shed"]["upstream"] == [found_by]
     announcing = [name for name, task in tasks.items() if SHED_ASSET in task["outlets"]]
     assert announcing == ["announce"]
-    assert tasks["announce"]["upstream"] == ["shed"]
+    assert tasks["announce"]["upstream"] == ["shed", "sketch"]
+
+
+@pytest.mark.parametrize("dag_id", ["spillway_shed", "spillway_backfill"])
+def test_sketches_are_a_step_of_their_own_that_nothing_shed_waits_for(
+    dags: dict[str, Any], dag_id: str
+) -> None:
+    tasks = dags["dags"][dag_id]["tasks"]
+    assert tasks["sketch"]["mapped"]
+    assert (tasks["sketch"]["upstream"], tasks["find_sketches"]["upstream"]) == (["find_sketches"], ["shed"])
+    assert tasks["find_sketches"]["trigger_rule"] == "all_done"
+    # judged with the sketches, and also without
+    assert tasks["announce"]["trigger_rule"] == "all_done_min_one_success"
+    assert "sketch" not in tasks["shed"]["upstream"]
 
 
 @pytest.mark.parametrize(
     ("dag_id", "after"),
     [
-        ("spillway_shed", ["announce", "read_contracts"]),
-        ("spillway_backfill", ["announce"]),
+        ("spillway_shed", ["announce", "finished", "read_contracts"]),
+        ("spillway_backfill", ["announce", "finished"]),
         ("spillway_validate", ["validate"]),
         ("spillway_recover", ["recover"]),
         ("spillway_workloads", ["workloads"]),

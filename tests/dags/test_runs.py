@@ -80,6 +80,33 @@ def test_dates_in_the_form_reach_the_job(tmp_path: Path, run_dag: Run, fake_spar
     )  # fmt: skip
 
 
+FAILS_TO_SKETCH = """#!{python}
+import sys
+(job,) = [one for one in sys.argv if one.endswith(".py") and "/jobs/" in one]
+sys.exit(job.endswith("/sketch.py"))
+"""
+
+
+def test_a_sketch_that_fails_turns_the_run_red_and_what_was_shed_is_announced(
+    tmp_path: Path, run_dag: Run
+) -> None:
+    settings = small_settings(tmp_path, TWO)
+    contract = Path(settings.schemas, "streams", "river.yaml")
+    contract.write_text(contract.read_text() + "sketches: [{kind: count_min, attributes: [site]}]\n")
+    write_table(settings, "batches", [batch_row("river", 1, DONE), batch_row("harbour", 1, DONE)])
+    spark_submit(tmp_path, FAILS_TO_SKETCH.format(python=sys.executable))
+    for dag_id, form in (("spillway_shed", {}), ("spillway_backfill", {"from_date": "2026-01-01"})):
+        deliver(settings, f"river/{dag_id}.json")
+        done = run_dag(dag_id, settings, form)
+        states = {(task, name): state for task, _, state, name in done["tasks"]}
+        assert done["state"] == "failed"
+        assert (states["shed", "uplink"], states["sketch", "uplink"]) == ("success", "failed")
+        assert {task: state for (task, _), state in states.items() if task in ("announce", "tell")} == {
+            "announce": "success", "tell": "success",
+        }  # fmt: skip
+        assert ("sketch", "market") not in states, "it has none to make"
+
+
 def test_a_broken_contract_turns_the_run_red_with_its_sentence_and_the_others_are_shed(
     tmp_path: Path, run_dag: Run, fake_spark: Calls
 ) -> None:

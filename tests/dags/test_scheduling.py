@@ -18,6 +18,7 @@ from spillway.scheduling import (
     recover_arguments,
     refuse_backfill,
     shed_arguments,
+    sketch_arguments,
     spark_step,
     written_since,
 )
@@ -86,6 +87,21 @@ def test_a_backfill_names_exactly_its_dates(two_channels: Settings) -> None:
     assert shed_arguments(two_channels, "r1", (second, second)) == [
         ["--channel", "market", "--from-date", "2026-01-02", "--to-date", "2026-01-02", "--run-id", "r1"]
     ]
+
+
+def test_each_channel_that_lacks_a_sketch_gets_one_list_of_arguments(two_channels: Settings) -> None:
+    write_table(two_channels, "batches", [batch_row("harbour", 2, DONE), batch_row("river", 2, DONE)])
+    with pytest.raises(NothingToDo, match="has the sketches that its contract asks for"):
+        sketch_arguments(two_channels)
+    contract = Path(two_channels.schemas, "streams", "harbour.yaml")
+    contract.write_text(contract.read_text() + "sketches: [{kind: distinct, attributes: [site]}]\n")
+    assert sketch_arguments(two_channels) == [["--channel", "market"]]
+    second, third = date(2026, 1, 2), date(2026, 1, 3)
+    assert sketch_arguments(two_channels, (second, second)) == [
+        ["--channel", "market", "--from-date", "2026-01-02", "--to-date", "2026-01-02"]
+    ]
+    with pytest.raises(NothingToDo):
+        sketch_arguments(two_channels, (third, third))
 
 
 def test_the_recover_form_becomes_the_jobs_arguments(two_channels: Settings) -> None:

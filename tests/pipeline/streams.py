@@ -25,7 +25,7 @@ import yaml
 from spillway.batch import Batch
 from spillway.contracts import Contracts, load_contracts
 from spillway.engine import Engine
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
@@ -208,6 +208,9 @@ class World:
     def shed(self, channel: str = "narrow", dates: tuple[date, date] | None = None) -> list[Batch]:
         run = f"run {len(self.said)}"
         return bring_through(self.tables, self.engine, self.contracts, channel, run, self.said.append, dates)
+
+    def sketch(self, channel: str = "narrow", dates: tuple[date, date] | None = None) -> int:
+        return sketch_channel(self.tables, self.engine, self.contracts, channel, self.said.append, dates)
 
     def train(self, *streams: str) -> None:
         for stream in streams:

@@ -29,7 +29,7 @@ from spillway.show.report import build_report
 from spillway.show.status import status
 
 ATTRIBUTES = SITES["levers"][0]
-STEPS = ("train", "shed", "validate")
+STEPS = ("train", "shed", "sketch", "validate")
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def run(world: World, *steps: str) -> dict[str, str]:
     train = lambda: train_streams(  # noqa: E731
         world.tables, world.engine, world.contracts, list(world.contracts.streams), "r", world.said.append
     )
-    for step, work in zip(STEPS, (train, world.shed, world.validate), strict=True):
+    for step, work in zip(STEPS, (train, world.shed, world.sketch, world.validate), strict=True):
         if steps and step not in steps:
             continue
         try:
@@ -246,8 +246,8 @@ def test_a_sketch_that_fails_keeps_not_even_its_own_stream_back_and_its_raw_is_h
     with monkeypatch.context() as patch:
         patch.setattr(sketching, "build", crashes)
         said = run(world)
-    assert list(said) == ["shed"]
-    assert "sites: `sketch` must end" in said["shed"]
+    assert list(said) == ["sketch"]
+    assert "sites: `sketch` must end" in said["sketch"]
     assert statuses(world, "sites") == statuses(world, "meters") == [DONE, DONE]
     assert world.at("raw", "sites").files() != [], "what is to be sketched is not retired"
     assert run(world) == {}

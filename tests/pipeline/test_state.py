@@ -48,6 +48,7 @@ def test_one_opening_of_the_tables_serves_run_after_run(tmp_path: Path) -> None:
     for run in (1, 2):
         world.deliver(f"sites/2020-01-0{run}/a.json", json_lines(sites(240 * run, 240)))
         world.shed()
+        assert world.sketch() == 1
     assert {row["batch"] for row in world.rows("sketches")} == {1, 2}
 
 

@@ -11,7 +11,7 @@ from spillway.contracts import Contracts
 from spillway.engine import Engine, InProcess
 from spillway.intake.replay import Selection, replay
 from spillway.intake.take_in import take_in
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.facts import untrained
 from spillway.pipeline.keep import keep
 from spillway.pipeline.shed import shed_channel
@@ -41,6 +41,7 @@ def bring_all(world: Tortured, engine: Engine | None = None, validated: bool = F
             train_stream(tables, contracts, stream, _quiet)
     for channel in _channels(contracts):
         bring_through(tables, engine, contracts, channel, "torture", _quiet)
+        sketch_channel(tables, engine, contracts, channel)
     if validated:
         validate(tables, engine, contracts, "torture", _quiet)
 
@@ -57,6 +58,7 @@ def finish(world: Tortured) -> None:
     tables, contracts = Tables(world.settings), world.contracts()
     for channel in _channels(contracts):
         bring_through(tables, InProcess(), contracts, channel, "finish", _quiet)
+        sketch_channel(tables, InProcess(), contracts, channel)
 
 
 def _shed_all(world: Tortured, dates: tuple[date, date] | None = None) -> None:

@@ -33,7 +33,7 @@ from spillway.contracts import Contracts, StreamContract, load_contracts
 from spillway.engine import InProcess
 from spillway.job import say
 from spillway.levers.attributes.schemes import state_before
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.keep import keep
 from spillway.pipeline.pending import is_pending
@@ -117,6 +117,7 @@ class Year:
             if train and number == first + 1:
                 train_streams(tables, engine, self.contracts, list(STREAMS), "year")
             bring_through(tables, engine, self.contracts, "link", f"run {number}")
+            sketch_channel(tables, engine, self.contracts, "link")
         began = time.monotonic()
         validate(tables, engine, self.contracts, f"validate {first}")
         self.validate_seconds.append(time.monotonic() - began)

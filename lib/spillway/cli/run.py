@@ -22,7 +22,7 @@ def add_run(commands: Any) -> None:
     made = command(
         commands,
         "run",
-        "Bring what has landed all the way through, without Airflow: take in, train, sketch, shed, validate.",
+        "Bring what has landed all the way through, without Airflow: take in, train, shed, sketch, validate.",
         ["spillway run", "spillway run --stream weather", "spillway run --channel uplink --engine spark"],
     )
     which = made.add_mutually_exclusive_group()

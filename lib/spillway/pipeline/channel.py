@@ -1,4 +1,7 @@
-"""A channel's run: take in what is new, sketch it, and shed what its streams have waiting."""
+"""A channel's run: take in what is new and shed what its streams have waiting; and, a step of its own, sketch it.
+
+Nothing waits for a sketch: one that cannot be made keeps no tuple back, and is made by a later run of its step.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,14 @@ def bring_through(
     """Bring the channel's new and pending batches (or those of the dates `from..to`) through; the ones done.
 
     What goes wrong with a stream, at whichever step, is raised when all others are through: what it has taken in is
-    shed though something new cannot be taken in, or a sketch cannot be made of it. `only`: of these streams; the others
-    keep the part of the channel that their last offer gives them.
+    shed though something new cannot be taken in. `only`: of these streams; the others keep the part of the channel that
+    their last offer gives them.
     """
     faults = Faults(say)
     sharing = contracts.streams_of(channel)
     streams = {one.stream: one for one in sharing if only is None or one.stream in only}
     if dates is None:
         faults.each("take in", streams, lambda stream: take_in(tables, engine, streams[stream], run_id, say))
-    faults.each("sketch", streams, lambda stream: sketch_stream(tables, engine, streams[stream], say, dates))
     done = shed_channel(
         tables, engine, contracts, channel, say, dates, faults, lambda batch: batch.stream in streams
     )
@@ -48,3 +50,26 @@ def bring_through(
     faults.broken(contracts, channel)
     faults.tell()
     return done
+
+
+def sketch_channel(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    channel: str,
+    say: Say = lambda _: None,
+    dates: tuple[date, date] | None = None,
+    only: Collection[str] | None = None,
+) -> int:
+    """Make what sketches the channel's streams lack, or all of the dates `from..to` again; returns how many.
+
+    What goes wrong with a stream is raised when those of all others are made.
+    """
+    faults = Faults(say)
+    sharing = contracts.streams_of(channel)
+    streams = {one.stream: one for one in sharing if one.sketches and (only is None or one.stream in only)}
+    made = faults.each(
+        "sketch", streams, lambda stream: sketch_stream(tables, engine, streams[stream], say, dates)
+    )
+    faults.tell()
+    return sum(made.values())

@@ -69,6 +69,28 @@ def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> lis
     )
 
 
+def unsketched_channels(settings: Settings, dates: tuple[date, date] | None = None) -> list[str]:
+    """The channels with a stream that lacks a sketch its contract asks for, or that has batches of the dates."""
+    contracts, tables = load_usable(settings.schemas), Tables(settings)
+    asking = [contract for contract in contracts.streams.values() if contract.sketches]
+    if dates is not None:
+        there = set(channels_of_dates(settings, *dates))
+        return sorted({contracts.planned_with(one.channel) for one in asking} & there)
+    # its kernels take a moment to load, and few streams have sketches
+    lacking = [one for one in asking if _may_be_unsketched(one, tables)]
+    return sorted({contracts.planned_with(one.channel) for one in lacking})
+
+
+def _may_be_unsketched(contract: StreamContract, tables: Tables) -> bool:
+    """What cannot be found out is for the step to tell, beside the others."""
+    from spillway.pipeline.sketch import unsketched
+
+    try:
+        return bool(unsketched(tables, contract))
+    except Exception:
+        return True
+
+
 def pending_workloads(settings: Settings, names: Sequence[str] | None = None) -> list[str]:
     """The joins and queries (all, or those named) with a window that is closed and not worked out, by name."""
     contracts, tables = load_usable(settings.schemas), Tables(settings)

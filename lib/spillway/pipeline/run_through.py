@@ -1,4 +1,4 @@
-"""One run of some streams all the way: take in, train what was never trained, sketch, shed, join and query, validate.
+"""One run of some streams all the way: take in, train what was never trained, shed, sketch, join and query, validate.
 
 What the DAGs do in four runs of their own, here in one go, for whoever has no Airflow or wants to see a stream through
 now. A stream that fails at a step keeps no other back, and goes on with what it has; at the end the sentences of all
@@ -15,7 +15,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.intake.take_in import take_in
 from spillway.levers.protocol import Say
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.facts import untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.train import train_stream
@@ -45,6 +45,8 @@ def run_through(
     for room in sorted({contracts.planned_with(contract.channel) for contract in mine.values()}):
         through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(mine))
         _noted(faults, room, through)
+        sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(mine))
+        _noted(faults, "sketch", sketches)
     reading = [one.subject for one in chosen_workloads(contracts) if mine.keys() & set(one.inputs)]
     if reading:
         _noted(faults, "workloads", partial(run_workloads, tables, engine, contracts, reading, say))
