@@ -97,6 +97,11 @@ with DAG(
         **spark_step("sketch"),
     ).expand(application_args=missing)
 
+    sketched = EmptyOperator(
+        task_id="sketched",
+        doc_md="What was shed is announced after its sketches are made, whether or not they could be.",
+        trigger_rule=TriggerRule.ALL_DONE,
+    )
     announce = EmptyOperator(
         task_id="announce",
         doc_md="Tells `spillway_validate` that there is new transmitted data.",
@@ -110,7 +115,7 @@ with DAG(
         trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS,
     )
     shed >> missing
-    # after the sketches, which are judged with what was shed; whether or not they could be made
-    [shed, sketch] >> announce
+    sketch >> sketched
+    [shed, sketched] >> announce
     [shed, sketch] >> finished
     [announce, finished, read_contracts()] >> Tell(task_id="tell").as_teardown()

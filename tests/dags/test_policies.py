@@ -124,7 +124,7 @@ def test_channels_are_mapped_and_what_was_shed_is_announced(
     assert tasks["shed"]["upstream"] == [found_by]
     announcing = [name for name, task in tasks.items() if SHED_ASSET in task["outlets"]]
     assert announcing == ["announce"]
-    assert tasks["announce"]["upstream"] == ["shed", "sketch"]
+    assert tasks["announce"]["upstream"] == ["shed", "sketched"]
 
 
 @pytest.mark.parametrize("dag_id", ["spillway_shed", "spillway_backfill"])
@@ -137,7 +137,8 @@ def test_sketches_are_a_step_of_their_own_that_nothing_shed_waits_for(
     assert tasks["find_sketches"]["trigger_rule"] == "all_done"
     # judged with the sketches, and also without
     assert tasks["announce"]["trigger_rule"] == "all_done_min_one_success"
-    assert "sketch" not in tasks["shed"]["upstream"]
+    assert (tasks["sketched"]["upstream"], tasks["sketched"]["trigger_rule"]) == (["sketch"], "all_done")
+    assert tasks["finished"]["upstream"] == ["shed", "sketch"]
 
 
 @pytest.mark.parametrize(
