@@ -12,9 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spillway.engine.sql_functions import register_functions
 from spillway.errors import Refused
-from spillway.sketches import sql
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.query import load, loaded, merged, read_sketch
@@ -198,47 +196,6 @@ def test_a_filters_state_is_the_last_one_and_not_merged() -> None:
         sketch.observe(np.arange(batch, 50 * batch, dtype=np.uint64))  # type: ignore[attr-defined]
         states.append(spec.row("weather", batch, DAY, 50, sketch.to_bytes()))
     assert load(states, "weather", "k", "alternating_bloom").sketch.digest() == sketch.digest()
-
-
-def call(name: str, *values: object) -> Any:
-    function, _ = sql.sql_functions()[f"spillway_{name}"]
-    return function(*values)
-
-
-def test_sql_functions_answer_from_payloads_and_pass_nulls_through() -> None:
-    payloads = [r["payload"] for r in ROWS if r["name"] == "origin"]
-    whole = sql.merge_payloads([*payloads, None])
-    counts = Counter(value for day in DAYS for value in day)
-    assert call("frequency", whole, "JFK")[0] == counts["JFK"]
-    assert call("frequency", whole, None)[0] == counts[None]
-    assert call("top", whole, 1)[0][0] == '["JFK"]'
-    assert sql.merge_payloads([]) is None
-    assert call("join_size", None, whole) is None
-    assert call("join_size", whole, None) is None
-    squares = sum(count**2 for count in counts.values())
-    assert call("join_size", whole, whole)[0] == pytest.approx(squares, rel=0.01)
-    assert [
-        name for name in sql.sql_functions() if call(name.removeprefix("spillway_"), None) is not None
-    ] == []
-    temps = next(r["payload"] for r in ROWS if r["name"] == "temp")
-    # 100 values in about 100 counters a level: a few more or less
-    assert call("between", temps, Decimal("100"), Decimal("149.0"))[0] == pytest.approx(50, abs=5)
-
-
-def test_sql_functions_are_called_by_a_session(spark: Any) -> None:
-    register_functions(spark)
-    table = [(r["name"], bytes(r["payload"])) for r in ROWS]
-    spark.createDataFrame(table, "name string, payload binary").createOrReplaceTempView("stored_sketches")
-    found = spark.sql(
-        "SELECT spillway_frequency(whole, 'JFK') AS f, spillway_top(whole, 2) AS t, spillway_skew(whole) AS s, "
-        "spillway_join_size(whole, whole) AS j FROM "
-        "(SELECT spillway_merge(payload) AS whole FROM stored_sketches WHERE name = 'origin')"
-    ).first()
-    counts = Counter(value for day in DAYS for value in day)
-    assert found.f.estimate == counts["JFK"]
-    assert [heavy.key for heavy in found.t] == ['["JFK"]', '["LGA"]']
-    assert found.s.estimate > 1
-    assert found.j.method == "cmm"
 
 
 def test_sparks_own_functions_read_what_is_stored_and_unite_with_it(spark: Any) -> None:

@@ -44,6 +44,13 @@ _ROWS_AT_A_TIME = 262_144
 _SHAPE = ("batch", "kind", "name", "parameters", "seed")
 """What tells whether a batch has a sketch already."""
 
+_PAYLOAD = (
+    *("stream", "kind", "name", "attributes", "batch", "batch_date", "parameters", "seed", "format_version"),
+    *("rows", "payload"),
+)
+_OF_DAY = ("batches", "made_of")
+"""What answers need; not the counters that others read."""
+
 Buckets = dict[int, dict[int, Integers]]
 """Where heavy keys lie: by the spec's place, by batch."""
 
@@ -118,7 +125,9 @@ def build(
     for whole in wholes:
         spec = specs[whole.place]
         sketch = spec.made_of.whole(spec, whole.sketch, heavy.get(whole.place, {}).get(whole.batch, {}))
-        made.append(spec.row(stream, whole.batch, batches[whole.batch], whole.rows, sketch.to_bytes()))
+        counters = spec.made_of.counters(sketch)
+        of_batch = (stream, whole.batch, batches[whole.batch], whole.rows, sketch.to_bytes())
+        made.append(spec.row(*of_batch, counters=counters))
     return sorted(made, key=lambda row: (row["batch"], row["kind"], row["name"]))
 
 
@@ -145,14 +154,14 @@ def load_sketch(
     made_of = {day: _made_of(rows) for day, rows in known.items()}
     days = [
         row
-        for row in tables.at("daily_sketches").rows(**where, **dates).to_pylist()
+        for row in tables.at("daily_sketches").rows([*_OF_DAY, *_PAYLOAD], **where, **dates).to_pylist()
         if made_of.get(row["batch_date"]) == row["made_of"]
     ]
     summed = {row["batch_date"] for row in days}
     single = [row["batch"] for day, rows in known.items() if day not in summed for row in rows]
     if not kind_of(kind).merges:
         single = single[-1:]
-    rows = tables.at("sketches").rows(batch=single, **where).to_pylist() if single else []
+    rows = tables.at("sketches").rows(_PAYLOAD, batch=single, **where).to_pylist() if single else []
     held = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), **dates)["batch"].to_pylist()
     missing = set(held) - {row["batch"] for rows in known.values() for row in rows}
     return load([*days, *rows], stream, name, kind, missing=len(missing) if kind_of(kind).merges else 0)
@@ -210,17 +219,19 @@ def sum_up_days(
             made_of = _made_of(mine)
             if have.get(day) == made_of or len(mine) < 2 or len({row["parameters"] for row in mine}) > 1:
                 continue
-            sketched = tables.at("sketches").rows(batch=[row["batch"] for row in mine], **where).to_pylist()
+            batches = [row["batch"] for row in mine]
+            sketched = tables.at("sketches").rows(_PAYLOAD, batch=batches, **where).to_pylist()
             try:
                 whole = load(sketched, stream, spec.name, spec.kind)
-                payload = spec.made_of.of_day(spec, whole.sketch).to_bytes()
+                of_day = spec.made_of.of_day(spec, whole.sketch)
             except Refused:
                 continue  # what cannot be read is read, and told, batch by batch
             last = sketched[-1]
             one = {
                 name: last[name] for name in ("attributes", "parameters", "seed", "format_version", "batch")
             }
-            one |= {"batches": len(mine), "rows": whole.covers.rows, "made_of": made_of, "payload": payload}
+            one |= {"batches": len(mine), "rows": whole.covers.rows, "made_of": made_of}
+            one |= {"payload": of_day.to_bytes(), "counters": spec.made_of.counters(of_day)}
             tables.at("daily_sketches").replace(
                 [{**where, "batch_date": day, **one}], **where, batch_date=day
             )

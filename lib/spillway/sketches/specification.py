@@ -104,7 +104,7 @@ class SketchSpec:
 
     def row(
         self, stream: str, batch: int, batch_date: datetime.date, rows: int, payload: bytes,
-        started_from: int | None = None, started_digest: str | None = None,
+        started_from: int | None = None, started_digest: str | None = None, counters: list[int] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """A row of the table `sketches`."""
         return {
@@ -122,4 +122,5 @@ class SketchSpec:
             "started_digest": started_digest,
             "digest": binary.digest(payload),
             "payload": payload,
+            "counters": counters,
         }

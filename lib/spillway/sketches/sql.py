@@ -1,70 +1,290 @@
-"""What the SQL functions compute, from the bytes of a sketch: one `spillway_` function for every answer of every kind.
+"""What the SQL functions compute: sketches built in any GROUP BY, merged, and asked, all of Arrow's arrays.
 
-They work on payloads, so that SQL chooses what to cover and is never behind the table:
-
-    SELECT spillway_frequency(spillway_merge(payload), 'JFK')
+    SELECT site, spillway_sketch('count_min', origin, carrier) FROM flights GROUP BY site
+    SELECT spillway_frequency(spillway_merge(payload), 'JFK').value
     FROM sketches WHERE stream = 'weather' AND name = 'origin' AND batch_date BETWEEN '2013-01-01' AND '2013-01-31'
 
-Null payloads give null. Whatever speaks SQL may register `sql_functions()` and `merge_payloads`, an aggregate.
+There is one function for every answer of every kind; each answers value, low, high, rows and note. They work on
+payloads, so that SQL chooses what to cover and is never behind the table. Moments are instants whatever the zone of
+session or worker, because Arrow's say so. Null payloads give null.
+
+Many keys are asked at once without a payload for each of them: `spillway_frequencies(payload, keys)` takes an array of
+keys and answers an array, in the keys' order.
+
+    WITH day AS (SELECT spillway_merge(payload) AS payload FROM sketches WHERE name = 'origin'),
+         asked AS (SELECT collect_set(origin) AS keys FROM flights GROUP BY pmod(hash(origin), 8))
+    SELECT inline(arrays_zip(keys, spillway_frequencies(payload, keys))) FROM day CROSS JOIN asked
+
+Whatever hands functions Arrow's arrays may register `sql_functions()`, and `sketch_of` and `merged_payload` as
+aggregates.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from spillway.errors import Refused
 from spillway.sketches.answers import Answer
 from spillway.sketches.kinds import every_kind
 from spillway.sketches.kinds.base import Loaded
 from spillway.sketches.query import loaded, merged, read_sketch
+from spillway.sketches.specification import SketchSpec
+from spillway.sketches.types import Estimates
+from spillway.sketches.values import coerced, json_values
 
-SqlAnswer = tuple[float, float, float, float, str]
+ANSWER_TYPE = pa.struct(
+    {
+        "value": pa.float64(),
+        "low": pa.float64(),
+        "high": pa.float64(),
+        "rows": pa.int64(),
+        "note": pa.string(),
+    }
+)
+HEAVY_TYPE = pa.list_(pa.struct({"key": pa.string(), "answer": ANSWER_TYPE}))
+_ARROW = {
+    "string": pa.string(), "boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64(),
+    "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(),
+}  # fmt: skip
+_OPTIONS = {"memory_kib": int, "depth": int, "seed": int, "at_least": int, "heavy_pct": float}
+_ROWS_AT_A_TIME = 262_144
+_KINDS = ("count_min", "quantiles", "distinct", "pair_count")
 
 
 @lru_cache(maxsize=8)
 def _loaded(payload: bytes) -> Loaded:
-    # a function is called once a row; the same payload is usually asked many things
+    # a function is called with many rows; the same payload is usually asked many things
     return loaded(read_sketch(payload))
 
 
-def _answer(answer: Answer) -> SqlAnswer:
-    return answer.estimate, answer.low, answer.high, answer.confidence, answer.method
+def sql_functions() -> dict[str, tuple[Callable[..., pa.Array], str]]:
+    """Every function of rows by its name in SQL, with the type of what it returns.
+
+    >>> sorted(name.removeprefix("spillway_") for name in sql_functions())[:4]
+    ['between', 'distinct', 'frequencies', 'frequency']
+    """
+    return {
+        f"spillway_{method}": (partial(_asked, method, method in kind.of_two), returns)
+        for kind in every_kind()
+        for method, returns in kind.answers.items()
+    }
+
+
+def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
+    """spillway_sketch(kind, value, ...), an aggregate: the sketch of all rows, a part at a time.
+
+    `kind` may say more, as `'count_min, memory_kib=256, heavy_pct=1'`.
+
+    >>> parts = [[pa.array(["count_min"] * 2), pa.array(["JFK", "LGA"])], [pa.array(["count_min"]), pa.array(["JFK"])]]
+    >>> loaded(read_sketch(sketch_of(parts))).frequency("JFK").estimate
+    2.0
+    """
+    spec: SketchSpec | None = None
+    sketch: Any = None
+    rows = 0
+    for asked, *columns in parts:
+        if not len(asked):
+            continue
+        if spec is None:
+            spec = _specified(asked[0].as_py(), columns)
+            sketch = spec.empty() if spec.heavy_share else spec.made_of.part(spec)
+        table = pa.table(
+            {name: _plain_column(one) for name, one in zip(spec.attributes, columns, strict=True)}
+        )
+        ordinals = pa.array(range(rows, rows + table.num_rows), pa.int64())
+        keys = spec.made_of.feed(sketch, spec, table.append_column("seq", ordinals))
+        rows += table.num_rows
+        if spec.heavy_share and keys is not None:
+            _label(sketch, spec, keys, table)
+    if spec is None:
+        return None
+    whole = sketch if spec.heavy_share else spec.made_of.whole(spec, sketch, {})
+    found: bytes = whole.to_bytes()
+    return found
+
+
+def _label(sketch: Any, spec: SketchSpec, keys: Any, table: pa.Table) -> None:
+    """Keep the values of those keys that are heavy so far."""
+    unknown = np.setdiff1d(sketch.candidates, np.fromiter(sketch.labels, np.uint64, len(sketch.labels)))
+    firsts = np.flatnonzero(np.isin(keys, unknown))
+    _, places = np.unique(keys[firsts], return_index=True)
+    rows = table.select(list(spec.attributes)).take(pa.array(firsts[places]))
+    columns = [json_values(rows[name], kind) for name, kind in zip(spec.attributes, spec.types, strict=True)]
+    sketch.label(keys[firsts[places]], [list(one) for one in zip(*columns, strict=True)])
+
+
+def in_parts(columns: Sequence[pa.Array]) -> Iterator[Sequence[pa.Array]]:
+    """The rows of a group, some at a time, so that what is made of them on the way stays small."""
+    for start in range(0, len(columns[0]), _ROWS_AT_A_TIME):
+        yield [column.slice(start, _ROWS_AT_A_TIME) for column in columns]
+
+
+def merged_payload(payloads: pa.Array) -> bytes | None:
+    """spillway_merge(payload), an aggregate."""
+    whole = None
+    for payload in payloads.drop_null():
+        sketch = read_sketch(payload.as_py())
+        whole = sketch if whole is None else merged([whole, sketch])
+    return None if whole is None else whole.to_bytes()
+
+
+def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
+    """What is asked to be built, of columns of these types."""
+    kind, *told = [part.strip() for part in (text or "").split(",")]
+    if kind not in _KINDS:
+        raise Refused("kind", f"be one of {', '.join(_KINDS)}", kind, "name one of them")
+    given: dict[str, Any] = {"heavy_pct": None}
+    for one in told:
+        name, _, value = one.partition("=")
+        try:
+            given[name.strip()] = _OPTIONS[name.strip()](value)
+        except (KeyError, ValueError):
+            wanted = f"be {', '.join(f'{option}=NUMBER' for option in _OPTIONS)}"
+            raise Refused("option", wanted, one, "write e.g. 'count_min, memory_kib=256'") from None
+    names = tuple(f"value {place + 1}" for place in range(len(columns)))
+    return SketchSpec(kind, names, tuple(_kind_of(one.type) for one in columns), **given)
+
+
+def _kind_of(type_: pa.DataType) -> str:
+    """The type of an attribute with such values."""
+    for kind, known in (
+        ("string", pa.types.is_string),
+        ("string", pa.types.is_large_string),
+        ("boolean", pa.types.is_boolean),
+        ("integer", pa.types.is_integer),
+        ("double", pa.types.is_floating),
+        ("timestamp", pa.types.is_timestamp),
+        ("date", pa.types.is_date),
+    ):
+        if known(type_):
+            return kind
+    raise Refused("value", f"be of a type among {', '.join(_ARROW)}", str(type_), "CAST it to one of them")
+
+
+def _plain_column(column: pa.Array) -> pa.Array:
+    return column.cast(_ARROW[_kind_of(column.type)], safe=False)
+
+
+def _typed(column: pa.Array, kind: str) -> pa.Array:
+    """A column as an attribute's type; texts are read, what loses something is refused."""
+    wanted = _ARROW[kind]
+    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    try:
+        if text and kind != "string":
+            return pa.array([coerced(value, kind) for value in column.to_pylist()], wanted)
+        if text or kind != "string" or pa.types.is_null(column.type):
+            return column.cast(wanted, safe=kind != "timestamp")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        pass
+    got = column.to_pylist()[:1]
+    raise Refused("key", f"be a {kind}", got, "give the key with the attribute's own type")
 
 
 def _plain(value: object) -> object:
     return (int(value) if value == int(value) else float(value)) if isinstance(value, Decimal) else value
 
 
-def asked(method: str, of_two: bool, payload: bytes | None, *values: object) -> Any:
-    """The answer (or answers) of `method` to the sketch in `payload`; null where a payload is."""
-    if payload is None or (of_two and values[0] is None):
-        return None
-    known = [_plain(value) for value in values]
-    if of_two:
-        known[0] = _loaded(bytes(known[0]))  # type: ignore[call-overload]
-    found = getattr(_loaded(bytes(payload)), method)(*known)
+def _asked(method: str, of_two: bool, payloads: pa.Array, *values: pa.Array) -> pa.Array:
+    """The answers of `method` to the sketch in each payload; null where a payload is."""
+    distinct = payloads.dictionary_encode()
+    if method == "frequency":
+        return _frequency_of_each(distinct, values)
+    if method == "frequencies":
+        return _frequencies_of_each(distinct, *values)
+    places, known = distinct.indices.to_pylist(), distinct.dictionary.to_pylist()
+    others = [column.to_pylist() for column in values]
+    found: dict[tuple[object, ...], Any] = {}
+    answers: list[Any] = []
+    for place, *told in zip(places, *others, strict=True):
+        if place is None or (of_two and told[0] is None):
+            answers.append(None)
+            continue
+        asked = (place, *map(_plain, told))
+        if asked not in found:
+            given = [_loaded(told[0]), *asked[2:]] if of_two else asked[1:]
+            found[asked] = _as_struct(_loaded(known[place]), getattr(_loaded(known[place]), method)(*given))
+        answers.append(found[asked])
+    return pa.array(answers, HEAVY_TYPE if method == "top" else ANSWER_TYPE)
+
+
+def _as_struct(sketch: Loaded, found: Answer | Sequence[Any]) -> Any:
     if isinstance(found, Answer):
-        return _answer(found)
-    return [(None if one.key is None else json.dumps(list(one.key)), _answer(one.answer)) for one in found]
+        told = f"{found.method}, {100 * found.confidence:g} % confidence"
+        return {
+            "value": found.estimate,
+            "low": found.low,
+            "high": found.high,
+            "rows": sketch.rows,
+            "note": f"{told}; {found.note}" if found.note else told,
+        }
+    return [
+        {
+            "key": None if one.key is None else json.dumps(list(one.key)),
+            "answer": _as_struct(sketch, one.answer),
+        }
+        for one in found
+    ]
 
 
-def sql_functions() -> dict[str, tuple[Callable[..., Any], str]]:
-    """Every function by its name in SQL, with the type of what it returns.
+def _frequency_of_each(payloads: pa.DictionaryArray, columns: Sequence[pa.Array]) -> pa.Array:
+    """A key a row: the rows of one payload at once."""
+    place = np.asarray(payloads.indices.fill_null(-1))
+    numbers = np.zeros((3, place.size))
+    rows = np.zeros(place.size, np.int64)
+    note = ""
+    for one, payload in enumerate(payloads.dictionary.to_pylist()):
+        mine = np.flatnonzero(place == one)
+        sketch: Any = _loaded(payload)
+        found = _estimates(sketch, [column.take(pa.array(mine)) for column in columns])
+        numbers[:, mine] = found.estimate, found.low, found.high
+        rows[mine], note = sketch.rows, _noted(found)
+    return _structs(numbers, rows, note, place < 0)
 
-    >>> sorted(name.removeprefix("spillway_") for name in sql_functions())[:4]
-    ['between', 'distinct', 'frequency', 'join_size']
-    """
-    return {
-        f"spillway_{method}": (partial(asked, method, method in kind.of_two), returns)
-        for kind in every_kind()
-        for method, returns in kind.answers.items()
-    }
+
+def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array) -> pa.Array:
+    """An array of keys a row."""
+    known: list[bytes] = payloads.dictionary.to_pylist()
+    answers: list[pa.Array | None] = []
+    for place, asked in zip(payloads.indices.to_pylist(), keys, strict=True):
+        if place is None or not asked.is_valid:
+            answers.append(None)
+            continue
+        sketch: Any = _loaded(known[place])
+        inner = asked.values
+        found = _estimates(sketch, inner.flatten() if pa.types.is_struct(inner.type) else [inner])
+        numbers = np.array([found.estimate, found.low, found.high])
+        none = np.zeros(len(inner), np.bool_)
+        answers.append(_structs(numbers, np.full(len(inner), sketch.rows), _noted(found), none))
+    sizes = [0 if one is None else len(one) for one in answers]
+    whole = [one for one in answers if one is not None]
+    offsets: list[int | None] = np.cumsum([0, *sizes]).tolist()
+    for place, one in enumerate(answers):
+        offsets[place] = None if one is None else offsets[place]
+    flat = pa.concat_arrays(whole) if whole else pa.array([], ANSWER_TYPE)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
 
 
-def merge_payloads(payloads: Iterable[bytes | None]) -> bytes | None:
-    """spillway_merge(payload), an aggregate."""
-    kept = [bytes(payload) for payload in payloads if payload is not None]
-    return merged([read_sketch(payload) for payload in kept]).to_bytes() if kept else None
+def _estimates(sketch: Any, columns: Sequence[pa.Array]) -> Estimates:
+    typed = [_typed(column, kind) for column, kind in zip(columns, sketch.types, strict=False)]
+    typed += columns[len(typed) :]
+    found: Estimates = sketch.frequencies(typed)
+    return found
+
+
+def _noted(found: Estimates) -> str:
+    return f"{found.method}, {100 * found.confidence:g} % confidence"
+
+
+def _structs(numbers: Any, rows: Any, note: str, none: Any) -> pa.Array:
+    fields = [pa.array(edge) for edge in numbers] + [
+        pa.array(rows),
+        pa.array([note] * rows.size, pa.string()),
+    ]
+    return pa.StructArray.from_arrays(fields, fields=list(ANSWER_TYPE), mask=pa.array(none))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spillway.sketches.specification import SketchSpec
     from spillway.sketches.types import Keys
 
-ANSWER = "struct<estimate:double,low:double,high:double,confidence:double,method:string>"
+ANSWER = "struct<value:double,low:double,high:double,rows:bigint,note:string>"
 HEAVY_KEYS = f"array<struct<key:string,answer:{ANSWER}>>"
 
 Answered = list[tuple[str, Answer]]
@@ -98,6 +98,10 @@ class Kind(ABC):
         found: StoredSketch = merged
         return found
 
+    def counters(self, sketch: Any) -> list[int] | None:
+        """What readers without this program may count with: None where its payload is the library's, or no table."""
+        return None
+
     def asking(self) -> type[Loaded]:
         """The class that answers questions to a sketch of this kind."""
         return Loaded
@@ -173,6 +177,11 @@ class Loaded:
     def types(self) -> tuple[str, ...]:
         """The types of the attributes that were sketched."""
         return tuple(self._sketch.context.get("types", ()))
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the sketch knows it has seen; None where it does not."""
+        return None
 
     def covered(self, answer: Answer) -> Answer:
         """The answer with what it covers."""

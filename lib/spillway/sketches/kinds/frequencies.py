@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from spillway.sketches.specification import SketchSpec
     from spillway.sketches.types import Keys
 
+from spillway.errors import Refused
+from spillway.sketches.types import Estimates
 
 COUNTED = "exact"
 """The method of what was counted one by one."""
@@ -34,6 +36,29 @@ COUNTED = "exact"
 
 class Frequencies(Loaded):
     """Questions to a table of counters, with its heavy keys or without."""
+
+    @property
+    def rows(self) -> int:
+        return int(self._counts().total)
+
+    def frequencies(self, columns: Sequence[pa.Array], confidence: float = 0.95) -> Estimates:
+        """How many rows have each of these keys: all at once, an array an attribute, of the attributes' types."""
+        import numpy as np
+        import pyarrow as pa
+
+        from spillway.sketches.column_keys import keys_of
+
+        types, names = self.types, [str(place) for place in range(len(columns))]
+        if len(types) != len(columns):
+            raise Refused("key", f"have {len(types)} values", len(columns), "give one value per attribute")
+        keys = keys_of(pa.table(list(columns), names), names, types, self.sketch.context["seed"])
+        found = self._counts().point(keys, confidence=confidence)
+        exact: dict[int, int] = getattr(self.sketch, "exact", {})
+        counted = np.array([exact.get(key, -1) for key in keys.tolist()], np.int64)
+        value, low, high = (
+            np.where(counted < 0, edge, counted) for edge in (found.estimate, found.low, found.high)
+        )
+        return Estimates(value, low, high, confidence, found.method)
 
     def frequency(self, *key: object, estimator: str = "auto", confidence: float = 0.95) -> Answer:
         """How many rows have these values (one per attribute, None for null)."""
@@ -133,6 +158,7 @@ class FrequencyKind(Kind):
     name = "count_min"
     answers: ClassVar[Mapping[str, str]] = {
         "frequency": ANSWER,
+        "frequencies": f"array<{ANSWER}>",
         "top": HEAVY_KEYS,
         "self_join_size": ANSWER,
         "join_size": ANSWER,
@@ -214,6 +240,10 @@ class FrequencyKind(Kind):
         sketch.labels = {key: values for key, (values, _) in sorted(heavy.items())}
         sketch.exact = {key: count for key, (_, count) in sorted(heavy.items())}
         return sketch
+
+    def counters(self, sketch: Any) -> list[int]:
+        found: list[int] = getattr(sketch, "counts", sketch).table.ravel().tolist()
+        return found
 
     def asking(self) -> type[Loaded]:
         return Frequencies

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 class NearDuplicates(Loaded):
     """Questions about pairs of rows."""
 
+    @property
+    def rows(self) -> int:
+        return int(self.sketch.records)
+
     def near_duplicate_pairs(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """How many pairs of rows agree in at least `at_least` attributes."""
         return self.covered(self.sketch.pairs(at_least, "unordered", confidence))

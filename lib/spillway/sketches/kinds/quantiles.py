@@ -25,6 +25,11 @@ _ORDERED = ("integer", "double", "timestamp", "date", "boolean")
 class Quantiles(Loaded):
     """Questions to counts over an ordered attribute."""
 
+    @property
+    def rows(self) -> int:
+        """Those with a value."""
+        return int(self.sketch.n)
+
     def quantile(self, share: float, confidence: float = 0.95) -> Answer:
         """The value below which `share` of the values lie, from the values at the ranks that it may be off by."""
         from spillway.sketches.intervals import check_confidence
