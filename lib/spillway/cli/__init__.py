@@ -17,6 +17,7 @@ from spillway.cli.contracts import add_contracts
 from spillway.cli.doctor import add_doctor
 from spillway.cli.exempt import add_exempt
 from spillway.cli.explain import add_explain
+from spillway.cli.join_advice import add_join_advice
 from spillway.cli.keep import add_keep, add_migrate
 from spillway.cli.output import say_error
 from spillway.cli.plan import add_plan
@@ -37,6 +38,7 @@ COMMANDS = (
     add_explain,
     add_recover,
     add_ask,
+    add_join_advice,
     add_report,
     add_replay,
     add_keep,

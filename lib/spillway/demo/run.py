@@ -27,10 +27,11 @@ from spillway.show.summary import write_run
 from spillway.store.tables import Tables
 
 MARKER = ".spillway-demo"
-DAGS = ("spillway_train", "spillway_shed", "spillway_validate")
+DAGS = ("spillway_train", "spillway_shed", "spillway_workloads", "spillway_validate")
 TITLES = {
     "spillway_train": "Take in and learn the streams",
     "spillway_shed": "Shed to capacity, one application per channel",
+    "spillway_workloads": "Join within a budget",
     "spillway_validate": "Recover, validate, report",
 }
 SAID = re.compile(r"spillway: (.*)")

@@ -11,6 +11,7 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.pieces import pieces
+from spillway.levers.protocol import Lever
 from spillway.pipeline.accounting import (
     SENT,
     SENT_BEFORE,
@@ -86,11 +87,16 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
     return Drafts(sent, aside, held, told)
 
 
+def levers_of_streams() -> list[str]:
+    """The registered levers that work on streams; joins and queries have levers of their own."""
+    return [name for name in LEVERS if isinstance(lever(name), Lever)]
+
+
 def written_tables(tables: Tables, way: WayDown) -> list[Table]:
     """All that `publish` will write to."""
     # what is sent whole may have been shed before, and what was laid aside of it then goes
     whole = any(batch.sent_whole for batch in way.batches)
-    levers = [lever(name) for name in (LEVERS if whole else way.batches[0].levers)]
+    levers = [lever(name) for name in (levers_of_streams() if whole else way.batches[0].levers)]
     own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
     elsewhere = tables.settings.destination != tables.settings.lake
     names = ["batches", "ledger", *own, *([TOLD] if elsewhere else []), "transmitted"]
@@ -174,7 +180,7 @@ def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left:
 def _forget(tables: Tables, way: WayDown, days: Sequence[date]) -> None:
     """Take away what levers had laid aside and recorded of batches that are sent whole now."""
     stream = way.contract.stream
-    for name in sorted(set(LEVERS) - set(way.batches[0].levers)):
+    for name in sorted(set(levers_of_streams()) - set(way.batches[0].levers)):
         for table in (*lever(name).aside_tables, *lever(name).record_tables):
             shared = tables.contract(table).scope == "shared"
             own = tables.at(table) if shared else tables.at(table, stream)

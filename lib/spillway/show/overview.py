@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
 from spillway.levers.curve_of_loss import dropping_rows_pct
+from spillway.show.explain import WorkloadExplanation, explain_workload
 from spillway.show.fared import AttributeFigures, absent_values, attribute_figures, whole_bound_pct
 from spillway.show.lines import sentences, table_lines
 from spillway.show.summary import StreamFigures, grouped, last_stages, stream_figures
@@ -75,17 +76,34 @@ class ChannelOverview:
 
 
 @dataclass(frozen=True)
+class WorkloadOverview:
+    """A join or a query: what its lever tells of it, and what its stages did."""
+
+    told: WorkloadExplanation
+
+    def flat(self) -> dict[str, float]:
+        """Its numbers under their names in `build/run.json`."""
+        found: dict[str, float] = {}
+        for stage in self.told.stages:
+            found[f"{stage.unit}_offered.{self.told.name}"] = stage.offered
+            found[f"{stage.unit}_kept.{self.told.name}"] = stage.handed_on
+        return found
+
+
+@dataclass(frozen=True)
 class Overview:
     """Everything on the first screen."""
 
     channels: tuple[ChannelOverview, ...]
     streams: tuple[StreamOverview, ...]
+    workloads: tuple[WorkloadOverview, ...] = ()
 
     def flat(self) -> dict[str, float]:
         """Every number under its name in `build/run.json`."""
         found: dict[str, float] = {}
-        for channel in self.channels:
-            found |= channel.flat()
+        shown: tuple[ChannelOverview | WorkloadOverview, ...] = (*self.channels, *self.workloads)
+        for one in shown:
+            found |= one.flat()
         for stream in self.streams:
             name = stream.figures.stream
             found |= {
@@ -106,7 +124,12 @@ def overview(tables: Tables) -> Overview:
         for name in sorted(contracts.channels)
         if (mine := [s.stream for s in contracts.streams.values() if s.channel == name])
     ]
-    return Overview(tuple(one for one in channels if one is not None), tuple(streams))
+    workloads = [explain_workload(tables, name) for name in sorted({**contracts.joins, **contracts.queries})]
+    return Overview(
+        tuple(one for one in channels if one is not None),
+        tuple(streams),
+        tuple(WorkloadOverview(one) for one in workloads if one is not None and one.stages),
+    )
 
 
 def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
@@ -178,7 +201,19 @@ def overview_lines(found: Overview) -> list[str]:
         lines += [*channel_lines(channel), ""]
     for stream in found.streams:
         lines += [*stream_lines(stream), ""]
+    for workload in found.workloads:
+        lines += [*workload_lines(workload), ""]
     return [*lines, *proof_lines(found.streams)]
+
+
+def workload_lines(one: WorkloadOverview) -> Iterator[str]:
+    """A join or a query in a few sentences."""
+    told = one.told
+    for part in told.levers:
+        if part.told is not None:
+            yield from sentences(
+                f"{told.name} (from {', '.join(told.inputs)}): {part.told.way}; {part.told.because}"
+            )
 
 
 def channel_lines(one: ChannelOverview) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ from spillway.levers.joins.rate import followed
 from spillway.levers.joins.settings import JoinSettings, JoinSide
 from spillway.levers.protocol import Picture, Room, Told, Views
 from spillway.levers.windows import ReadColumns, Window, WindowLever, WindowPlan, WindowWork
+
+if TYPE_CHECKING:
+    from spillway.levers.joins.advice import Advised
 
 JOINED, JOIN_WINDOWS = "joined", "join_windows"
 
@@ -301,6 +304,14 @@ class JoinLever(WindowLever):
 
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         return [JoinPlan(one, room) for one in work]
+
+    def advice(self, contract: Workload, room: Room, inputs: Mapping[str, ReadColumns]) -> Iterable[Advised]:
+        """What the join of these rows would be, before it is run."""
+        from spillway.levers.joins.advice import advised
+
+        settings: JoinSettings = contract.lever_settings("joins")
+        left, right, _ = sides_of(contract, room, settings, inputs)
+        return advised(left, right, settings, len(set(contract.inputs)) == 1)
 
     def told(self, contract: Workload, tables: Views) -> Told | None:
         from spillway.levers.joins.telling import told_of_join

@@ -25,7 +25,10 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     possible, compared, pairs = (sum(row[name] for row in rows) for name in ("possible", "compared", "pairs"))
     share = 100.0 * compared / possible if possible else 100.0
     what = (
-        "compared in full" if compared == possible else f"compared as far as its budget goes: {share:.3g} %"
+        f"compared in full: {pairs:,} pairs"
+        if compared == possible
+        else f"compared as far as its budget goes: {share:.3g} % of the comparisons found {pairs:,} pairs, about "
+        f"{missed.estimate:,.0f} are missed ({missed.low:,.0f} to {missed.high:,.0f} with 95 % confidence)"
     )
     budget = settings.budget
     said = (
@@ -51,9 +54,9 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     basic = settings.basic_window_seconds
     for name, stream in zip(("left", "right"), contract.inputs, strict=True):
         shares = ", ".join(f"{100 * one:.3g} %" for one in last[f"{name}_shares"])
-        numbers[f"share of {stream}'s window that is compared now"] = shares
+        numbers[f"share of the {name} window ({stream}) that is compared now"] = shares
         best = ", ".join(f"{rank * basic:g}" for rank in last[f"{name}_ranks"][:3])
-        numbers[f"best seconds back in {stream}'s window"] = best
+        numbers[f"best seconds back in the {name} window"] = best
     remedies = (
         ()
         if compared == possible
@@ -124,7 +127,7 @@ def _curves(last: Row, contract: Workload, settings: JoinSettings) -> Picture:
     basic = settings.basic_window_seconds
     lines = [
         {
-            "name": f"{contract.inputs[side]} came first",
+            "name": f"{contract.inputs[side]} ({name}) came first",
             "points": [(j * basic, 100.0 * o) for j, o in enumerate(last[f"{name}_curve"])],
             "style": f"c{side}",
         }
@@ -147,7 +150,7 @@ def _shares(rows: Sequence[Row], contract: Workload) -> Picture:
     first = rows[0]["window"]
     lines = [
         {
-            "name": f"{contract.inputs[side]}'s window",
+            "name": f"{name} window ({contract.inputs[side]})",
             "points": [
                 (
                     float(row["window"] - first),

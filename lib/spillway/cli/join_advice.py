@@ -1,0 +1,77 @@
+"""`spillway join-advice LEFT RIGHT --on ATTRIBUTE`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from spillway.cli.output import command, say_json, say_table
+from spillway.settings import Settings
+
+_PREDICATES = ("equality", "subset", "superset", "overlap", "inner_product")
+_A_YEAR = 365 * 86_400.0
+
+
+def add_join_advice(commands: Any) -> None:
+    made = command(
+        commands,
+        "join-advice",
+        "Before a join is run: its size, skew and heavy values, what it costs, and what a budget would miss.",
+        [
+            "spillway join-advice weather weather --on wind_dir --lasts 172800",
+            "spillway join-advice east west --on tags --predicate overlap --threshold 3 --separator ' ' --lasts 600",
+            "spillway join-advice orders payments --on customer --on-right payer --json",
+        ],
+    )
+    made.add_argument("left", help="a stream")
+    made.add_argument("right", help="another, or the same")
+    made.add_argument("--on", required=True, help="the attribute that is joined by")
+    made.add_argument("--on-right", help="the right stream's, where it has another name")
+    made.add_argument(
+        "--lasts", type=float, default=_A_YEAR, help="seconds that rows lie apart at most (default: a year)"
+    )
+    made.add_argument("--predicate", choices=_PREDICATES, default="equality", help="what makes a pair")
+    made.add_argument("--threshold", type=float, help="least overlap or inner product")
+    made.add_argument("--separator", help="what stands between the items of a set")
+    made.add_argument("--weight", help="what stands between an item and its weight")
+    made.add_argument("--basic", type=float, help="seconds of a basic window (default: a 25th of --lasts)")
+    made.add_argument("--no-index", action="store_true", help="as if there were no inverted index")
+    made.add_argument("--rows", type=int, help="last rows of each stream to look at (default: 100,000)")
+    made.set_defaults(run=_run)
+
+
+def _run(asked: argparse.Namespace) -> int:
+    from spillway.contracts import load_usable
+    from spillway.pipeline.join_advice import MOST_ROWS_READ, JoinAsked, advise
+    from spillway.store.tables import Tables
+
+    settings = Settings.from_environment()
+    contracts = load_usable(settings.schemas)
+    has_sets = asked.separator is not None or asked.predicate != "equality"
+    told: dict[str, Any] = {
+        "left": {"attribute": asked.on, "lasts_seconds": asked.lasts},
+        "right": {"attribute": asked.on_right or asked.on, "lasts_seconds": asked.lasts},
+        "predicate": asked.predicate,
+        "threshold": asked.threshold,
+        "sets": {"separator": asked.separator or " ", "weight": asked.weight} if has_sets else None,
+        "basic_window_seconds": asked.basic if asked.basic is not None else asked.lasts / 25,
+        "index": not asked.no_index,
+    }
+    join = JoinAsked(asked.left, asked.right, told)
+    rows = MOST_ROWS_READ if asked.rows is None else asked.rows
+    found = advise(Tables(settings), contracts, join, rows)
+    if asked.json:
+        say_json(
+            {
+                "left_rows": found.left_rows,
+                "right_rows": found.right_rows,
+                "advice": [{"about": about, **vars(one)} for about, one in found.said],
+            }
+        )
+        return 0
+    say_table(
+        f"{asked.left} and {asked.right} by {asked.on}: the last {found.left_rows:,} and {found.right_rows:,} rows",
+        ["", "#estimate", "#from", "#to", "method", "note"],
+        [(about, one.estimate, one.low, one.high, one.method, one.note or "-") for about, one in found.said],
+    )
+    return 0

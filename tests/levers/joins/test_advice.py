@@ -1,0 +1,141 @@
+"""Advice on a join: what is said holds of the join as it is, and what cannot be asked is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.levers.joins.lake import JOIN, STREAM, alarms, begun, run, truth
+from tests.pipeline.streams import World
+
+from spillway.cli import main
+from spillway.engine import InProcess
+from spillway.errors import SpillwayError
+from spillway.pipeline.join_advice import JoinAsked, advise
+from spillway.sketches.answers import Answer
+
+EAST, WEST = alarms(0, 250, 0), alarms(0, 250, 1)
+OVERLAP = {name: value for name, value in JOIN["levers"][0].items() if name != "lever"}
+URGENCY = {
+    "left": {"attribute": "urgency", "lasts_seconds": 1e6},
+    "right": {"attribute": "urgency", "lasts_seconds": 1e6},
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    stream = {**STREAM, "sketches": [{"kind": "count_min", "attributes": ["urgency"]}]}
+    world = begun(tmp_path_factory.mktemp("lake"), InProcess(), stream=stream)
+    run(world)
+    return world
+
+
+def said(world: World, settings: dict[str, Any], **options: Any) -> dict[str, Answer]:
+    asked = JoinAsked("east", "west", settings)
+    found = advise(world.tables.now(), world.contracts, asked, **options)
+    return dict(found.said)
+
+
+def test_the_size_and_the_comparisons_are_those_of_the_join(world: World) -> None:
+    found = said(world, OVERLAP)
+    whole = truth(EAST, WEST, end=1e9)
+    # all rows fit into the sample, so that nothing is left to guess
+    assert (found["pairs"].low, found["pairs"].estimate, found["pairs"].high) == (len(whole),) * 3
+    every = truth(
+        [{**row, "tags": "t0 t1"} for row in EAST], [{**row, "tags": "t0 t1"} for row in WEST], end=1e9
+    )
+    assert found["comparisons"].estimate == len(every)
+    for pct in (50, 20):
+        missed = found[f"% of pairs missed with {pct} % of the steps"]
+        assert 0 <= missed.low <= missed.estimate <= missed.high <= 100
+        assert missed.note == f"dropping rows at random would miss {100 - pct} %"
+
+
+def test_a_sample_says_so_with_an_interval_that_holds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spillway.levers.joins import advice
+
+    monkeypatch.setattr(advice, "LOOKED_AT_ROWS", 60)
+    pairs = said(world, OVERLAP)["pairs"]
+    assert pairs.low < pairs.estimate < pairs.high
+    assert pairs.low <= len(truth(EAST, WEST, end=1e9)) <= pairs.high
+
+
+def test_sketches_answer_for_all_rows_where_there_are_any(world: World) -> None:
+    settings = {**URGENCY, "predicate": "equality", "basic_window_seconds": 1e5}
+    names = {row["kind"] for row in world.rows("sketches")}
+    assert names == {"count_min"}
+    found = said(world, settings)
+    counts = [
+        {kind: sum(row["urgency"] == kind for row in rows) for kind in ("high", "low", None)}
+        for rows in (EAST, WEST)
+    ]
+    size = sum(counts[0][kind] * counts[1][kind] for kind in ("high", "low"))
+    answer = found["pairs of the whole join, without windows"]
+    assert answer.low <= size + counts[0][None] * counts[1][None] <= answer.high, (
+        "a sketch counts nulls as a value"
+    )
+    assert found["rows of east with high"].estimate == counts[0]["high"]
+    # a window that holds everything: the sample sees the whole join, without what is null
+    assert found["pairs"].estimate == size
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({**OVERLAP, "left": {"attribute": "tgas"}}, "`on` must be an attribute of east"),
+        ({**OVERLAP, "threshold": None}, "threshold` must be there for overlap"),
+        (
+            {**OVERLAP, "left": {"attribute": "tags", "lasts_seconds": 0}},
+            "lasts_seconds` must be a number above 0",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_by_name(
+    world: World, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpillwayError) as caught:
+        said(world, settings)
+    assert message in str(caught.value)
+
+
+def test_a_stream_without_rows_or_contract_is_refused_by_name(tmp_path: Path) -> None:
+    world = World.begin(
+        InProcess(),
+        tmp_path,
+        STREAM,
+        {**STREAM, "stream": "west", "source": {"path": "west", "format": "json"}},
+    )
+    with pytest.raises(SpillwayError, match="must have rows to be looked at"):
+        said(world, OVERLAP)
+    with pytest.raises(SpillwayError, match="`stream` must have a contract, got 'eats'"):
+        advise(world.tables.now(), world.contracts, JoinAsked("eats", "west", OVERLAP))
+
+
+def test_the_command_line_prints_and_tells_programs(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("home", "lake", "destination", "landing", "schemas", "build", "output"):
+        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(world.settings, name))
+    asked = [
+        "join-advice",
+        "east",
+        "west",
+        "--on",
+        "tags",
+        "--predicate",
+        "overlap",
+        "--threshold",
+        "2",
+        "--lasts",
+        "20",
+    ]
+    assert main(asked) == 0
+    text = capsys.readouterr().out
+    assert "pairs" in text
+    assert "dropping rows at random would miss 50 %" in text
+    assert main([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["left_rows"], found["right_rows"]) == (250, 250)
+    assert {"about", "estimate", "low", "high", "method"} <= set(found["advice"][0])
