@@ -84,7 +84,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda add: add.__name__.removeprefix("add_"))
 def test_every_subcommand_has_help(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    name = command.__name__.removeprefix("add_").replace("_", "-")
+    name = command.__name__.removeprefix("add_").replace("_", "-").replace("_", "-")
     with pytest.raises(SystemExit) as stopped:
         main([name, "--help"])
 

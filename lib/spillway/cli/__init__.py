@@ -27,6 +27,7 @@ from spillway.cli.report import add_report
 from spillway.cli.resend import add_resend
 from spillway.cli.run import add_run
 from spillway.cli.status import add_status
+from spillway.cli.what_if import add_what_if
 from spillway.errors import SpillwayError, UsageError, safely
 
 OK, WRONG, USAGE = 0, 1, 2
@@ -35,6 +36,7 @@ COMMANDS = (
     add_contracts,
     add_status,
     add_plan,
+    add_what_if,
     add_explain,
     add_recover,
     add_ask,

@@ -17,8 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from spillway.contracts.alerts import AlertHook
 from spillway.contracts.levers import LeverEntry, Levers, Subject
-from spillway.contracts.shapes import DRAFT, SUBJECT_NAME, Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.shapes import DRAFT, SUBJECT_NAME, Choice, Listing, Maybe, Number, Record, Text, rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,11 @@ class TimeSpan:
     """The unit it works in: so many seconds of event time."""
 
     seconds: float = rule(Number(above=0), "how long a window is")
+    rows_of: str = rule(
+        Choice(("any", "all")),
+        "whether a window is there where any input has rows, or where all of them have",
+        "any",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +46,9 @@ class Workload(Subject):
     window: TimeSpan = rule(Record(TimeSpan), "the unit it works in")
     room: str | None = rule(Maybe(Text()), "what it shares with others: a channel, a CPU, a cluster", None)
     levers: tuple[LeverEntry, ...] = rule(Levers(least=1), "the levers that work on it, in order")
+    alerts: tuple[AlertHook, ...] = rule(
+        Listing(Record(AlertHook)), "who is told of what goes wrong with it: of what its suites find", ()
+    )
 
     @property
     def subject(self) -> str:

@@ -30,6 +30,7 @@ class SqlView:
     """A further name, under which the last column is not there."""
 
 
+SLICES_A_CORE_ASKED = 2
 Steps = Sequence[tuple[str, str]]
 """Name and statement, in an order in which each reads views and steps before it; the last one answers."""
 
@@ -112,7 +113,8 @@ def _framed(spark: SparkSession, view: SqlView) -> DataFrame:
             for number in batch.column(0).to_pylist():
                 yield from cuts[number]().cast(schema).combine_chunks().to_batches()
 
-    return spark.range(0, len(cuts), 1, len(cuts)).mapInArrow(work, from_arrow_schema(schema))
+    slices = min(len(cuts), SLICES_A_CORE_ASKED * spark.sparkContext.defaultParallelism)
+    return spark.range(0, len(cuts), 1, slices).mapInArrow(work, from_arrow_schema(schema))
 
 
 def _query(statement: str) -> str:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spillway.engine import Engine, InProcess
 from spillway.engine.statements import SqlView
+from spillway.job import side_by_side
 from spillway.levers.windows import PORTION, AskingDecision, Portion, SqlQuestion, SqlRead, Window
 from spillway.pipeline.window_inputs import WindowRows
 from spillway.store.drafts import Draft
@@ -85,11 +86,13 @@ def answered(
 ) -> tuple[Table, Draft]:
     """The draft of all windows, and the table with the columns that the answers have."""
     counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
-    found: dict[int, pa.Table] = {}
-    for window in windows:
-        rows = asked_of(engine, decision, window, inputs[window.window], counts[window.window])
-        if rows is not None and rows.num_rows:
-            found[window.window] = rows
+
+    def ask(window: Window) -> pa.Table | None:
+        return asked_of(engine, decision, window, inputs[window.window], counts[window.window])
+
+    # most of a small question is waiting for whoever answers it
+    answers = zip(windows, side_by_side(ask, windows), strict=True)
+    found = {window.window: rows for window, rows in answers if rows is not None and rows.num_rows}
     added: dict[str, str] = {}
     for rows in found.values():
         added |= {

@@ -121,6 +121,12 @@ def windows_to_read(
         found[number] |= {
             one for one, (low, high) in spans.items() if low <= number and high >= number - back
         }
+    if contract.window.rows_of == "all":
+        found = {
+            number: inputs
+            for number, inputs in found.items()
+            if number in known or {stream for stream, _ in inputs} >= set(contract.inputs)
+        }
     return {number: inputs for number, inputs in found.items() if number < min(closed)}
 
 

@@ -172,7 +172,20 @@ def _work(
     before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     inputs: Inputs | None = None,
 ) -> WindowWork:
-    tables, contracts, name = run.tables, run.room.contracts, found.name
+    return window_work(run.tables, run.room.contracts, contract, found, windows, before, inputs)
+
+
+def window_work(
+    tables: Tables,
+    contracts: Contracts,
+    contract: Workload,
+    found: WindowLever,
+    windows: Sequence[Window],
+    before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    inputs: Inputs | None = None,
+) -> WindowWork:
+    """What a lever is handed to plan some windows of a join or a query."""
+    name = found.name
     versions = {window.models[name] for window in windows if name in window.models}
     facts = needed_facts(tables, contract.subject, name, versions) if versions else {}
     made = WindowWork(contract, facts, tuple(windows), before=before or {}, inputs=inputs or {})

@@ -123,7 +123,7 @@ def tell_hooks(
 
 
 def _hooks(contracts: Contracts) -> dict[str, set[tuple[str, str]]]:
-    """By hook, the streams and events that it is told of; of what concerns all streams, under no name."""
+    """By hook, the streams, joins, queries and events that it is told of; of what concerns all, under no name."""
     found: dict[str, set[tuple[str, str]]] = {}
     for stream, contract in contracts.streams.items():
         channel = contracts.channels[contract.channel]
@@ -132,6 +132,9 @@ def _hooks(contracts: Contracts) -> dict[str, set[tuple[str, str]]]:
             found.setdefault(one.hook, set()).update(
                 (name, event) for event in one.on for name in (stream, "")
             )
+    for name, workload in {**contracts.joins, **contracts.queries}.items():
+        for one in workload.alerts:
+            found.setdefault(one.hook, set()).update((name, event) for event in one.on)
     return found
 
 

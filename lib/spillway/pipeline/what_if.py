@@ -1,0 +1,232 @@
+"""What a room of queries would have come to under other rules: windows that were worked out, again, and not kept.
+
+The load is the one that was offered: the windows that are pinned, with the batches they read. It is planned and asked
+by the very steps that a run takes, three times: by the contracts as they are, by the contracts as they would be, and
+with room for everything, which is what answers are compared with. What was reached before the first window is as the
+tables have it. Nothing is written: no result, no coverage, no window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+
+from spillway.contracts import Contracts, plain, read_workload
+from spillway.contracts.shapes import suggest
+from spillway.contracts.workload import Workload
+from spillway.engine.protocol import Engine
+from spillway.errors import UsageError
+from spillway.levers.protocol import Room
+from spillway.levers.windows import DONE, AskingDecision, Window, WindowLever
+from spillway.pipeline.window_answers import asked_of
+from spillway.pipeline.window_inputs import planned_inputs, stretches_of
+from spillway.pipeline.window_pins import known_windows
+from spillway.pipeline.workloads import window_work
+from spillway.registry import lever
+from spillway.store.tables import Tables
+
+_OURS = frozenset({"row", "sic", "coverage"})
+_BOUNDS = ("__low", "__high", "__estimate")
+
+
+@dataclass(frozen=True)
+class RoomChanges:
+    """Rules to be tried; None leaves what is."""
+
+    capacity: float | None = None
+    policy: str | None = None
+    weights: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class QueryOutcome:
+    """What one query came to under some rules, over all of its windows."""
+
+    coverage: float
+    lowest: float
+    error_pct: float
+    """Of an answered value, compared with the answer to everything; what is missing, or off by itself, counts 100 %."""
+    tuples: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Every query of the room as it is and as it would be."""
+
+    room: str
+    first: date
+    last: date
+    windows: int
+    offered: int
+    as_is: Mapping[str, QueryOutcome]
+    as_would_be: Mapping[str, QueryOutcome]
+
+
+def what_if(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    room: str,
+    changes: RoomChanges,
+    dates: tuple[date, date] | None = None,
+) -> WhatIf:
+    """Replay the room's last day, or some dates, by other rules."""
+    tables = tables.now()
+    members = {n: one for n, one in sorted(contracts.queries.items()) if (one.room or n) == room}
+    if not members:
+        rooms = sorted({one.room or name for name, one in contracts.queries.items()})
+        raise UsageError(f"`room` must be one that queries share, got {room!r}; {suggest(room, rooms)}")
+    changed = {name: _changed(one, changes) for name, one in members.items()}
+    everything = {name: _changed(one, None) for name, one in members.items()}
+    done = {
+        name: [w for w in known_windows(tables, one).values() if w.status == DONE]
+        for name, one in members.items()
+    }
+    days = [window.day for windows in done.values() for window in windows]
+    if not days:
+        raise UsageError(
+            f"`room` must have windows that were worked out, got none of {room}; run spillway_workloads first"
+        )
+    first, last = dates or (max(days), max(days))
+    replayed = {
+        name: sorted((w for w in windows if first <= w.day <= last), key=lambda w: w.window)
+        for name, windows in done.items()
+    }
+    if not any(replayed.values()):
+        raise UsageError(
+            f"`dates` must hold windows that were worked out, got {first}..{last}; they reach from {min(days)} to "
+            f"{max(days)}"
+        )
+    replay = _Replay(tables, engine, contracts, room, replayed)
+    truth = replay.by(everything)
+    outcomes = [
+        {name: _outcome(rows[name], truth[name]) for name in members if replayed[name]}
+        for rows in (replay.by(members), replay.by(changed))
+    ]
+    offered = sum(row["arrived"] for rows in truth.values() for _, row in rows.values())
+    count = sum(map(len, replayed.values()))
+    return WhatIf(room, first, last, count, offered, outcomes[0], outcomes[1])
+
+
+def _changed(contract: Workload, changes: RoomChanges | None) -> Workload:
+    """The contract with other rules; without any its room has no capacity."""
+    said = plain(contract)
+    (entry,) = said["levers"]
+    if changes is None:
+        entry["capacity"] = None
+        return read_workload(said)
+    weights = changes.weights or {}
+    if changes.capacity is not None:
+        by_seconds = bool(entry["capacity"] and entry["capacity"]["seconds"])
+        unit, other = ("seconds", "tuples") if by_seconds else ("tuples", "seconds")
+        entry["capacity"] = {**(entry["capacity"] or {}), unit: changes.capacity, other: None}
+    if changes.policy is not None:
+        entry["policy"] = changes.policy
+    if contract.name in weights:
+        entry["weight"] = weights[contract.name]
+    return read_workload(said, f"what if, {contract.name}")
+
+
+AnsweredWindows = dict[int, tuple[pa.Table | None, Mapping[str, Any]]]
+"""By window, the answer, and the row that the lever keeps of it."""
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """Windows that are worked out again."""
+
+    tables: Tables
+    engine: Engine
+    contracts: Contracts
+    room: str
+    windows: Mapping[str, Sequence[Window]]
+
+    def by(self, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
+        """Plan all of them together by these contracts, then ask."""
+        contracts = replace(self.contracts, queries={**self.contracts.queries, **queries})
+        room = Room(self.room, contracts, self.tables)
+        mine = {name: queries[name] for name, windows in self.windows.items() if windows}
+        found: WindowLever = lever(next(iter(mine.values())).lever_names[0])
+        work = [
+            window_work(self.tables, contracts, one, found, self.windows[name]) for name, one in mine.items()
+        ]
+        answers: dict[str, AnsweredWindows] = {}
+        for name, plan in zip(mine, found.plan_windows(room, work), strict=True):
+            assert isinstance(plan.decision, AskingDecision)
+            answers[name] = {}
+            for some in stretches_of(self.windows[name]):
+                inputs = planned_inputs(self.tables, room, mine[name], some, 0.0)
+                for window in some:
+                    counts: dict[str, int] = {}
+                    rows = asked_of(self.engine, plan.decision, window, inputs[window.window], counts)
+                    told = plan.records(window, 0 if rows is None else rows.num_rows, counts)
+                    answers[name][window.window] = rows, next(row for own in told.values() for row in own)
+        return answers
+
+
+def _outcome(found: AnsweredWindows, truth: AnsweredWindows) -> QueryOutcome:
+    rows = [row for _, row in found.values()]
+    sic = [row["sic"] for row in rows]
+    errors = [answer_error(found[number][0], truth[number][0]) for number in found]
+    return QueryOutcome(
+        sum(sic) / len(sic),
+        min(sic),
+        100 * sum(errors) / len(errors),
+        sum(row["tuples_kept"] for row in rows),
+        sum(row["seconds"] for row in rows),
+    )
+
+
+def answer_error(found: pa.Table | None, truth: pa.Table | None) -> float:
+    """How far the values of an answer are from those of the answer to everything, on average, each at most 1.
+
+    Rows are matched by what is no number; where there is nothing else, by their place.
+
+    >>> truth = pa.table({"site": ["a", "b"], "n": [10, 20]})
+    >>> answer_error(pa.table({"site": ["b"], "n": [15]}), truth)
+    0.625
+    """
+    if truth is None or not truth.num_rows:
+        return 0.0
+    names = [n for n in truth.column_names if n not in _OURS and not n.endswith(_BOUNDS)]
+    values = [n for n in names if pa.types.is_floating(truth[n].type) or pa.types.is_integer(truth[n].type)]
+    keys = [name for name in names if name not in values]
+    mine = _by_key(found, keys)
+    off: list[float] = []
+    for key, row in _by_key(truth, keys).items():
+        other = mine.get(key)
+        if not values:
+            off.append(float(other is None))
+        off += [1.0 if other is None else _relative(_best(other, name), row[name]) for name in values]
+    return sum(off) / len(off)
+
+
+def _best(row: Mapping[str, Any], name: str) -> Any:
+    """What the answer says of a value: scaled up where that is honest."""
+    estimate = row.get(f"{name}__estimate")
+    return row.get(name) if estimate is None else estimate
+
+
+def _by_key(rows: pa.Table | None, keys: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for at, row in enumerate(rows.to_pylist() if rows is not None else ()):
+        key = tuple(row[name] for name in keys) if keys else (at,)
+        while key in found:
+            key = (*key, None)
+        found[key] = row
+    return found
+
+
+def _relative(value: Any, truth: Any) -> float:
+    if value is None or truth is None:
+        return float(value is not truth)
+    if value == truth or (math.isnan(value) and math.isnan(truth)):
+        return 0.0
+    off = abs(value - truth) / abs(truth) if truth else 1.0
+    return min(1.0, off) if math.isfinite(off) else 1.0

@@ -1,0 +1,130 @@
+"""What a room would have come to under other rules, and who is told when a query falls below its floor."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, run
+
+from spillway.batch import utc_now
+from spillway.cli import main
+from spillway.errors import SpillwayError, UsageError
+from spillway.levers.quality.lever import LEVER
+from spillway.pipeline.what_if import RoomChanges, what_if
+from spillway.show.alerts import noticed_alerts, tell_hooks
+from spillway.show.explain import explain_workload
+from spillway.show.report import build_report
+
+SMALL = {"capacity": {"tuples": 300}}
+
+
+def test_other_rules_are_compared_and_nothing_is_written(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, **SMALL), query("warm", COUNT))
+    run(world)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake").rglob("*") if path.is_file()}
+    found = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=480))
+    assert (found.first, found.windows, found.offered) == (date(2026, 1, 1), 4, 960)
+    assert {name: one.coverage for name, one in found.as_would_be.items()} == {"means": 1.0, "warm": 1.0}
+    assert all(one.error_pct == 0 for one in found.as_would_be.values())
+    assert sum(one.tuples for one in found.as_is.values()) == sum(
+        row["tuples_kept"] for row in world.rows("coverage")
+    )
+    assert found.as_is["warm"].error_pct > 10
+    assert found.as_is["means"].error_pct < found.as_is["warm"].error_pct
+    assert before == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "lake").rglob("*") if path.is_file()
+    }
+
+
+def test_policies_and_weights_can_be_tried(tmp_path: Path) -> None:
+    world = begun(
+        tmp_path, query("means", MEAN, portion_tuples=6, **SMALL), query("warm", COUNT, portion_tuples=6)
+    )
+    run(world)
+    changes = RoomChanges(policy="priority")
+    strict = what_if(world.tables, world.engine, world.contracts, "desk", changes)
+    assert strict.as_would_be["means"].coverage == 1.0
+    assert strict.as_would_be["warm"].coverage == pytest.approx(0.25, abs=0.03)
+    weighed = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(weights={"warm": 3.0}))
+    assert weighed.as_would_be["warm"].coverage > 2 * weighed.as_would_be["means"].coverage
+
+
+def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, **SMALL))
+    with pytest.raises(UsageError, match="`room` must have windows that were worked out"):
+        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges())
+    with pytest.raises(
+        UsageError, match="`room` must be one that queries share, got 'dekk'; did you mean desk"
+    ):
+        what_if(world.tables, world.engine, world.contracts, "dekk", RoomChanges())
+    run(world)
+    with pytest.raises(
+        SpillwayError, match=r"`levers\[0\]\.capacity\.tuples` must be a number above 0, got 0"
+    ):
+        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=0))
+    day = date(2020, 1, 1)
+    with pytest.raises(UsageError, match="`dates` must hold windows"):
+        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(), (day, day))
+
+
+def test_the_command_says_it_for_people_and_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = begun(tmp_path, query("means", MEAN, **SMALL), query("warm", COUNT))
+    run(world)
+    for name in ("lake", "landing", "build", "schemas"):
+        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", str(tmp_path / name))
+    assert main(["what-if", "desk", "--capacity", "480", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["as_would_be"]["means"]["coverage"] == 1.0
+    assert main(["what-if", "desk", "--weight", "warm=2"]) == 0
+    assert "as it is" in capsys.readouterr().out
+    assert main(["what-if", "desk", "--weight", "warm"]) == 2
+
+
+def test_a_query_below_its_floor_fails_its_expectation_and_somebody_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = [{"hook": "oncall", "on": ["violation"]}]
+    world = begun(tmp_path, query("means", MEAN, floor=0.9, alerts=hook, capacity={"tuples": 120}))
+    run(world)
+    world.deliver("sites/2020-02-01/more.json", b"")
+    with pytest.raises(SpillwayError, match=r"means, window [\d,]+ rests on 50 % .* its floor is 90 %"):
+        world.validate()
+    failed = [row for row in world.rows("validations") if not row["success"]]
+    assert {(row["table"], row["expectation"], row["stream"]) for row in failed} == {
+        ("coverage", "no_query_falls_below_its_floor", "means")
+    }
+    since = world.batches("sites")[0].created_at
+    assert "means" in {alert.stream for alert in noticed_alerts(world.tables.now(), since)}
+    told: list[str] = []
+    count = tell_hooks(
+        world.tables,
+        world.contracts,
+        utc_now(),
+        told.append,
+        address=lambda _: "http://127.0.0.1:9/",
+        pause=lambda _: None,
+    )
+    assert count == 0
+    assert any("oncall" in line for line in told)
+    put_queries(world, query("means", MEAN, floor=0.9, capacity={"tuples": 120}))
+
+
+def test_it_shows_in_explain_and_in_the_report(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, **SMALL), query("warm", COUNT))
+    run(world)
+    found = explain_workload(world.tables.now(), "means")
+    assert found is not None
+    (tells,) = found.levers
+    assert tells.told is not None
+    assert "of its tuples" in tells.told.way
+    assert "room desk can do 300 in a slice, and 2 queries share it (fair)" in tells.told.because
+    assert tells.told.numbers["bytes kept"] < tells.told.numbers["bytes offered"]
+    pictures = list(LEVER.pictures(world.contracts.queries["means"], world.tables.now()))
+    assert [picture.kind for picture in pictures] == ["lines", "bars"]
+    assert not list(LEVER.pictures(world.contracts.queries["warm"], world.tables.now()))
+    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Room desk: what every answer rests on" in page
