@@ -13,6 +13,7 @@ from tests.pipeline.streams import World
 from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
+from spillway.pipeline.channel import sketch_channel
 from spillway.pipeline.join_advice import JoinAsked, advise
 from spillway.sketches.answers import Answer
 
@@ -28,6 +29,7 @@ URGENCY = {
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     stream = {**STREAM, "sketches": [{"kind": "count_min", "attributes": ["urgency"]}]}
     world = begun(tmp_path_factory.mktemp("lake"), InProcess(), stream=stream)
+    sketch_channel(world.tables, world.engine, world.contracts, "narrow")
     run(world)
     return world
 
@@ -64,8 +66,7 @@ def test_a_sample_says_so_with_an_interval_that_holds(world: World, monkeypatch:
 
 def test_sketches_answer_for_all_rows_where_there_are_any(world: World) -> None:
     settings = {**URGENCY, "predicate": "equality", "basic_window_seconds": 1e5}
-    names = {row["kind"] for row in world.rows("sketches")}
-    assert names == {"count_min"}
+    assert "count_min" in {row["kind"] for row in world.rows("sketches")}
     found = said(world, settings)
     counts = [
         {kind: sum(row["urgency"] == kind for row in rows) for kind in ("high", "low", None)}

@@ -14,15 +14,12 @@ from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.ledger import LedgerRow
-from spillway.levers.joins.allotting import LEFT, RIGHT, Given, allotted
-from spillway.levers.joins.correlation import expected, faded, ranks
+from spillway.levers.joins.allotting import Given
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
-from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
+from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded
-from spillway.levers.joins.predicates import PREDICATES
-from spillway.levers.joins.rate import followed
 from spillway.levers.joins.settings import JoinSettings, JoinSide
+from spillway.levers.joins.turn import JoinTurn
 from spillway.levers.protocol import Picture, Room, Told, Views
 from spillway.levers.windows import ReadColumns, Window, WindowLever, WindowPlan, WindowWork
 
@@ -37,41 +34,22 @@ class JoinPlan(WindowPlan):
 
     def __init__(self, work: WindowWork, room: Room) -> None:
         (window,) = work.windows
-        contract = work.contract
-        self.work, self.window = work, window
-        self.settings: JoinSettings = contract.lever_settings("joins")
-        self.memory = memory_before(room.tables, contract.subject, window.window, work.before)
-        self.worth = (*(one.worth for one in self.settings.types), self.settings.otherwise)
+        self.work = work
+        settings: JoinSettings = work.contract.lever_settings("joins")
+        memory = memory_before(room.tables, work.contract.subject, window.window, work.before)
         begin, end = (round(edge.timestamp() * 1_000_000) for edge in (window.from_time, window.to_time))
-        left, right, self.bounds = sides_of(contract, room, self.settings, work.inputs)
+        left, right, bounds = sides_of(work.contract, room, settings, work.inputs)
         given = [Given(one, *map(int, np.searchsorted(one.at, (begin, end)))) for one in (left, right)]
-        self.given = given
-        seconds = (end - begin) / 1e6
-        self.allotment = allotted(given[0], given[1], self.settings, self.memory, self.worth, seconds)
-        share = self.settings.adapt.sample_pct / 100.0 * self.allotment.r
-        self.share = 1.0 if self.allotment.r >= 1.0 else share
+        with_itself = len(set(work.contract.inputs)) == 1
+        self.turn = JoinTurn(settings, memory, given[0], given[1], (end - begin) / 1e6, with_itself, bounds)
 
     @property
     def decision(self) -> JoinDecision:
-        return JoinDecision(
-            self.allotment,
-            PREDICATES[self.settings.predicate],
-            self.settings.threshold or 0.0,
-            self.worth,
-            self.share,
-            len(set(self.work.contract.inputs)) == 1,
-            self.bounds,
-            self.rows,
-        )
-
-    @property
-    def rows(self) -> int:
-        """Rows that came in the window, of both sides."""
-        return sum(one.high - one.low for one in self.given)
+        return self.turn.decision
 
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
-        possible, compared = self.allotment.possible, counts.get("compared", 0)
-        dropped = sum(int((one.how.high - one.how.low)[~one.fetched].sum()) for one in self.allotment.facing)
+        possible, compared = self.turn.allotment.possible, counts.get("compared", 0)
+        dropped = self.turn.passed_over
         place = (window.scope, window.subject, window.window, window.day, "joins", self.work.ordinal)
         left = possible - compared
         seconds = counts.get("nanoseconds", 0) / 1e9
@@ -91,109 +69,8 @@ class JoinPlan(WindowPlan):
     def records(
         self, window: Window, results: int, counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        facing = self.allotment.facing
-        after = [self._learned(side, counts) for side in (LEFT, RIGHT)]
-        missed = self._missed(LEFT, after, counts) + self._missed(RIGHT, after, counts)
-        curves = [expected(one.matches, one.comparisons) for one in after]
-        worth = np.asarray(self.worth)
-        steps = sum(counts.get(f"steps.{side}", 0) for side in (LEFT, RIGHT))
-        utility = sum(
-            count * max(worth[int(z)], worth[int(y)])
-            for name, count in counts.items()
-            if name.startswith("worth.")
-            for _, z, y in [name.split(".")]
-        )
-        may_spend = self.allotment.may_spend
-        row = {
-            "subject": window.subject,
-            "window": window.window,
-            "batch_date": window.day,
-            "updated_at": utc_now(),
-            "left_rows": self.given[0].high - self.given[0].low,
-            "right_rows": self.given[1].high - self.given[1].low,
-            "passed_over": sum(int((~one.fetched).sum()) for one in facing),
-            "other_types": sum(int((one.probes.kinds == len(worth) - 1).sum()) for one in facing)
-            if self.settings.types
-            else 0,
-            "possible": self.allotment.possible,
-            "compared": counts.get("compared", 0),
-            "steps": steps,
-            "may_spend": may_spend if np.isfinite(may_spend) else None,
-            "pairs": counts.get("pairs", 0),
-            "utility": float(utility),
-            "missed": missed.estimate,
-            "missed_low": missed.low,
-            "missed_high": min(missed.high, float(self.allotment.possible - counts.get("compared", 0))),
-            "sampled": sum(int(one.how.full.sum()) for one in facing),
-            "r": self.allotment.r,
-            **{f"{name}_shares": facing[at].shares.tolist() for at, name in enumerate(("left", "right"))},
-            **{f"{name}_ranks": ranks(curves[at]).tolist() for at, name in enumerate(("left", "right"))},
-            **{f"{name}_curve": curves[at].tolist() for at, name in enumerate(("left", "right"))},
-        }
-        row["missed"] = min(row["missed"], row["missed_high"])
-        row["missed_low"] = min(row["missed_low"], row["missed"])
-        return {JOIN_WINDOWS: [{**row, **self._memory(after, steps, counts).row()}]}
-
-    def _memory(self, after: Sequence[LearnedSide], steps: int, counts: Mapping[str, int]) -> Memory:
-        """What the next window begins with."""
-        before, keep = self.memory, self.settings.adapt.memory
-        facing = self.allotment.facing
-        arrived = sum(len(one.fetched) for one in facing)
-        fetched = sum(int(one.fetched.sum()) for one in facing)
-        counted = self.settings.adapt.rate == "counted"
-        may_spend = self.allotment.may_spend
-        owed = before.debt_steps + steps - may_spend if counted and np.isfinite(may_spend) else 0.0
-        return Memory(
-            self.allotment.r if counted else followed(before.r, fetched, arrived, self.settings.adapt.boost),
-            # what was saved is not kept: time that has passed cannot be spent
-            max(0.0, owed),
-            self.allotment.free_at,
-            before.core_seconds * keep + counts.get("nanoseconds", 0) / 1e9,
-            before.core_steps * keep + steps,
-            after[LEFT],
-            after[RIGHT],
-        )
-
-    def _learned(self, side: int, counts: Mapping[str, int]) -> LearnedSide:
-        """What is known of a window once this one's sample is counted in."""
-        before = (self.memory.left, self.memory.right)[side]
-        one, keep = self.allotment.facing[side], self.settings.adapt.memory
-        worth = np.asarray(self.worth)
-        matches, utility = np.zeros(one.volumes.shape[0]), np.zeros(len(worth))
-        for name, count in counts.items():
-            if name.startswith(f"sampled.{side}."):
-                j, z, y = map(int, name.split(".")[2:])
-                matches[j] += count
-                utility[z] += count * max(worth[z], worth[y])
-        return LearnedSide(
-            faded(before.matches, matches, keep),
-            faded(before.comparisons, one.sample_volumes.sum(axis=1), keep),
-            faded(before.worth, utility, keep),
-            faded(before.of_type, one.sample_volumes.sum(axis=0), keep),
-            before.sample.faded(keep) + _sample(side, counts),
-        )
-
-    def _missed(self, side: int, after: Sequence[LearnedSide], counts: Mapping[str, int]) -> Missed:
-        one = self.allotment.facing[side]
-        sampled, has = one.how.full, one.how.high > one.how.low
-        others = Unsampled(
-            selective=float((one.fetched & ~sampled & has).sum()), dropped=float((~one.fetched & has).sum())
-        )
-        sample = _sample(side, counts, rows=float((sampled & has).sum()))
-        if self.allotment.r >= 1.0 and not others.dropped:
-            return Missed(0.0, 0.0, 0.0)
-        phi = max(dispersion(sample), dispersion(after[side].sample))
-        if sample.rows == 0 and after[side].sample.rows > 0:
-            sample = after[side].sample
-        found = estimate(sample, others, phi)
-        most = float(one.possible)
-        return Missed(found.estimate, found.low, min(found.high, most))
-
-
-def _sample(side: int, counts: Mapping[str, int], rows: float | None = None) -> ComparedRows:
-    names = ("full", "misses", "squares", "all", "all_squares")
-    values = [float(counts.get(f"{name}.{side}", 0)) for name in names]
-    return ComparedRows(values[0] if rows is None else rows, *values[1:])
+        place = {"subject": window.subject, "window": window.window, "batch_date": window.day}
+        return {JOIN_WINDOWS: [{**place, "updated_at": utc_now(), **self.turn.came_to(counts)}]}
 
 
 def memory_before(
