@@ -16,7 +16,7 @@ import pyarrow as pa
 from spillway.batch import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.engine.protocol import Engine
+from spillway.engine import Engine, InProcess
 from spillway.errors import Refused
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room, Say
@@ -272,7 +272,8 @@ def _drafted(
         for window in windows
         for part in decision.parts(window, inputs[window.window], engine)
     ]
-    return table.draft(engine, pieces, _Results(decision))
+    # one part alone is done here as soon as a task would have begun
+    return table.draft(engine if len(pieces) > 1 else InProcess(), pieces, _Results(decision))
 
 
 def _publish(

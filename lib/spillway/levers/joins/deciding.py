@@ -59,8 +59,11 @@ class JoinDecision(WindowDecision):
 
     def parts(
         self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
-    ) -> Sequence[JoinPart]:
-        """Probing rows in stretches of time of about the same work; what they probe is cut to what they can reach."""
+    ) -> Sequence[tuple[JoinPart, ...]]:
+        """Probing rows in stretches of time of about the same work; what they probe is cut to what they can reach.
+
+        What is done in a second is one part, so that nobody starts a task for it.
+        """
         found: list[JoinPart] = []
         works = [_work(one) for one in self.allotment.facing]
         total = float(sum(work.sum() for work in works))
@@ -77,7 +80,7 @@ class JoinDecision(WindowDecision):
             for low, high in pairwise(cuts):
                 if high > low:
                     found.append(self._part(facing, side, low, high, bounds))
-        return found
+        return [tuple(found)] if many == 1 else [(one,) for one in found]
 
     def _part(
         self, one: Facing, side: int, low: int, high: int, bounds: tuple[Array | None, Array | None]
@@ -107,9 +110,15 @@ class JoinDecision(WindowDecision):
             None if other is None else other[begin : begin + window.rows],
         )
 
-    def results(self, window: Window, inputs: JoinPart, counts: dict[str, int]) -> Iterator[pa.Table]:
+    def results(
+        self, window: Window, inputs: tuple[JoinPart, ...], counts: dict[str, int]
+    ) -> Iterator[pa.Table]:
         """The pairs of a part."""
-        part, one = inputs, inputs.facing
+        for part in inputs:
+            yield from self._found(part, counts)
+
+    def _found(self, part: JoinPart, counts: dict[str, int]) -> Iterator[pa.Table]:
+        one = part.facing
         types = len(self.worth)
         began = time.thread_time_ns()
         index = one.index
