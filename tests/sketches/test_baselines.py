@@ -142,3 +142,17 @@ def test_fast_agms_intervals_cover_and_negative_frequencies_are_fine() -> None:
     for shape in ((1, 3), (8, 0)):
         with pytest.raises(Refused, match="lie from"):
             FastAgmsParameters(*shape)
+
+
+def test_signed_counters_take_four_bytes_until_they_might_not_hold_what_was_added() -> None:
+    small = FastAgms(FastAgmsParameters(8, 3)).update(np.array([1, 2]))
+    assert small.table.dtype == np.int32
+    large = FastAgms(FastAgmsParameters(8, 3)).update(np.array([1]), np.array([(1 << 31) - 5]))
+    assert large.table.dtype == np.int32
+    both = large.merge(large)
+    assert both.table.dtype == np.int64
+    assert both.point(np.array([1])).estimate[0] == 2.0 * ((1 << 31) - 5)
+    assert large.update(np.array([1] * 9)).point(np.array([1])).estimate[0] == (1 << 31) + 4
+    for sketch in (small, both):
+        back = FastAgms.from_bytes(sketch.to_bytes())
+        assert (back.table.dtype, back.table.tolist()) == (sketch.table.dtype, sketch.table.tolist())

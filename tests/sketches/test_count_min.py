@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -17,6 +18,7 @@ from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.hashing import row_seeds
+from spillway.sketches.intervals import median_deviation
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "004_cmm.json").read_text())
 KEYS = st.lists(st.integers(0, 2**64 - 1), max_size=40)
@@ -253,3 +255,23 @@ def test_sparks_hashing_spreads_hashed_keys_as_evenly_as_ours() -> None:
         spread = ((sketch.table - 200.0) ** 2 / 200.0).sum()
         assert abs(spread - 4995) < 5 * np.sqrt(2 * 4995)
         assert abs(np.corrcoef(sketch.table)[np.triu_indices(5, 1)]).max() < 5 / np.sqrt(1000)
+
+
+@pytest.mark.parametrize("skew", [0.0, 1.0, 2.0])
+def test_joins_are_as_sure_as_lemma_4_lets_them_be_also_where_few_keys_are_heavy(skew: float) -> None:
+    """A few keys that make up most of F2 collide with little: they must not widen the interval."""
+    frequencies = (20_000 * np.arange(1.0, 2001.0) ** -skew).astype(np.int64) + 1
+    keys = np.arange(2000, dtype=np.uint64)
+    f = frequencies.astype(np.float64)
+    square, fourth = float((f**2).sum()), float((f**4).sum())
+    hits, widths, joined = [], [], []
+    for seed in range(400):
+        sketch = CountMin(CountMinParameters(256, 5, seed)).update(keys, frequencies)
+        found, both = sketch.self_join_size(), sketch.join_size(sketch)
+        hits.append(found.low <= square <= found.high)
+        joined.append(both.low <= square <= both.high)
+        widths.append(found.high - found.low)
+    theory = 2 * 1.96 * median_deviation(5) * math.sqrt(2 * (square**2 - fourth) / 255)
+    assert np.mean(widths) <= 1.5 * theory
+    # three standard errors of 95 % in 400
+    assert min(np.mean(hits), np.mean(joined)) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400)

@@ -59,7 +59,7 @@ def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> Non
         filled = asked.made_of.whole(asked, asked.made_of.part(asked).update(many), {})  # type: ignore[attr-defined]
         assert asked.memory_kib / 3 < len(filled.to_bytes()) / 1024 <= asked.memory_kib * 1.02
     pairs = spec("pair_count", "origin", "temp", "humid").empty().parameters
-    assert pairs.width * pairs.depth * 8 * 2 <= 64 * 1024  # type: ignore[union-attr]
+    assert pairs.width * pairs.depth * 4 * 2 <= 64 * 1024  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> Non
         ("quantiles", ("origin",), {}, "one ordered attribute"),
         ("quantiles", ("temp", "humid"), {}, "one ordered attribute"),
         ("quantiles", ("temp",), {"memory_kib": -1}, "`k` must lie from 8"),
-        ("pair_count", ("temp", "humid"), {"memory_kib": 1}, "be at least 2"),
+        ("pair_count", ("temp", "humid"), {"memory_kib": 1, "depth": 20}, "be at least 3"),
         ("pair_count", ("temp", "humid"), {"at_least": 3}, "from 1 to 2"),
         ("count_min", ("temp",), {"depth": 64, "memory_kib": -1}, "at least 1024 bytes"),
         ("alternating_bloom", ("temp",), {}, "`within` must be at least 1"),

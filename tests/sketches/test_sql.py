@@ -263,12 +263,11 @@ def test_a_plain_shell_of_sql_answers_without_python(tmp_path: Path) -> None:
         corrected = ours.frequency(key, estimator="cmm_mean").estimate
         assert theirs["value"] == pytest.approx(min(max(corrected, mine.low), mine.high))
     assert found["moments"]["value"] == 6000
-    squares = ours.self_join_size()
-    assert (found["self_join"]["value"], found["self_join"]["low"]) == pytest.approx(
-        (squares.estimate, squares.low)
-    )
-    joined = ours.join_size(ours)
-    assert (found["join"]["value"], found["join"]["low"]) == pytest.approx((joined.estimate, joined.low))
+    # SQL bounds what ours reckons of heavy keys
+    for name, mine in (("self_join", ours.self_join_size()), ("join", ours.join_size(ours))):
+        theirs = found[name]
+        assert theirs["value"] == pytest.approx(mine.estimate)
+        assert theirs["low"] <= mine.low <= mine.high <= theirs["high"]
     signed = np.array(
         [
             fingerprint([-7], ["integer"], 1), fingerprint([-0.0], ["double"], 1),

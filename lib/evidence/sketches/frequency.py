@@ -67,11 +67,16 @@ def multiplicity(say: Say) -> dict[str, float]:
         say(_row(skew, errors))
         better = min(errors["cm"], errors["cmm_median"])
         found[f"sketches.cmm_over_cm_error.{skew:g}"] = errors["cmm_order"] / errors["cm"]
+        found[f"sketches.paper_cmm_over_cm_error.{skew:g}"] = errors["cmm_mean"] / errors["cm"]
         found[f"sketches.cmm_median_over_cm_error.{skew:g}"] = errors["cmm_median"] / errors["cm"]
         found[f"sketches.choice_by_skew_over_better_error.{skew:g}"] = errors["by_skew"] / better
         found[f"sketches.cmm_order_over_better_error.{skew:g}"] = errors["cmm_order"] / better
-        over_agms.append([errors[name] / errors["fast_agms"] for name in ("cmm_order", "cmm_median")])
-    order, median = np.array(over_agms).T
+        names = ("cmm_order", "cmm_median", "cmm_mean")
+        over_agms.append([errors[name] / errors["fast_agms"] for name in names])
+    order, median, papers = np.array(over_agms).T
+    say("cmm_order is ours; the paper's own CMM is cmm_mean (4.2.2), and its variant cmm_median (4.2.4)")
+    found["sketches.paper_cmm_over_agms_error"] = float(np.exp(np.mean(np.log(papers))))
+    found["sketches.paper_cmm_over_agms_error_largest"] = float(papers.max())
     found["sketches.cmm_over_agms_error"] = float(np.exp(np.mean(np.log(order))))
     found["sketches.cmm_over_agms_error_largest"] = float(order.max())
     found["sketches.cmm_median_over_agms_error"] = float(np.exp(np.mean(np.log(median))))
@@ -83,6 +88,49 @@ def multiplicity(say: Say) -> dict[str, float]:
     say(f"Figure 4.4: the same by depth, w 256, Zipf {URL_SKEW}\n    depth " + head)
     for depth in (1, 3, 5, 9):
         say(_row(depth, point_errors(urls, 256, depth, range(3), top)))
+    return found
+
+
+def over_datasketches(say: Say, memory: int = 65_536, seeds: int = 5) -> dict[str, float]:
+    """The top 100 keys by cmm_order, by the paper's CMM and by DataSketches' count-min, of equal allocated bytes.
+
+    Its frequent items are beside them, at the same bytes or more: a map of 2^lg slots of key, count and state.
+    """
+    import datasketches
+
+    depth, domain, rows = 5, 50_000, 500_000
+    width = memory // (8 * depth)
+    say(f"Top 100 of {rows:,} rows, {memory:,} bytes each: mean absolute errors")
+    say("     skew   cmm_order   cmm_mean          cm  DS count-min  DS frequent items")
+    found: dict[str, float] = {}
+    for skew in (0.0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0):
+        errors: dict[str, list[float]] = {}
+        for seed in range(1, seeds + 1):
+            frequencies = zipf_frequencies(rows, domain, skew, seed)
+            keys = np.random.default_rng(seed).integers(-(1 << 62), 1 << 62, domain)
+            present, top = np.flatnonzero(frequencies), np.argsort(-frequencies, kind="stable")[:100]
+            table = CountMin(CountMinParameters(width, depth, seed, hashing="spark"))
+            table.update(keys[present], frequencies[present])
+            theirs = datasketches.count_min_sketch(depth, width, seed)
+            items = datasketches.frequent_items_sketch(11)
+            for place in np.random.default_rng(seed).permutation(present).tolist():
+                theirs.update(int(keys[place]), int(frequencies[place]))
+                items.update(int(keys[place]), int(frequencies[place]))
+            answers = {
+                name: table.point(keys[top], name).estimate for name in ("cmm_order", "cmm_mean", "cm")
+            }
+            answers["datasketches"] = np.array([theirs.get_estimate(int(key)) for key in keys[top]])
+            answers["frequent items"] = np.array([items.get_estimate(int(key)) for key in keys[top]])
+            for name, answer in answers.items():
+                errors.setdefault(name, []).append(float(np.abs(answer - frequencies[top]).mean()))
+        row = {name: float(np.mean(each)) for name, each in errors.items()}
+        say(f"{skew:9.1f} " + " ".join(f"{value:11.3f}" for value in row.values()))
+        found[f"sketches.cmm_top100_error_over_datasketches.{skew:g}"] = (
+            row["cmm_order"] / row["datasketches"]
+        )
+        if row["frequent items"]:
+            over = row["cmm_order"] / row["frequent items"]
+            found[f"sketches.cmm_top100_error_over_frequent_items.{skew:g}"] = over
     return found
 
 

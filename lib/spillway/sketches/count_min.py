@@ -229,14 +229,15 @@ class CountMin(binary.CounterSketch):
         return counters - np.median(self.table, axis=1)[:, None]
 
     def self_join_size(self, estimator: str = "cmm", confidence: float = 0.95) -> Answer:
-        """F2 with its interval: Lemma 4's variance bounded by 2 F2^2/(w - 1), less for a median of d rows."""
+        """F2 with its interval: Lemma 4's variance, 2 (F2^2 - F4)/(w - 1) a row, less for a median of d rows."""
         if estimator not in ("cm", "cmm"):
             raise Refused("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
         self._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
         rows = self._self_join_rows()
         estimate = max(float(np.median(rows)), 0.0)
         width, depth = self.parameters.width, self.parameters.depth
-        sigma = math.sqrt(2.0 / (width - 1)) * median_deviation(depth) * normal_quantile(confidence)
+        spread = self._unshared(self, estimate**2, 3.0 * estimate**2)
+        sigma = math.sqrt(2.0 * spread / (width - 1)) * median_deviation(depth) * normal_quantile(confidence)
         # the deviation is a share of the truth, not of the estimate: truth (1 -+ sigma) = estimate
         low = estimate / (1.0 + sigma)
         high = estimate / (1.0 - sigma) if sigma < 1.0 else math.inf
@@ -258,13 +259,29 @@ class CountMin(binary.CounterSketch):
         rows = (width * products - float(self.total) * float(other.total)) / (width - 1)
         estimate = max(float(np.median(rows)), 0.0)
         squares = self.self_join_size().estimate * other.self_join_size().estimate
-        sigma = math.sqrt((squares + estimate**2) / (width - 1)) * median_deviation(depth)
+        # sum_{x != y} f_x^2 g_y^2 + f_x g_x f_y g_y, of which the text keeps the keys that both have in common
+        spread = self._unshared(other, squares, squares + 2.0 * estimate**2)
+        together = squares + estimate**2 - 2.0 * (1.0 - spread) * squares
+        sigma = math.sqrt(max(together, 0.0) / (width - 1)) * median_deviation(depth)
         reach = sigma * normal_quantile(confidence)
         upper = float(products.min()) if (self.table >= 0).all() and (other.table >= 0).all() else math.inf
         low, high = max(estimate - reach, 0.0), min(estimate + reach, upper)
         if estimator == "cm":
             return Answer(upper, min(low, upper), upper, confidence, "cm")
         return Answer(min(estimate, upper), low, high, confidence, "cmm")
+
+    def _unshared(self, other: CountMin, squares: float, collisions: float) -> float:
+        """1 - sum_x f_x^2 g_x^2 / (F2 G2): what single keys leave of the variance, as the counters show it.
+
+        sum_j r_j^2 s_j^2 of a row's residues is sum f^2 g^2 and, of pairs that share a counter, `collisions` over w.
+        """
+        if squares <= 0.0:
+            return 1.0
+        width = self.parameters.width
+        mine, theirs = (one.residues(one.table, "cmm_mean") for one in (self, other))
+        rows = ((mine * theirs) ** 2).sum(axis=1)
+        shared = float(np.median(rows - collisions / width)) / max(1.0 - 3.0 / width, 0.25)
+        return 1.0 - min(max(shared / squares, 0.0), 1.0)
 
     def _self_join_rows(self) -> Floats:
         width = self.parameters.width

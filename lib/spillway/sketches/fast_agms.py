@@ -4,6 +4,8 @@ As count-min, but a key adds +1 or -1 times its weight, by a second hash. Point:
 variance sum_{x != q} f_x^2/w (Lemma 3). Self-join: median over rows of sum_j C_j^2, variance
 4/w sum_{x<y} f_x^2 f_y^2 (Lemma 5, ERRATA E20). Join: median over rows of sum_j A_j B_j. Frequencies may be negative.
 
+Counters take 4 bytes, as the text's do, until so much was added that one might not hold it; then 8.
+
 >>> FastAgms(FastAgmsParameters(64, 5, seed=1)).update(np.array([7, 7, 9])).point(np.array([7])).estimate.tolist()
 [2.0]
 """
@@ -70,6 +72,16 @@ def _signed(table: Integers, seeds: Keys, keys: Keys) -> Integers:
     return found
 
 
+def as_narrow(table: Integers, most: int) -> Integers:
+    """Counters of which none can exceed `most`, in 4 bytes each where those hold it.
+
+    >>> as_narrow(np.array([[3]]), 5).dtype, as_narrow(np.array([[3]]), 1 << 31).dtype
+    (dtype('int32'), dtype('int64'))
+    """
+    found: Integers = table.astype(np.int32 if most < 1 << 31 else np.int64, copy=False)
+    return found
+
+
 class FastAgms(binary.CounterSketch):
     """A table of signed counters."""
 
@@ -78,7 +90,7 @@ class FastAgms(binary.CounterSketch):
     def __init__(self, parameters: FastAgmsParameters) -> None:
         self.parameters = parameters
         self.seeds = row_seeds(parameters.seed, parameters.depth, purpose=2)
-        self.table: Integers = np.zeros((parameters.depth, parameters.width), dtype=np.int64)
+        self.table: Integers = np.zeros((parameters.depth, parameters.width), dtype=np.int32)
         self.total = 0
         self.absolute = 0
         """What was added, in size; of a sketch that was read back, what its heaviest row shows of it."""
@@ -88,9 +100,10 @@ class FastAgms(binary.CounterSketch):
         hashed = as_keys(keys)
         plain = np.empty(0, np.int64)
         amounts = plain if weights is None else whole_weights(weights, hashed.size, self.absolute)
+        self.absolute += hashed.size if weights is None else int(np.abs(amounts).sum())
+        self.table = as_narrow(self.table, self.absolute)
         _add(self.table, self.seeds, hashed, amounts)
         self.total += hashed.size if weights is None else int(amounts.sum())
-        self.absolute += hashed.size if weights is None else int(np.abs(amounts).sum())
         return self
 
     def merge(self, other: FastAgms) -> FastAgms:
@@ -100,9 +113,9 @@ class FastAgms(binary.CounterSketch):
             raise Refused("weights", "sum to less than 2^62", "more", "merge fewer days")
         merged = FastAgms(self.parameters)
         merged.context = self.shared_context(other)
-        merged.table = self.table + other.table
         merged.total = self.total + other.total
         merged.absolute = self.absolute + other.absolute
+        merged.table = as_narrow(self.table, merged.absolute) + as_narrow(other.table, merged.absolute)
         return merged
 
     def point(self, keys: object, confidence: float = 0.95) -> Estimates:
@@ -148,7 +161,8 @@ class FastAgms(binary.CounterSketch):
         return {"total": self.total}
 
     def arrays(self) -> dict[str, Any]:
-        return {"table": self.table}
+        # stored alike whatever room it takes here: packing leaves nothing of the wider
+        return {"table": self.table.astype(np.int64)}
 
     @classmethod
     def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
@@ -166,4 +180,5 @@ class FastAgms(binary.CounterSketch):
         if heaviest >= WEIGHT_MAX:
             raise Refused("table", "hold counters that sum to less than 2^62", heaviest, REBUILD)
         sketch.absolute = int(heaviest)
+        sketch.table = as_narrow(sketch.table, sketch.absolute)
         return sketch

@@ -36,7 +36,7 @@ from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
-from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
+from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters, as_narrow
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
@@ -323,7 +323,7 @@ class PairCount(binary.CounterSketch):
             if isinstance(stream, ExactStream):
                 found[f"values{k}"], found[f"counts{k}"] = stream.values, stream.counts
             else:
-                found[f"table{k}"] = stream.counter.table
+                found[f"table{k}"] = stream.counter.table.astype(np.int64)
         return found
 
     @classmethod
@@ -358,10 +358,12 @@ class PairCount(binary.CounterSketch):
                     raise Refused(f"values{k}", "rise", "super-values out of order, or twice", REBUILD)
             else:
                 stream.counter.table = arrays[f"table{k}"]
-                stream.counter.total = scalars["totals"][str(k)]
+                stream.counter.total = stream.counter.absolute = scalars["totals"][str(k)]
                 sizes = np.abs(stream.counter.table.astype(np.float64)).sum(axis=1)
                 if stream.counter.total != emitted or (sizes > emitted).any():
                     raise Refused(f"table{k}", f"hold {emitted} super-values", float(sizes.max()), REBUILD)
+                if isinstance(stream.counter, FastAgms):
+                    stream.counter.table = as_narrow(stream.counter.table, emitted)
         return sketch
 
 

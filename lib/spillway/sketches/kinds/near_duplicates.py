@@ -83,9 +83,9 @@ class NearDuplicateKind(Kind):
         count, depth = len(spec.attributes), spec.depth or 5
         similarity = spec.at_least or max(count - 1, 1)
         levels = count - similarity + 1
-        width = spec.memory_kib * 1024 // (8 * depth * max(levels, 1))
+        width = spec.memory_kib * 1024 // (4 * depth * max(levels, 1))
         if levels >= 1 and width < 16:
-            needed = math.ceil(128 * depth * levels / 1024)
+            needed = math.ceil(64 * depth * levels / 1024)
             raise Refused("memory_kib", f"be at least {needed}", spec.memory_kib, "give it that")
         return PairCount(
             PairCountParameters(

@@ -1,0 +1,255 @@
+"""What the intervals cover: by kind of question, by skew and by type, on the product's own hashing and defaults.
+
+A cell is one question of one type at one skew, asked 10,000 times: at least 94 % of its 95 % intervals must hold the
+truth, and none may be bought with width. Keys are hashed as the product hashes columns, tables are those that contracts
+get. Questions of one answer a sketch (self-joins, joins, different keys, near-duplicates) take 10,000 sketches.
+
+Theory gives the width: of a frequency Lemma 2's variance sum_{x != q} f_x^2/(w - 1) a row, of self-joins Lemma 4's, of
+joins the same algebra's, each for a median of d rows; of different keys HyperLogLog's standard error 1.04/sqrt(m); of
+ranks and ranges what KLL states; of near-duplicates the standard deviation of the estimates themselves, as measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evidence.book import Say
+from evidence.sketches.data_models import zipf_frequencies
+from spillway.sketches.column_keys import distinct_keys, keys_of
+from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.hll import Hll
+from spillway.sketches.intervals import median_deviation, normal_quantile
+from spillway.sketches.kll import rank_error
+from spillway.sketches.pair_count import PairCount, PairCountParameters
+from spillway.sketches.query import loaded
+from spillway.sketches.specification import SketchSpec
+from spillway.sketches.types import Floats, Integers, Keys
+
+QUESTIONS = 10_000
+SKEWS_ASKED = (0.0, 0.5, 1.0, 1.5, 2.0)
+TYPES_ASKED = ("string", "integer", "money", "timestamp")
+DOMAIN, ROWS = 5_000, 100_000
+_TWO_SIDED = 2.0 * normal_quantile(0.95)
+
+
+@dataclass(frozen=True)
+class Covered:
+    """How often the intervals of a cell held the truth, and their mean width over theory's."""
+
+    name: str
+    asked: int
+    covered: float
+    width: float
+
+
+def column_of(kind: str, first: int, count: int) -> tuple[pa.Array, str]:
+    """`count` different values of a type, and what contracts call it: texts, ids near 10^9, prices, moments."""
+    numbers = np.arange(first, first + count, dtype=np.int64)
+    if kind == "string":
+        return pa.array([f"key {number}" for number in numbers.tolist()]), "string"
+    if kind == "integer":
+        return pa.array(1_000_000_000 + numbers), "integer"
+    if kind == "money":
+        return pa.array(numbers / 100), "double"
+    moments = 1_357_000_000_000_000 + numbers * 37_000_000
+    return pa.array(moments).cast(pa.timestamp("us", "UTC")), "timestamp"
+
+
+def _keys(kind: str, first: int, count: int, seed: int) -> Keys:
+    column, type_ = column_of(kind, first, count)
+    return keys_of(pa.table({"k": column}), ["k"], [type_], seed)
+
+
+def _table_of(seed: int) -> CountMinParameters:
+    """What a contract's `count_min` gets by default."""
+    spec = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=None, seed=seed)
+    table: Any = spec.empty()
+    parameters: CountMinParameters = table.parameters
+    return parameters
+
+
+def _width(squares: Floats | float, parameters: CountMinParameters) -> Any:
+    """Of a 95 % interval whose rows have `squares`/(w - 1) for a variance."""
+    deviation = np.sqrt(np.maximum(squares, 0.0) / (parameters.width - 1))
+    return _TWO_SIDED * median_deviation(parameters.depth) * deviation
+
+
+def frequencies(questions: int) -> Iterator[Covered]:
+    """Of keys that came, of the most frequent hundred, and of keys that never came."""
+    for skew in SKEWS_ASKED:
+        for kind in TYPES_ASKED:
+            inside: dict[str, list[Any]] = {"frequency": [], "top 100": [], "absent": []}
+            widths: dict[str, list[float]] = {name: [] for name in inside}
+            theory: dict[str, list[float]] = {name: [] for name in inside}
+            sketches = max(questions // 100, 1)
+            for seed in range(1, sketches + 1):
+                counts = zipf_frequencies(ROWS, DOMAIN, skew, seed)
+                keys = _keys(kind, 0, DOMAIN, seed % 10)
+                table = CountMin(_table_of(seed)).update(keys, counts)
+                chance, present = np.random.default_rng(seed), np.flatnonzero(counts)
+                asked = {
+                    "frequency": chance.choice(present, 100),
+                    "top 100": np.argsort(-counts, kind="stable")[:100],
+                }
+                squares = float((counts.astype(np.float64) ** 2).sum())
+                cases = {name: (keys[which], counts[which]) for name, which in asked.items()}
+                cases["absent"] = _keys(kind, DOMAIN + 100 * seed, 100, seed % 10), np.zeros(100, np.int64)
+                for name, (which, truth) in cases.items():
+                    found = table.point(which)
+                    inside[name].append((found.low <= truth) & (truth <= found.high))
+                    widths[name].append(float((found.high - found.low).mean()))
+                    other = squares - truth.astype(np.float64) ** 2
+                    theory[name].append(float(_width(other, table.parameters).mean()))
+            for name, hits in inside.items():
+                ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
+                yield Covered(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(hits)), ratio)
+
+
+def joins(questions: int) -> Iterator[Covered]:
+    """Self-joins and joins, a sketch (or two) a question."""
+    for skew in SKEWS_ASKED:
+        for kind in ("string", "timestamp"):
+            hits: dict[str, list[bool]] = {"self-join": [], "join": []}
+            widths: dict[str, list[float]] = {name: [] for name in hits}
+            theory: dict[str, list[float]] = {name: [] for name in hits}
+            counts = [zipf_frequencies(ROWS, DOMAIN, skew, seed) for seed in range(10)]
+            orders = [np.random.default_rng(seed).permutation(DOMAIN) for seed in range(10)]
+            keys = [_keys(kind, 0, DOMAIN, seed) for seed in range(10)]
+            for seed in range(questions):
+                # a table's hashes are drawn anew for every question
+                f, order = counts[seed % 10].astype(np.float64), orders[seed // 10 % 10]
+                mine = CountMin(_table_of(seed)).update(keys[seed % 10], counts[seed % 10])
+                found = mine.self_join_size()
+                truth, fourth = float((f**2).sum()), float((f**4).sum())
+                hits["self-join"].append(found.low <= truth <= found.high)
+                widths["self-join"].append(found.high - found.low)
+                theory["self-join"].append(float(_width(2.0 * (truth**2 - fourth), mine.parameters)))
+                # half of the heavy keys are the other's too
+                shuffled = np.where(np.arange(DOMAIN) % 2 == 0, np.arange(DOMAIN), order)
+                theirs = counts[(seed + 1) % 10][shuffled]
+                g = theirs.astype(np.float64)
+                other = CountMin(_table_of(seed)).update(keys[seed % 10], theirs)
+                joined = mine.join_size(other)
+                size = float((f * g).sum())
+                hits["join"].append(joined.low <= size <= joined.high)
+                widths["join"].append(joined.high - joined.low)
+                spread = truth * float((g**2).sum()) + size**2 - 2.0 * float((f**2 * g**2).sum())
+                theory["join"].append(float(_width(spread, mine.parameters)))
+            for name, held in hits.items():
+                ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
+                yield Covered(f"{name}, {kind}, skew {skew:g}", questions, float(np.mean(held)), ratio)
+
+
+def different(questions: int, size: int = 3_000) -> Iterator[Covered]:
+    """Different keys, of one attribute of each type and of two together."""
+    spec = SketchSpec("distinct", ("k",), ("integer",), memory_kib=1)
+    for kind in (*TYPES_ASKED, "two attributes"):
+        hits, widths = [], []
+        for seed in range(questions):
+            if kind == "two attributes":
+                column, type_ = column_of("integer", seed * size, size)
+                rows = pa.table({"k": column, "m": pa.array(np.arange(size) % 7)})
+                keys = distinct_keys(rows, ["k", "m"], [type_, "integer"], 1)
+            else:
+                column, type_ = column_of(kind, seed * size, size)
+                keys = distinct_keys(pa.table({"k": column}), ["k"], [type_], 1)
+            sketch: Any = spec.empty()
+            found = sketch.update(keys).count()
+            hits.append(found.low <= size <= found.high)
+            widths.append(found.high - found.low)
+        error = 1.04 / math.sqrt(2 ** Hll(sketch.lg_k).lg_k)
+        ratio = float(np.mean(widths)) / (_TWO_SIDED * error * size)
+        yield Covered(f"distinct, {kind}", questions, float(np.mean(hits)), ratio)
+
+
+def ordered(questions: int, size: int = 20_000) -> Iterator[Covered]:
+    """Ranges and quantiles of ids, prices and moments; widths in ranks."""
+    for kind in ("integer", "money", "timestamp"):
+        for skew in (0.0, 1.0):
+            hits: dict[str, list[bool]] = {"range": [], "quantile": []}
+            widths: dict[str, list[float]] = {name: [] for name in hits}
+            theory: dict[str, list[float]] = {name: [] for name in hits}
+            sketches = max(questions // 100, 1)
+            for seed in range(sketches):
+                chance = np.random.default_rng(seed)
+                domain, type_ = column_of(kind, 0, 200_000)
+                places = np.minimum(chance.pareto(0.5 + skew, size) * 100, 199_999).astype(np.int64)
+                places = places if skew else chance.integers(0, 200_000, size)
+                column = domain.take(pa.array(places))
+                spec = SketchSpec("quantiles", ("k",), (type_,))
+                part: Any = spec.made_of.part(spec)
+                spec.made_of.feed(part, spec, pa.table({"k": column}))
+                sketch = spec.made_of.whole(spec, part, {})
+                sketch.context = spec.context
+                asked, values = loaded(sketch), np.sort(_axis(column, type_))
+                for _ in range(100):
+                    low, high = np.sort(values[chance.integers(0, size, 2)])
+                    truth = np.searchsorted(values, high, "right") - np.searchsorted(values, low, "left")
+                    found = asked.between(low.item(), high.item())
+                    hits["range"].append(found.low <= truth <= found.high)
+                    widths["range"].append(found.high - found.low)
+                    theory["range"].append(2.0 * size * rank_error(sketch.parameters.k, of_range=True))  # type: ignore[attr-defined]
+                    share = chance.uniform(0.01, 0.99)
+                    found = asked.quantile(share)
+                    hits["quantile"].append(found.low <= values[math.ceil(share * size) - 1] <= found.high)
+                    ranks = np.searchsorted(values, [found.low, found.high], "left")
+                    widths["quantile"].append(float(ranks[1] - ranks[0]))
+                    theory["quantile"].append(2.0 * size * rank_error(sketch.parameters.k))  # type: ignore[attr-defined]
+            for name, held in hits.items():
+                ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
+                yield Covered(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(held)), ratio)
+
+
+def _axis(column: pa.Array, type_: str) -> Integers | Floats:
+    from spillway.sketches.values import order_values
+
+    found: Integers | Floats = order_values(pa.chunked_array([column]), type_)
+    return found
+
+
+def near_duplicates(questions: int, size: int = 300) -> Iterator[Covered]:
+    """Pairs of rows that agree in 3 of 4 attributes: few, many, and clumps of ten."""
+    for name, twins, clump in (("few twins", 15, 2), ("many twins", 150, 2), ("clumps of ten", 200, 10)):
+        base = np.random.default_rng(1).integers(0, 1 << 62, (size, 4)).astype(np.uint64)
+        base[:twins] = base[np.arange(twins) // clump * clump]
+        base[:twins:3, 3] = np.arange(0, twins, 3, dtype=np.uint64)
+        agree = (base[:, None, :] == base[None, :, :]).sum(axis=2) >= 3
+        truth = float(np.triu(agree, 1).sum())
+        hits, widths, estimates = [], [], []
+        for seed in range(questions):
+            parameters = PairCountParameters(4, 3, seed=seed, width=256, depth=5)
+            sketch = PairCount(parameters).update(base, np.arange(size))
+            found = sketch.pairs()
+            hits.append(found.low <= truth <= found.high)
+            widths.append(found.high - found.low)
+            estimates.append(sum(value for k, value in sketch.by_similarity().items() if k >= 3) / 2)
+        ratio = float(np.mean(widths) / (_TWO_SIDED * np.std(estimates)))
+        yield Covered(f"near-duplicates, {name}", questions, float(np.mean(hits)), ratio)
+
+
+def cells(say: Say, questions: int = QUESTIONS) -> dict[str, float]:
+    """Every cell, and the worst of them."""
+    found = [
+        *frequencies(questions), *joins(questions), *different(questions), *ordered(questions),
+        *near_duplicates(questions),
+    ]  # fmt: skip
+    say(f"What 95 % intervals cover, {questions:,} questions a cell, and their width over theory's")
+    for cell in found:
+        say(f"{cell.name:>36} {100 * cell.covered:7.2f} % {cell.width:7.2f}")
+    return {
+        "sketches.coverage_cells": float(len(found)),
+        "sketches.coverage_questions_per_cell": float(min(cell.asked for cell in found)),
+        "sketches.coverage_pct_lowest": 100 * min(cell.covered for cell in found),
+        "sketches.coverage_pct_mean": 100 * float(np.mean([cell.covered for cell in found])),
+        "sketches.interval_width_over_theory_largest": max(cell.width for cell in found),
+    }
+
+
+if __name__ == "__main__":
+    cells(print)
