@@ -28,6 +28,10 @@ class Counting:
 
     cores: int = 1
     passes: list[int] = field(default_factory=list)
+    loads: int = 0
+
+    def load(self) -> None:
+        self.loads += 1
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         self.passes.append(len(items))
@@ -46,9 +50,20 @@ def test_where_nothing_changed_no_pass_is_made_and_nothing_is_loaded(
     monkeypatch.setattr(gx.Validator, "__init__", lambda *_: started.append("suites"))
     monkeypatch.setattr(validating, "load_in_background", lambda: started.append("load"))
     lake.validate()
-    assert (engine.passes, started) == ([], [])
+    assert (engine.passes, engine.loads, started) == ([], 1, [])
     assert lake.said[-1] == "nothing was shed since the last validation"
     assert {name: lake.at(name).version for name in before} == before
+
+
+def test_an_engine_has_imported_what_it_needs_before_anything_is_imported_beside_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Great Expectations imports PySpark too: a thread that meets another within its circle finds half a package."""
+    lake, engine, loads = world.copy(tmp_path), Counting(), list[int]()
+    lake.engine = engine
+    monkeypatch.setattr(validating, "load_in_background", lambda: loads.append(engine.loads))
+    lake.validate(every=True)
+    assert loads == [1]
 
 
 def test_a_certificate_is_of_the_file_that_was_written_and_not_of_the_rows_in_memory(

@@ -21,6 +21,9 @@ class InProcess:
 
     cores: int = 1
 
+    def load(self) -> None:
+        pass
+
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return [function(item) for item in items]
 

@@ -20,6 +20,9 @@ class Engine(Protocol):
     def cores(self) -> int:
         """How many pieces it works on at a time."""
 
+    def load(self) -> None:
+        """Import what it runs on, before other threads import: two that go around one circle find it half made."""
+
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         """The function of every item, in the items' order, whatever the order it was worked out in.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -44,6 +45,9 @@ class SparkEngine:
     @property
     def cores(self) -> int:
         return int(self.spark.sparkContext.defaultParallelism)
+
+    def load(self) -> None:
+        import_module("pyspark.sql")
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         if not items:

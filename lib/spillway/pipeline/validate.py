@@ -75,6 +75,7 @@ def validate(
         return batches
 
     if work:
+        engine.load()
         load_in_background()  # beside the engine's start; where nothing changed, nothing is loaded
     else:
         say("nothing was shed since the last validation")
