@@ -31,7 +31,7 @@ DAGS = ("spillway_train", "spillway_shed", "spillway_workloads", "spillway_valid
 TITLES = {
     "spillway_train": "Take in and learn the streams",
     "spillway_shed": "Shed to capacity, one application per channel",
-    "spillway_workloads": "Join within a budget",
+    "spillway_workloads": "Join within a budget, answer queries that share a room",
     "spillway_validate": "Recover, validate, report",
 }
 SAID = re.compile(r"spillway: (.*)")

@@ -103,7 +103,7 @@ def what_if(
             f"`dates` must hold windows that were worked out, got {first}..{last}; they reach from {min(days)} to "
             f"{max(days)}"
         )
-    replay = _Replay(tables, engine, contracts, room, replayed)
+    replay = RoomReplay(tables, engine, contracts, room, replayed)
     truth = replay.by(everything)
     outcomes = [
         {name: _outcome(rows[name], truth[name]) for name in members if replayed[name]}
@@ -138,7 +138,7 @@ AnsweredWindows = dict[int, tuple[pa.Table | None, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class _Replay:
+class RoomReplay:
     """Windows that are worked out again."""
 
     tables: Tables
