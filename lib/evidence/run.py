@@ -15,6 +15,7 @@ from pathlib import Path
 
 from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
+from evidence.quality.figures import quality_figures
 from evidence.sketches.figures import sketch_figures
 from spillway.settings import Settings
 from spillway.show.summary import machine
@@ -36,7 +37,11 @@ def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]
     return found
 
 
-MODULES: Mapping[str, Evidence] = {"attributes": attribute_figures, "sketches": _sketches}
+MODULES: Mapping[str, Evidence] = {
+    "attributes": attribute_figures,
+    "quality": quality_figures,
+    "sketches": _sketches,
+}
 
 
 def gather(

@@ -7,7 +7,7 @@ one does, and keeps what must be kept. Chance is `Batches.tie`, drawn from a see
 
 >>> two = Batches(np.array([0, 0, 0, 1]), np.array([0.3, 0.3, 0.4, 1.0]), np.ones(4))
 >>> {name: chosen(name, two, Entitlements.equal(2), 3.0).tolist() for name in ("round_robin", "priority")}
-{'round_robin': [True, True, False, True], 'priority': [True, True, True, False]}
+{'round_robin': [True, False, True, True], 'priority': [True, True, True, False]}
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ def chosen(
         raise Refused("policy", f"be one of {', '.join(POLICIES)}", policy, "write fair")
     refuse_room(room)
     tie = np.arange(len(batches)) if batches.tie is None else batches.tie
+    # a query's own batches go as they do in the fair policy: by what they carry for what they cost
+    worth = np.round(batches.sic / np.maximum(batches.cost, 1e-300), 12)
     if policy == "random":
         order = np.argsort(tie, kind="stable")
     elif policy == "round_robin":
         waited = to.waited[batches.query] if len(to.waited) else np.zeros(len(batches), np.int64)
-        order = np.lexsort([batches.query, -waited, _turn(batches.query, tie)])
+        order = np.lexsort([batches.query, -waited, _turn(batches.query, worth, tie)])
     else:
-        order = np.lexsort([tie, batches.query, -to.priority[batches.query]])
+        order = np.lexsort([tie, -worth, batches.query, -to.priority[batches.query]])
     if must_keep is not None:
         order = np.concatenate([order[must_keep[order]], order[~must_keep[order]]])
     return _as_fits(batches.cost, order, room)
 
 
-def _turn(query: np.ndarray, tie: np.ndarray) -> np.ndarray:
+def _turn(query: np.ndarray, worth: np.ndarray, tie: np.ndarray) -> np.ndarray:
     """In which turn of its query a batch comes."""
-    order = np.lexsort([tie, query])
+    order = np.lexsort([tie, -worth, query])
     mine = query[order]
     starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]]) if len(mine) else np.zeros(0, np.int64)
     lengths = np.diff(np.r_[starts, len(mine)])

@@ -1,0 +1,126 @@
+"""What must hold of any input: coverage is conserved, the greedy decision is next to the optimum, shed is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from evidence.attributes.lake import Lake
+from evidence.book import Book
+from evidence.quality.load_streams import FILES_A_WINDOW, TUPLES_A_FILE, asked_query, landed_batches
+from evidence.quality.replays import by_rules
+from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
+from spillway.levers.quality.max_min import batches_short
+from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
+from spillway.store import files as store_files
+
+
+def random_graph(chance: np.random.Generator) -> tuple[list[SourceNode], list[OperatorNode]]:
+    """Sources that lost some, and operators that read some edges each and put out some tuples, or none."""
+    sources = []
+    for at in range(int(chance.integers(1, 9))):
+        tuples = int(chance.integers(0, 5_000))
+        sources.append(SourceNode(f"S{at}", f"s{at}", tuples, int(chance.integers(0, tuples + 1))))
+    free = [source.edge for source in sources]
+    operators = []
+    for at in range(int(chance.integers(0, 40))):
+        count = min(len(free), int(chance.integers(1, 5)))
+        read = [str(one) for one in chance.choice(free, count, replace=False)]
+        outputs = {
+            f"e{at}.{i}": int(chance.integers(0, 1_000) * (chance.random() > 0.2))
+            for i in range(int(chance.integers(1, 4)))
+        }
+        operators.append(OperatorNode(f"o{at}", tuple(read), outputs))
+        free = [edge for edge in free if edge not in read] + list(outputs)
+    order = chance.permutation(len(operators))
+    return sources, [operators[at] for at in order]
+
+
+def random_load(
+    chance: np.random.Generator, queries: int, batches: int, even: bool
+) -> tuple[Batches, Entitlements, float]:
+    """Queries with batches of one size, or of many, of different weights, that have reached different things."""
+    query = chance.integers(0, queries, batches)
+    size = np.ones(batches) if even else chance.integers(10, 100, batches).astype(np.float64)
+    sic = size / np.bincount(query, size, queries)[query]
+    to = replace(
+        Entitlements.equal(queries, chance.random(queries) * 0.2), weight=chance.choice([0.5, 1, 3], queries)
+    )
+    return (
+        Batches(query, sic, size, chance.permutation(batches)),
+        to,
+        float(size.sum()) * chance.uniform(0.05, 0.95),
+    )
+
+
+@contextmanager
+def noted_reads(opened: set[str]) -> Iterator[None]:
+    """Note every file of a table that is opened."""
+    module = vars(store_files)
+    real = module["reading"]
+
+    def noting(path: str) -> Any:
+        opened.add(path)
+        return real(path)
+
+    module["reading"] = noting
+    try:
+        yield
+    finally:
+        module["reading"] = real
+
+
+def bytes_read(lake: Lake, capacity: float | None) -> tuple[Mapping[str, int], int, int]:
+    """Of whole files: what was opened with a query's room, by path; bytes kept and shed as planned."""
+    room = {} if capacity is None else {"capacity": {"tuples": capacity}}
+    query = asked_query("whole", "SELECT avg(gaussian) AS mean FROM loads", portion_tuples=None, **room)
+    opened: set[str] = set()
+    with noted_reads(opened):
+        rows = [row for _, row in by_rules(lake, {"whole": query})["whole"].values()]
+    sizes = {file.path: file.size for file in lake.tables.at("transmitted", "loads").files()}
+    kept = sum(row["bytes_kept"] for row in rows)
+    shed = sum(row["bytes_offered"] for row in rows) - kept
+    return {path: sizes[path] for path in opened if path in sizes}, kept, shed
+
+
+def law_figures(book: Book, trials: int) -> dict[str, float]:
+    """The largest error of conservation, the largest distance to the optimum, and what was read of what was shed."""
+    chance = np.random.default_rng(17)
+    conserved = 0.0
+    for _ in range(trials):
+        sources, operators = random_graph(chance)
+        left = sum((one.tuples - one.lost) / one.tuples if one.tuples else 1.0 for one in sources) / len(
+            sources
+        )
+        found = float(propagate(sources, operators, exact=False).at_results)
+        conserved = max(conserved, abs(found - left))
+    short = []
+    for trial in range(trials):
+        batches, to, room = random_load(
+            chance, int(chance.integers(2, 60)), int(chance.integers(50, 3_000)), trial % 2 == 0
+        )
+        short.append(batches_short(batches, to, room, admit_fairly(batches, to, room)))
+    lake = landed_batches("quality-bytes", 2)
+    whole, _, _ = bytes_read(lake, None)
+    opened, kept, shed = bytes_read(lake, FILES_A_WINDOW * TUPLES_A_FILE / 2)
+    lake.forget()
+    book.table(
+        "Laws",
+        ("law", "largest", "of"),
+        [
+            ("sic lost or made by random graphs of operators", conserved, trials),
+            ("batches from the max-min optimum", max(short), trials),
+            ("bytes opened with room for half", float(sum(opened.values())), float(sum(whole.values()))),
+        ],
+    )
+    return {
+        "quality.conservation_error_largest": conserved,
+        "quality.batches_from_max_min_largest": max(short),
+        "quality.bytes_of_shed_batches": shed,
+        "quality.bytes_of_shed_batches_read": sum(opened.values()) - kept,
+        "quality.bytes_read_of_all_pct": 100 * sum(opened.values()) / sum(whole.values()),
+    }

@@ -1,0 +1,136 @@
+"""The five data sets of Table 6.3 as one stream, landed in files of a few tuples, and the four queries over it.
+
+Twenty nodes report one after the other; every tuple has a value of each data set, all of mean 50: gaussian, uniform,
+exponential, a random mix of the three, and a real load (PlanetLab's traces are not to be had here: the daily volumes of
+a real share, as the demo's stock data has them, at one mean). A window is twenty portions of forty tuples.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evidence.attributes.lake import ENGINE, Lake
+from spillway.contracts import read_channel, read_stream, read_workload
+from spillway.contracts.workload import Workload
+from spillway.demo.landing import package_file
+from spillway.pipeline.channel import bring_through
+
+DATA_SETS = ("gaussian", "uniform", "exponential", "mixed", "load")
+NODES, FILES_A_WINDOW, TUPLES_A_FILE = 20, 20, 40
+SECONDS_A_FILE = 1.0
+FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+STREAM: dict[str, Any] = {
+    "stream": "loads",
+    "channel": "wide",
+    "source": {"path": "loads", "format": "parquet", "settle_seconds": 0},
+    "rate": {"from": "declared", "tuples_per_second": 40},
+    "levers": [],
+    "attributes": [
+        {"name": "node", "type": "string", "role": "key", "nullable": False},
+        {"name": "reported_at", "type": "timestamp", "role": "order", "nullable": False},
+        {"name": "round", "type": "integer", "role": "protected"},
+        {"name": "memory_kb", "type": "double", "role": "measure"},
+        *({"name": name, "type": "double", "role": "measure"} for name in DATA_SETS),
+    ],
+}
+
+
+def values_of(count: int, seed: int) -> dict[str, np.ndarray]:
+    """So many values of every data set."""
+    chance = np.random.default_rng(seed)
+    found = {
+        "gaussian": chance.normal(50, 15, count),
+        "uniform": chance.uniform(0, 100, count),
+        "exponential": chance.exponential(50, count),
+    }
+    which = chance.integers(0, 3, count)
+    found["mixed"] = np.choose(which, list(found.values()))
+    volumes = np.array(share_volumes())
+    found["load"] = np.resize(volumes, count) * 50 / volumes.mean()
+    return found
+
+
+def share_volumes() -> list[float]:
+    """What was traded of one share, day after day."""
+    text = gzip.decompress(package_file("bokeh_sampledata", "_data/stocks.csv.gz").read_bytes()).decode()
+    rows = csv.DictReader(text.splitlines())
+    return [float(row["Volume"]) for row in rows if row["Ticker"] == "AAPL"]
+
+
+def landed_batches(name: str, windows: int) -> Lake:
+    """The same with a batch, and so a file of the table, for every file that lands."""
+    return landed_loads(name, windows, 1, dates=True)
+
+
+def landed_loads(name: str, windows: int, seed: int, dates: bool = False) -> Lake:
+    """The stream in tables in memory, sent as it is; the last file closes the windows before it."""
+    contract = read_stream(STREAM)
+    count = (windows * FILES_A_WINDOW + 1) * TUPLES_A_FILE
+    values = values_of(count, seed)
+    memory = np.random.default_rng(seed + 1).uniform(50, 500, count)
+    lake = Lake.landed(name, {"loads": contract}, {}, {"wide": read_channel("wide", {"capacity": "1 Gbps"})})
+    files: dict[str, bytes] = {}
+    for number in range(windows * FILES_A_WINDOW + 1):
+        mine = slice(number * TUPLES_A_FILE, (number + 1) * TUPLES_A_FILE)
+        at = np.arange(mine.start, mine.stop)
+        step = timedelta(seconds=SECONDS_A_FILE / TUPLES_A_FILE)
+        table = pa.table(
+            {
+                "node": [f"n{one % NODES:02d}" for one in at],
+                "reported_at": pa.array(
+                    [FIRST_MOMENT + int(one) * step for one in at], pa.timestamp("us", "UTC")
+                ),
+                "round": at // NODES,
+                "memory_kb": memory[mine],
+                **{name: column[mine] for name, column in values.items()},
+            }
+        )
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        day = FIRST_MOMENT.date() + timedelta(days=number if dates else 0)
+        files[f"{day}/{number:05d}.parquet"] = sink.getvalue()
+    lake = Lake.landed(name, {"loads": contract}, {"loads": files}, lake.contracts.channels)
+    bring_through(lake.tables, ENGINE, lake.contracts, "wide", name)
+    return lake
+
+
+def asked_query(name: str, sql: str, **settings: Any) -> Workload:
+    """A query over the stream, a window of twenty portions."""
+    return read_workload(
+        {
+            "name": name,
+            "inputs": ["loads"],
+            "window": {"seconds": FILES_A_WINDOW * SECONDS_A_FILE},
+            "room": "evidence",
+            "levers": [{"lever": "quality", "sql": sql, "portion_tuples": TUPLES_A_FILE, **settings}],
+        }
+    )
+
+
+def text_queries(**settings: Any) -> Mapping[str, Workload]:
+    """AVG, COUNT, TOP-5 and COV of Table 6.2 over every data set; TOP-5 a query a data set."""
+    means = ", ".join(f"avg({one}) AS {one}" for one in DATA_SETS)
+    counts = ", ".join(f"sum(CASE WHEN {one} >= 50 THEN 1 ELSE 0 END) AS {one}" for one in DATA_SETS)
+    covariances = ", ".join(f"covar_samp(a.{one}, b.{one}) AS {one}" for one in DATA_SETS)
+    pairs = f"SELECT {covariances} FROM loads a JOIN loads b ON a.round = b.round WHERE a.node < b.node"
+    found = {
+        "avg": asked_query("avg", f"SELECT {means} FROM loads", **settings),
+        "count": asked_query("count", f"SELECT {counts} FROM loads", **settings),
+        "cov": asked_query("cov", f"{pairs} AND a.node = 'n00' AND b.node = 'n01'", **settings),
+    }
+    for one in DATA_SETS:
+        sql = (
+            f"SELECT node, avg({one}) AS free FROM loads WHERE memory_kb >= 100 GROUP BY node "
+            "ORDER BY free DESC, node LIMIT 5"
+        )
+        found[f"top5_{one}"] = asked_query(f"top5_{one}", sql, **settings)
+    return found

@@ -1,0 +1,56 @@
+"""The evidence of queries, small: rivals on equal terms, and what must hold of any input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evidence.book import Book
+from evidence.quality.federated import deployed, optimum, rows_of_table
+from evidence.quality.laws import law_figures
+from evidence.quality.load_streams import DATA_SETS, values_of
+from evidence.quality.replays import kendall_distance
+from spillway.levers.quality.federation import Setting, simulate
+from spillway.levers.quality.policies_known import POLICIES
+
+
+def test_laws_hold_and_files_of_what_is_shed_are_not_read() -> None:
+    found = law_figures(Book(lambda _: None), 12)
+    assert found["quality.conservation_error_largest"] < 1e-12
+    assert found["quality.batches_from_max_min_largest"] <= 1
+    assert found["quality.bytes_of_shed_batches"] > 0
+    assert found["quality.bytes_of_shed_batches_read"] == 0
+
+
+def test_the_rows_of_the_table_are_the_texts() -> None:
+    rows = rows_of_table(0)
+    assert list(rows) == ["2", "3", "4", "5", "6", "mixed"]
+    assert [sum(parts) for parts in list(rows.values())[:-1]] == [2004, 1980, 2040, 2010, 2016]
+    assert sum(rows["mixed"]) == pytest.approx(2280, rel=0.05)
+
+
+def test_clusters_get_twice_as_many_as_the_one_before() -> None:
+    to = deployed([2] * 4_000, 18, 1)
+    count = np.bincount(to.node, minlength=18).reshape(3, 6).sum(axis=1)
+    assert count[1] / count[0] == pytest.approx(2, rel=0.1)
+    assert count[2] / count[1] == pytest.approx(2, rel=0.15)
+
+
+def test_no_policy_lifts_the_poorest_above_the_optimum() -> None:
+    to, setting = deployed([3] * 60, 6, 2), Setting(room=500.0, seconds=30.0)
+    best = optimum(to, setting)
+    assert best.min() == pytest.approx(np.sort(best)[0])
+    for policy in POLICIES:
+        assert simulate(to, setting, policy, 1).sic.min() <= best.min() + 0.02
+
+
+def test_data_sets_have_one_mean() -> None:
+    values = values_of(60_000, 1)
+    assert set(values) == set(DATA_SETS)
+    assert all(column.mean() == pytest.approx(50, abs=1.5) for column in values.values())
+
+
+def test_orders_are_compared_by_pairs() -> None:
+    assert kendall_distance(["a", "b"], ["a", "b"]) == 0
+    assert kendall_distance(["b", "a"], ["a", "b"]) == 1
+    assert kendall_distance([], ["a", "b"]) == 1
