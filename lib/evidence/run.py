@@ -16,6 +16,7 @@ from pathlib import Path
 from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
 from evidence.quality.figures import quality_figures
+from evidence.sifters.figures import sifter_figures
 from evidence.sketches.figures import sketch_figures
 from spillway.settings import Settings
 from spillway.show.summary import machine
@@ -40,6 +41,7 @@ def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]
 MODULES: Mapping[str, Evidence] = {
     "attributes": attribute_figures,
     "quality": quality_figures,
+    "sifters": sifter_figures,
     "sketches": _sketches,
 }
 

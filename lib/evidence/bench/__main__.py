@@ -17,18 +17,24 @@ PACKAGES = ("pyspark", "numpy", "numba", "pyarrow", "deltalake", "datasketches",
 
 def bench() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["attributes", "sketches"], help="only these")
+    parser.add_argument("--only", choices=["attributes", "sifters", "sketches"], help="only these")
     parser.add_argument("--rows", type=int, default=10_000_000, help="tuples of the attribute benchmark")
     parser.add_argument("--most-rows", type=int, default=30_000_000, help="tuples of its longest run")
     parser.add_argument("--entries", type=int, default=100_000_000, help="entries of the look-up benchmark")
+    parser.add_argument("--sifted-rows", type=int, default=20_000_000, help="rows of the sifters' pass")
     asked = parser.parse_args()
     out = Path(Settings.from_environment().build, "bench.json")
     figures: dict[str, object] = json.loads(out.read_text()) if out.exists() else {}
-    if asked.only != "sketches":
+    if asked.only in (None, "attributes"):
         from evidence.bench import bench_attributes
 
         figures |= bench_attributes.attribute_bench(asked.rows, asked.most_rows, asked.entries)
-    if asked.only != "attributes":
+    if asked.only in (None, "sifters"):
+        from evidence.bench import bench_sifters
+
+        figures |= bench_sifters.sifter_kernels()
+        figures |= bench_sifters.sifter_pass(asked.sifted_rows)
+    if asked.only in (None, "sketches"):
         from evidence.bench import bench_sketches
 
         figures |= bench_sketches.kernel_figures()

@@ -1,14 +1,13 @@
 """Building a sifter's regions: every scheme is a candidate, and the best on rows held back is built (V).
 
 The text finds no scheme best everywhere (QDPart for skewed queries, data equi-depth for skewed data) and leaves one
-that is to future work. Building all takes milliseconds, so all are built, on half of the sample, and judged on the
-other; then the halves change places, and the scheme that did best in the mean is built on the whole sample.
+that is to future work. Building all takes milliseconds, so all are built, on all but a fold of the sample, and judged
+on that fold; the scheme that does best in the mean over the folds is built on the whole sample.
 
     score = 1 - sum over queries of alpha_q w_q lost_q        lost_q: the share of q's held back rows that would be lost
 
-A query of few held back rows (1,000 rows, queries of a ten-thousandth of the space) says little by them; `PRIOR` rows'
-weight is given to what the configured model expects of it (eq. 5 with the held back frequencies). A candidate that
-drops more or less of the held back rows than it should is charged or paid what the last row dropped costs it.
+A query of few held back rows (1,000 rows, queries of a ten-thousandth of the space) says little by them, and is judged
+by the rows around it; thresholds are set by the whole sample's frequencies, so that all drop the same share.
 
 Guarantee: the same sample, queries and seed, the same regions.
 """
@@ -22,17 +21,22 @@ import numpy as np
 
 from spillway.errors import Refused
 from spillway.levers.sifters.configure import configured
-from spillway.levers.sifters.consolidate import Asked, at_frequencies, consolidated
+from spillway.levers.sifters.consolidate import Asked, consolidated
 from spillway.levers.sifters.flexible import flexible
 from spillway.levers.sifters.membership import sums_within
 from spillway.levers.sifters.regions import MOST_DIMENSIONS, MOST_REGIONS, RegionTree
 from spillway.levers.sifters.slicing import data_equi_depth, query_equi_depth, uniform_grid
 
 PARTITIONERS = (
-    "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
+    "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data", "worth",
 )  # fmt: skip
 """In the order in which ties are settled, the cheapest look-up first."""
+FOLDS = 3
+LIMITED = 0.9
+"""A query limits a dimension of which it holds less of the rows."""
 PRIOR = 1.0
+LOOKED_AT = 2.0
+"""A query is judged by about so many rows, those around it where it has fewer."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,7 @@ def built(
     if scheme == "auto":
         scores = scheme_scores(space, points, asked, regions, throttle, fairness, most, seed)
         scheme = max(scores, key=lambda name: scores[name]) if scores else PARTITIONERS[0]
-    hits = asked.hits(points) if scheme == "query_data" else None
-    tree = partitioned(scheme, space, points, asked, regions, hits)
+    tree = partitioned(scheme, space, points, asked, regions)
     return Built(scheme, tree, frequencies_of(tree, points), scores)
 
 
@@ -89,6 +92,8 @@ def partitioned(
         return flexible(space, points, regions, "count")
     if scheme == "query_data":
         return flexible(space, points, regions, "query_data", asked.hits(points) if hits is None else hits)
+    if scheme == "worth":
+        return flexible(space, points, regions, "worth", asked.row_worths(points), asked.edges)
     raise Refused("scheme", f"be auto or one of {', '.join(PARTITIONERS)}", scheme, "write scheme: auto")
 
 
@@ -112,52 +117,57 @@ def scheme_scores(
     if rows < 4:
         return {}
     order = np.random.default_rng(seed).permutation(rows)
-    halves = [points[:, np.sort(order[: rows // 2])], points[:, np.sort(order[rows // 2 :])]]
+    folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
     found = dict.fromkeys(PARTITIONERS, 0.0)
-    for build, held in (halves, halves[::-1]):
-        hits = asked.hits(build)
-        trials = [
-            _Trial(partitioned(scheme, space, build, asked, regions, hits), build, held, asked)
-            for scheme in PARTITIONERS
-        ]
-        lost = np.stack([trial.lost(throttle, fairness, most) for trial in trials])
-        sums, seen = sums_within(held, asked.boxes, asked.query, asked.count, lost)
-        for scheme, trial, by_query, by_row in zip(PARTITIONERS, trials, sums, lost, strict=True):
-            found[scheme] += trial.score(by_query, seen, float(by_row.mean()), throttle) / 2.0
+    for fold in folds:
+        held, build = points[:, fold], np.delete(points, fold, axis=1)
+        lost = []
+        for scheme in PARTITIONERS:
+            tree = partitioned(scheme, space, build, asked, regions)
+            worth = consolidated(tree, frequencies_of(tree, points), asked, build)
+            limits = np.minimum(worth.most_dropped, most)
+            thresholds = configured(
+                worth.worths, worth.frequencies, worth.touched, throttle, fairness, limits
+            )
+            lost.append(thresholds[tree.regions_of(held)])
+        by_row = np.stack(lost)
+        sums, seen = sums_within(held, around(asked, points, held), asked.query, asked.count, by_row)
+        mean = by_row.mean(axis=1, keepdims=True)
+        by_query = (sums + PRIOR * mean) / (seen + PRIOR)
+        for scheme, quality in zip(PARTITIONERS, 1.0 - by_query @ asked.values, strict=True):
+            found[scheme] += float(quality) / FOLDS
     return found
 
 
-class _Trial:
-    """Regions built on some rows and judged on others."""
+def around(asked: Asked, points: np.ndarray, held: np.ndarray) -> np.ndarray:
+    """The boxes of queries; those of queries with fewer than `LOOKED_AT` held back rows as much wider as it takes.
 
-    def __init__(self, tree: RegionTree, build: np.ndarray, held: np.ndarray, asked: Asked) -> None:
-        self.tree, self.asked, self.held = tree, asked, held
-        self.worth = consolidated(tree, frequencies_of(tree, build), asked)
-        self.thresholds = np.zeros(tree.count)
-
-    def lost(self, throttle: float, fairness: float, most: float) -> np.ndarray:
-        """By held back row, the share of it that would be dropped."""
-        worth = self.worth
-        limits = np.minimum(worth.most_dropped, most)
-        self.thresholds = configured(
-            worth.worths, worth.frequencies, worth.touched, throttle, fairness, limits
-        )
-        self.lands = self.tree.regions_of(self.held)
-        return np.asarray(self.thresholds[self.lands])
-
-    def score(self, lost: np.ndarray, seen: np.ndarray, dropped: float, throttle: float) -> float:
-        """The quality that held back rows promise; `lost` and `seen` by query, `dropped` of all of them."""
-        worth, asked = self.worth, self.asked
-        of_held = np.bincount(self.lands, minlength=self.tree.count) / max(1, len(self.lands))
-        expected = 1.0 - at_frequencies(worth, of_held).completeness(self.thresholds)
-        by_query = (lost + PRIOR * expected) / (seen + PRIOR)
-        # what it drops more than it should was not asked of the others; the last row dropped says what it is worth
-        ratio = np.divide(
-            worth.worths, worth.frequencies, out=np.zeros(self.tree.count), where=worth.frequencies > 0
-        )
-        partly = (self.thresholds > 0) & (worth.frequencies > 0)
-        price = float(ratio[partly].max()) if partly.any() else 0.0
-        return 1.0 - float(asked.values @ by_query) + price * (dropped - (1.0 - throttle))
+    Widened in ranks along each dimension that they limit, so that where rows are dense little is added.
+    """
+    _, seen = sums_within(held, asked.boxes, asked.query, asked.count, np.zeros((1, held.shape[1])))
+    few = seen[asked.query] < LOOKED_AT
+    found = asked.boxes.copy()
+    if not few.any():
+        return found
+    lines = np.sort(points, axis=1)
+    ranks = np.arange(1, points.shape[1] + 1) / (points.shape[1] + 1)
+    sides = np.stack(
+        [
+            np.stack([np.interp(found[few, d, end], line, ranks, 0.0, 1.0) for end in (0, 1)], axis=1)
+            for d, line in enumerate(lines)
+        ],
+        axis=1,
+    )
+    widths = sides[:, :, 1] - sides[:, :, 0]
+    limited = np.maximum(1, (widths < LIMITED).sum(axis=1))
+    wanted = np.minimum(1.0, (LOOKED_AT / max(1, held.shape[1])) ** (1.0 / limited))
+    more = np.maximum(0.0, wanted[:, None] - widths) / 2.0 * (widths < LIMITED)
+    for d, line in enumerate(lines):
+        for end, sign in ((0, -1.0), (1, 1.0)):
+            wide = np.interp(sides[:, d, end] + sign * more[:, d], ranks, line)
+            better = np.minimum if end == 0 else np.maximum
+            found[few, d, end] = better(found[few, d, end], wide)
+    return found
 
 
 def check_sample(points: np.ndarray, regions: int) -> None:

@@ -9,8 +9,12 @@
 The text writes A with C, which holds (1 - d) already, and then (1 - d) A once more: A is its value at d = 0 (erratum
 B5), and B' = 1 follows when weights sum to 1. A query that the sample says has no results loses none: V_q = 1.
 
-Where we differ: a query is a union of boxes that do not overlap; it may say how much of its result must be delivered
-at least (`at_least`), which caps the thresholds of the regions it touches (`most_dropped`).
+Where we differ: eq. 5 takes rows to lie evenly in a region, which long tails do not (a region of delays from -20 to 200
+minutes holds few above 60). Where the sample has rows of a query, it says where they lie: the covered part of a region
+is  lambda_q k(q, S)/n(S) + (1 - lambda_q) |S n R(q)|/|S|  with k of the region's n sample rows in the query, n_q sample
+rows of the query in all, and lambda_q = n_q / (n_q + `PRIOR_ROWS`): the text's where nothing is known. A query is a
+union of boxes that do not overlap; it may say how much of its result must be delivered at least (`at_least`), which
+caps the thresholds of the regions it touches (`most_dropped`).
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> asked = Asked(np.array([[[0.4, 0.6]], [[0.5, 1.0]]]), np.array([0, 1]), np.array([1.0, 1.0]))
@@ -27,8 +31,14 @@ from functools import cached_property
 import numpy as np
 
 from spillway.errors import Refused
-from spillway.levers.sifters.membership import hits_of
+from spillway.levers.sifters.membership import counts_within, hits_of, sums_within
 from spillway.levers.sifters.regions import RegionTree
+
+PRIOR_ROWS = 4.0
+"""So many sample rows of a query say as much of where its rows lie as that they lie evenly."""
+MOST_SUMMED_AT_ONCE = 1_000_000
+MOST_LOOKED_AT = 20_000_000
+"""Of more pairs of a query and a sample row, a part of the sample says it."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,18 @@ class Asked:
     def values(self) -> np.ndarray:
         """By query, what its whole result is worth (alpha w)."""
         return np.asarray(self.alphas * self.weights)
+
+    @property
+    def edges(self) -> list[np.ndarray]:
+        """By dimension, the places at which queries begin and end, in order."""
+        return [np.unique(self.boxes[:, d, :]) for d in range(self.boxes.shape[1])]
+
+    def row_worths(self, points: np.ndarray) -> np.ndarray:
+        """By row, what it is worth: of every query it satisfies the value over its rows, one unseen beside them."""
+        nothing = np.zeros((1, points.shape[1]))
+        _, counts = sums_within(points, self.boxes, self.query, self.count, nothing)
+        value = self.values / (counts + 1.0)
+        return hits_of(points, self.boxes, value[self.query])
 
     def hits(self, points: np.ndarray) -> np.ndarray:
         """By row, how much it is asked for: the weights of the queries that it satisfies; a mean query weighs 1."""
@@ -135,9 +157,45 @@ class Worth:
         return 1.0 - float(self.worths @ thresholds)
 
 
-def consolidated(tree: RegionTree, frequencies: np.ndarray, asked: Asked) -> Worth:
-    """The worth of a tree's regions at these frequencies (they are divided by their sum)."""
-    return _shared(tree.count, frequencies, asked, *tree.shares(asked.boxes, asked.query))
+def consolidated(
+    tree: RegionTree, frequencies: np.ndarray, asked: Asked, points: np.ndarray | None = None
+) -> Worth:
+    """The worth of a tree's regions at these frequencies (they are divided by their sum).
+
+    `points`: sample rows that say where in the regions queries have theirs; none: all lies evenly (the text).
+    """
+    query, region, covered = tree.shares(asked.boxes, asked.query)
+    if points is not None and points.shape[1]:
+        query, region, covered = _seen(tree, asked, points, query, region, covered)
+    return _shared(tree.count, frequencies, asked, query, region, covered)
+
+
+def _seen(
+    tree: RegionTree,
+    asked: Asked,
+    points: np.ndarray,
+    query: np.ndarray,
+    region: np.ndarray,
+    covered: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What queries cover of regions, by the sample as far as it knows."""
+    points = points[:, : max(1, MOST_LOOKED_AT // max(1, len(asked.boxes)))]
+    lands = tree.regions_of(points)
+    rows_of = np.bincount(lands, minlength=tree.count)
+    pairs = counts_within(points, asked.boxes, asked.query, lands, tree.count)
+    seen = np.bincount(pairs[0], pairs[2], minlength=asked.count)
+    known = seen / (seen + PRIOR_ROWS)
+    places = np.concatenate([query * tree.count + region, pairs[0] * tree.count + pairs[1]])
+    parts = np.concatenate(
+        [(1.0 - known[query]) * covered, known[pairs[0]] * pairs[2] / np.maximum(1, rows_of[pairs[1]])]
+    )
+    if asked.count * tree.count <= MOST_SUMMED_AT_ONCE:
+        sums = np.bincount(places, parts, minlength=asked.count * tree.count)
+        # what is touched stays so though its part be nothing
+        whole = np.flatnonzero(np.bincount(places, minlength=len(sums)))
+        return whole // tree.count, whole % tree.count, sums[whole]
+    whole, inverse = np.unique(places, return_inverse=True)
+    return whole // tree.count, whole % tree.count, np.bincount(inverse, parts, minlength=len(whole))
 
 
 def at_frequencies(worth: Worth, frequencies: np.ndarray) -> Worth:

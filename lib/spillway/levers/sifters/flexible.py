@@ -3,12 +3,17 @@
     volume       gain: its volume; cut: the longest edge in the middle                      (approximate grid)
     count        gain: its sample rows; cut: the dimension of highest variance at the median (approximate equi-depth)
     query_data   gain: equation 11, roof less floor diversity; cut: where the floor is       (QDPart)
+    worth        gain: SSE(worth) less that of the parts; cut: where they are least, at a query's edge if one is there
 
     diversity H(S, i) = SSE(hits of S's sample rows) x SSE(their places on i)
     benefit(S) = max over i of  H(S, i) - min over cuts j of ( H(S_j-, i) + H(S_j+, i) )                  (eq. 11)
 
 `hits` is how much a row is asked for: the weights of the queries it satisfies (the text counts them; with equal weights
 that is the same up to a factor). Two scans a dimension, one for the sums below every cut and one for those above.
+
+`worth` is ours: what a region's threshold is set by is its worth per row (A/f), so regions are told apart best where
+rows within one are worth the same, which is a regression tree over what each sample row is worth; a query's worth jumps
+at its edges, so cuts are put there. It does best where queries are few and their edges sharp.
 
 Where we differ: rows at one place are never cut apart (the text's j may fall between them, and no look-up could); the
 sample is sorted once a dimension and divided stably, not sorted anew in every region; cutting stops early when no
@@ -22,19 +27,29 @@ region gains anything, which keeps the filter small.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.sifters.regions import RegionTree
 
-METRICS = ("volume", "count", "query_data")
+METRICS = ("volume", "count", "query_data", "worth")
 
 
 def flexible(
-    space: np.ndarray, points: np.ndarray, regions: int, metric: str, hits: np.ndarray | None = None
+    space: np.ndarray,
+    points: np.ndarray,
+    regions: int,
+    metric: str,
+    hits: np.ndarray | None = None,
+    edges: Sequence[np.ndarray] = (),
 ) -> RegionTree:
-    """A partition of at most so many regions; `points` by dimension and row, `hits` by row."""
+    """A partition of at most so many regions; `points` by dimension and row, `hits` (or worths) by row.
+
+    `edges`: by dimension, places to cut at where one is as good as another, in order.
+    """
     if metric not in METRICS:
         raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.flexible")
     points = np.ascontiguousarray(points, float)
@@ -45,7 +60,17 @@ def flexible(
     count = _grow(
         np.ascontiguousarray(space, float), points, orders, found, regions, METRICS.index(metric), splits
     )
-    return RegionTree.grown(space, [(int(r), int(axis), float(cut)) for r, axis, cut in splits[:count]])
+    cuts = [(int(r), int(axis), float(cut)) for r, axis, cut in splits[:count]]
+    if len(edges):
+        cuts = [(region, axis, _at_edge(points[axis], edges[axis], cut)) for region, axis, cut in cuts]
+    return RegionTree.grown(space, cuts)
+
+
+def _at_edge(line: np.ndarray, edges: np.ndarray, cut: float) -> float:
+    """The edge nearest to a cut that parts the same points; the cut itself where there is none."""
+    low, high = np.max(line[line < cut], initial=-np.inf), np.min(line[line >= cut], initial=np.inf)
+    inside = edges[(edges > low) & (edges <= high)]
+    return float(inside[np.argmin(np.abs(inside - cut))]) if len(inside) else cut
 
 
 @njit(cache=True, nogil=True)
@@ -133,6 +158,9 @@ def _rate(
                 gains[region], cuts[region] = volume, middle
     elif metric == 1:
         _rate_count(region, begin, end, points, orders, gains, axes, cuts)
+    elif metric == 3:
+        for d in range(points.shape[0]):
+            _rate_worth(region, d, begin, end, points, orders, hits, gains, axes, cuts)
     else:
         for d in range(points.shape[0]):
             _rate_diversity(region, d, begin, end, points, orders, hits, gains, axes, cuts)
@@ -220,3 +248,35 @@ def _rate_diversity(
         low, high = points[d, orders[d, begin + place - 1]], points[d, orders[d, begin + place]]
         cut = low + (high - low) / 2.0
         gains[region], axes[region], cuts[region] = roof - floor, d, cut if cut > low else high
+
+
+@njit(cache=True, nogil=True)
+def _rate_worth(
+    region: int,
+    d: int,
+    begin: int,
+    end: int,
+    points: np.ndarray,
+    orders: np.ndarray,
+    worths: np.ndarray,
+    gains: np.ndarray,
+    axes: np.ndarray,
+    cuts: np.ndarray,
+) -> None:
+    """What SSE(worth) falls by: n1 n2 / n (mean1 - mean2)^2, of the best cut along one dimension."""
+    rows = end - begin
+    total = 0.0
+    for at in range(begin, end):
+        total += worths[orders[d, at]]
+    below = 0.0
+    for i in range(1, rows):
+        row = orders[d, begin + i - 1]
+        below += worths[row]
+        low, high = points[d, row], points[d, orders[d, begin + i]]
+        if low < high:
+            apart = below / i - (total - below) / (rows - i)
+            gain = i * (rows - i) / rows * apart * apart
+            # a last bit is no gain: rows of one worth are not told apart
+            if gain > gains[region] and gain > 1e-18 * total * total:
+                cut = low + (high - low) / 2.0
+                gains[region], axes[region], cuts[region] = gain, d, cut if cut > low else high

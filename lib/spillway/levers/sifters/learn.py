@@ -37,8 +37,14 @@ class LearnedRegions:
     """The filter with every threshold at 0."""
     frequencies: np.ndarray
     scheme: str
-    sample_rows: int
+    points: np.ndarray
+    """By dimension, where the sample's rows lie."""
     digest: str
+
+    @property
+    def sample_rows(self) -> int:
+        """How many rows it was learned from."""
+        return self.points.shape[1]
 
     @property
     def asked(self) -> Asked:
@@ -48,7 +54,7 @@ class LearnedRegions:
     def worth(self, frequencies: np.ndarray | None = None) -> Worth:
         """What the regions are worth, at these frequencies or the sample's."""
         of = self.frequencies if frequencies is None else frequencies
-        return consolidated(self.base.tree, of, self.asked)
+        return consolidated(self.base.tree, of, self.asked, self.points)
 
 
 def seed_of(stream: str) -> int:
@@ -92,7 +98,7 @@ def learn_regions(
         settings.sample.marked_pct / 100.0,
         seed_of(contract.stream),
     )
-    regions = LearnedRegions(wanted, base, found.frequencies, found.scheme, points.shape[1], wanted.digest)
+    regions = LearnedRegions(wanted, base, found.frequencies, found.scheme, points, wanted.digest)
     return regions, found.scores
 
 
@@ -184,7 +190,7 @@ def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedReg
         seed_of(contract.stream),
     )
     return LearnedRegions(
-        wanted, base, np.array(told["frequencies"]), told["scheme"], told["sample_rows"], told["digest"]
+        wanted, base, np.array(told["frequencies"]), told["scheme"], np.array(told["points"]), told["digest"]
     )
 
 
@@ -199,7 +205,7 @@ def _told(regions: LearnedRegions) -> dict[str, Any]:
     return {
         "digest": regions.digest,
         "scheme": regions.scheme,
-        "sample_rows": regions.sample_rows,
+        "points": regions.points.round(6).tolist(),
         "lines": [line.to_dict() for line in regions.base.layout.lines],
         "space": tree.space.tolist(),
         "axes": tree.axes.tolist(),

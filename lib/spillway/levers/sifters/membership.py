@@ -43,6 +43,49 @@ def sums_within(
     return sums, counts
 
 
+def counts_within(
+    points: np.ndarray, boxes: np.ndarray, query: np.ndarray, labels: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every pair of a query and a label (below `size`) that its rows have, and how many of them do.
+
+    >>> boxes = np.array([[[0.0, 0.5]], [[0.3, 1.0]]])
+    >>> found = counts_within(np.array([[0.1, 0.4, 0.9]]), boxes, np.array([0, 1]), np.array([0, 1, 1]), 2)
+    >>> [part.tolist() for part in found]
+    [[0, 0, 1], [0, 1, 1], [1, 1, 2]]
+    """
+    order = np.argsort(points[0], kind="stable")
+    ordered, of_row = np.ascontiguousarray(points[:, order]), labels[order].astype(np.int64)
+    held = np.ascontiguousarray(boxes)
+    room = 16 * len(boxes) + 4096
+    while True:
+        pairs = np.empty(room, np.int64)
+        found = _pairs(ordered, held, query, of_row, size, pairs)
+        if found <= room:
+            break
+        room = found
+    places, counts = np.unique(pairs[:found], return_counts=True)
+    return places // size, places % size, counts
+
+
+@njit(cache=True, nogil=True)
+def _pairs(
+    points: np.ndarray, boxes: np.ndarray, query: np.ndarray, labels: np.ndarray, size: int, pairs: np.ndarray
+) -> int:
+    first, found = points[0], 0
+    for box in range(len(boxes)):
+        for row in range(np.searchsorted(first, boxes[box, 0, 0]), len(first)):
+            if first[row] > boxes[box, 0, 1]:
+                break
+            inside = True
+            for d in range(points.shape[0]):
+                inside = inside and _holds(points, row, boxes, box, d)
+            if inside:
+                if found < len(pairs):
+                    pairs[found] = query[box] * size + labels[row]
+                found += 1
+    return found
+
+
 @njit(cache=True, nogil=True)
 def _holds(points: np.ndarray, row: int, boxes: np.ndarray, box: int, d: int) -> bool:
     """A side holds its lower end and not its upper, but for the end of the line and a side without length."""

@@ -8,7 +8,8 @@ of places; all partitioners build the same tree, so that one look-up serves them
 
 A side of R or S without length (an equality on a number, a constant dimension) counts as covered where it lies inside.
 
-Look-up is a descent: one comparison a level, the same number of levels for every row, no branch.
+Look-up is a descent in the tree. For many rows it is one of ranks: between which cuts a place lies along each dimension
+is found from a bucket of the line and a step or two, and a table of the cells between cuts has the region.
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> tree.regions_of(np.array([[0.2, 0.5, 0.9]])).tolist()
@@ -27,6 +28,9 @@ from numba import njit
 from spillway.errors import Refused
 
 MOST_REGIONS = 10_000
+MOST_CELLS, BUCKETS = 65_536, 4096
+"""Of the table for looking many rows up: as much as a core has at hand."""
+MANY_ROWS = 20_000
 MOST_DIMENSIONS = 6
 
 
@@ -70,37 +74,41 @@ class RegionTree:
         return int((self.axes < 0).sum())
 
     @cached_property
-    def depth(self) -> int:
-        """The most cuts on the way to a region."""
-        deepest, level = 0, [0]
-        while level := [int(c) for node in level if self.axes[node] >= 0 for c in self.children[node]]:
-            deepest += 1
-        return deepest
-
-    @cached_property
     def bounds(self) -> np.ndarray:
         """By region and dimension, its ends."""
         found = np.empty((self.count, len(self.space), 2))
-        stack = [(0, self.space.copy())]
-        while stack:
-            node, box = stack.pop()
-            axis = int(self.axes[node])
-            if axis < 0:
-                found[self.children[node, 0]] = box
-                continue
-            low, high = box.copy(), box.copy()
-            low[axis, 1] = high[axis, 0] = self.cuts[node]
-            stack += [(int(self.children[node, 0]), low), (int(self.children[node, 1]), high)]
+        _bound(self.axes, self.cuts, self.children, self.space, found)
         return found
 
     @cached_property
-    def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The tree for look-up: a region leads to itself, so that every descent takes the same steps."""
-        axes = np.maximum(self.axes, 0)
-        cuts = np.where(self.axes < 0, np.inf, self.cuts)
-        nodes = np.arange(len(axes), dtype=np.int32)[:, None]
-        children = np.where(self.axes[:, None] < 0, nodes, self.children)
-        return axes.astype(np.int32), cuts, np.ascontiguousarray(children.ravel().astype(np.int32))
+    def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+        """What looking many rows up takes: by dimension its cuts in order and where in them buckets of places begin,
+        and by cell between cuts its region; None where there were too many cells."""
+        cuts = [np.unique(self.cuts[self.axes == axis]) for axis in range(len(self.space))]
+        sizes = np.array([len(one) + 1 for one in cuts], np.int64)
+        if float(np.prod(sizes.astype(float))) > MOST_CELLS:
+            return None
+        ends = np.full((len(cuts), int(sizes.max())), np.inf)
+        for axis, one in enumerate(cuts):
+            ends[axis, : len(one)] = one
+        # a cell's region is that of the place where it begins
+        corners = np.meshgrid(*[np.concatenate([[-np.inf], one]) for one in cuts], indexing="ij")
+        regions = self._by_descent(np.stack([corner.ravel() for corner in corners]))
+        scales = BUCKETS / np.maximum(self.space[:, 1] - self.space[:, 0], 1e-300)
+        # a hair before the bucket begins: its edge is rounded
+        edges = [
+            low + (np.arange(BUCKETS) - 1e-6) / scale
+            for (low, _), scale in zip(self.space, scales, strict=True)
+        ]
+        ranks = [np.searchsorted(one, edge, side="right") for one, edge in zip(cuts, edges, strict=True)]
+        first = np.stack(ranks).astype(np.int32)
+        first[:, 0] = 0
+        return np.ascontiguousarray(self.space[:, 0]), scales, first, ends, sizes, regions
+
+    def _by_descent(self, places: np.ndarray) -> np.ndarray:
+        found = np.empty(places.shape[1], np.int32)
+        _descend(np.ascontiguousarray(places, np.float64), self.axes, self.cuts, self.children, found)
+        return found
 
     def regions_of(self, places: np.ndarray) -> np.ndarray:
         """The region of every row; `places` by dimension and row."""
@@ -109,9 +117,11 @@ class RegionTree:
             raise Refused(
                 "places", f"have {len(self.space)} dimensions", places.shape[0], "lay the rows out anew"
             )
-        axes, cuts, children = self._table
+        table = self._table if places.shape[1] >= MANY_ROWS else None
+        if table is None:
+            return self._by_descent(places)
         found = np.empty(places.shape[1], np.int32)
-        _descend(places, axes, cuts, children, self.children[:, 0].copy(), self.depth, found)
+        _look_up(places, *table, found)
         return found
 
     def shares(self, boxes: np.ndarray, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,6 +139,8 @@ class RegionTree:
             if found <= room:
                 break
             room = found
+        if len(np.unique(queries)) == len(queries):  # one box a query: nothing to add up
+            return queries[of_box[:found]], regions[:found].copy(), parts[:found].copy()
         places = queries[of_box[:found]] * self.count + regions[:found]
         whole, inverse = np.unique(places, return_inverse=True)
         added = np.bincount(inverse, parts[:found], minlength=len(whole))
@@ -137,19 +149,53 @@ class RegionTree:
 
 @njit(cache=True, nogil=True)
 def _descend(
-    places: np.ndarray,
-    axes: np.ndarray,
-    cuts: np.ndarray,
-    children: np.ndarray,
-    numbers: np.ndarray,
-    depth: int,
-    found: np.ndarray,
+    places: np.ndarray, axes: np.ndarray, cuts: np.ndarray, children: np.ndarray, found: np.ndarray
 ) -> None:
     for row in range(places.shape[1]):
         node = 0
-        for _ in range(depth):
-            node = children[2 * node + (1 if places[axes[node], row] >= cuts[node] else 0)]
-        found[row] = numbers[node]
+        while axes[node] >= 0:
+            node = children[node, 1 if places[axes[node], row] >= cuts[node] else 0]
+        found[row] = children[node, 0]
+
+
+@njit(cache=True, nogil=True)
+def _look_up(
+    places: np.ndarray,
+    lows: np.ndarray,
+    scales: np.ndarray,
+    first: np.ndarray,
+    ends: np.ndarray,
+    sizes: np.ndarray,
+    regions: np.ndarray,
+    found: np.ndarray,
+) -> None:
+    last = first.shape[1] - 1
+    for row in range(places.shape[1]):
+        cell = 0
+        for d in range(places.shape[0]):
+            place = places[d, row]
+            bucket = int((place - lows[d]) * scales[d])
+            rank = first[d, min(max(bucket, 0), last)]
+            while place >= ends[d, rank]:
+                rank += 1
+            cell = cell * sizes[d] + rank
+        found[row] = regions[cell]
+
+
+@njit(cache=True, nogil=True)
+def _bound(
+    axes: np.ndarray, cuts: np.ndarray, children: np.ndarray, space: np.ndarray, found: np.ndarray
+) -> None:
+    boxes = np.empty((len(axes), space.shape[0], 2))
+    boxes[0] = space
+    for node in range(len(axes)):  # children come behind their parent
+        axis = axes[node]
+        if axis < 0:
+            found[children[node, 0]] = boxes[node]
+            continue
+        low, high = children[node, 0], children[node, 1]
+        boxes[low], boxes[high] = boxes[node], boxes[node]
+        boxes[low, axis, 1] = boxes[high, axis, 0] = cuts[node]
 
 
 @njit(cache=True, nogil=True)

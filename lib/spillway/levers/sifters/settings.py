@@ -27,6 +27,7 @@ LOSES_ROWS = True
 """A row that is shed is gone, unless `keep_aside` says otherwise."""
 PARTITIONS = (
     "auto", "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
+    "worth",
 )  # fmt: skip
 TAKES = ("first", "rest", "cheaper")
 
@@ -35,7 +36,7 @@ TAKES = ("first", "rest", "cheaper")
 class SifterSample:
     """The sample that regions are built from, and the one that travels."""
 
-    rows: int = rule(Number(least=1, most=100_000, whole=True), "how many rows regions are built from", 1000)
+    rows: int = rule(Number(least=1, most=100_000, whole=True), "how many rows regions are built from", 4000)
     tuples: int = rule(
         Number(least=1, whole=True), "of how many of the stream's tuples they are drawn", 100_000
     )
@@ -68,8 +69,8 @@ class SifterSettings(StatedQueries):
     )
     fairness: float = rule(
         FRACTION,
-        "by how much the dropped shares of two regions that are asked for may differ; 1: no limit",
-        0.5,
+        "by how much the dropped shares of two regions that are asked for may differ; 1: no limit; 0.5: the text",
+        1.0,
     )
     rows_per_second: float | None = rule(
         Maybe(Number(above=0)),

