@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
+from airflow.sdk import DAG, CronTriggerTimetable, Param, TaskGroup, get_current_context, task
 from airflow.sdk.exceptions import AirflowException
 
-from spillway.operators import TASK_DEFAULTS
-from spillway.scheduling import pool_of
+from spillway.operators import TASK_DEFAULTS, Tell
+from spillway.scheduling import pool_of, rooms
 
 with DAG(
     dag_id="spillway_keep",
@@ -34,16 +34,21 @@ with DAG(
     },
 ) as dag:
 
-    @task(**pool_of(None))
-    def keep() -> str:
-        """Keep all tables; another run comes first, and what failed is told after all was tried."""
+    @task
+    def keep(room: str | None) -> str:
+        """Keep what is of a channel, or what all share; another run comes first, and what failed is told at the end."""
         from spillway.errors import SpillwayError
         from spillway.scheduling import keep_lake
         from spillway.settings import Settings
 
         try:
-            return keep_lake(Settings.from_environment(), bool(get_current_context()["params"]["dry_run"]))
+            dry = bool(get_current_context()["params"]["dry_run"])
+            return keep_lake(Settings.from_environment(), room, dry)
         except SpillwayError as problem:
             raise AirflowException(str(problem)) from None
 
-    keep()
+    with TaskGroup("keep") as every:
+        for room in rooms():
+            keep.override(task_id=room, **pool_of(room))(room)
+        keep.override(task_id="what_all_share", **pool_of(None))(None)
+    every >> Tell(task_id="tell").as_teardown()

@@ -14,8 +14,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, SubmitJob
-from spillway.scheduling import pool_of, spark_step
+from spillway.operators import TASK_DEFAULTS, Tell, each_room, follow, in_sentences, read_contracts
 
 with DAG(
     dag_id="spillway_train",
@@ -38,11 +37,14 @@ with DAG(
     },
 ) as dag:
 
-    @task(execution_timeout=timedelta(minutes=5))
+    @task.branch(execution_timeout=timedelta(minutes=5))
     def read_form() -> list[str]:
-        """The job's arguments."""
+        """The channels whose streams are to be trained."""
         from spillway.scheduling import stream_arguments
+        from spillway.settings import Settings
 
-        return stream_arguments(get_current_context()["params"]["streams"])
+        with in_sentences():
+            streams = get_current_context()["params"]["streams"]
+            return follow("train", stream_arguments(Settings.from_environment(), streams))
 
-    train = SubmitJob(task_id="train", application_args=read_form(), **pool_of(None), **spark_step("train"))
+    [*each_room("train", read_form()), read_contracts()] >> Tell(task_id="tell").as_teardown()

@@ -24,8 +24,8 @@ from airflow.sdk import (
     task,
 )
 
-from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell
-from spillway.scheduling import SHED_ASSET, pool_of, spark_step
+from spillway.operators import TASK_DEFAULTS, Tell, each_room, follow, in_sentences, read_contracts
+from spillway.scheduling import SHED_ASSET
 
 with DAG(
     dag_id="spillway_validate",
@@ -36,6 +36,8 @@ with DAG(
     ),
     catchup=False,
     max_active_runs=1,
+    # one channel after the other: they share the report and the Data Docs
+    max_active_tasks=1,
     dagrun_timeout=timedelta(hours=6),
     default_args=TASK_DEFAULTS,
     tags=["spillway", "validate"],
@@ -56,15 +58,15 @@ with DAG(
     },
 ) as dag:
 
-    @task(execution_timeout=timedelta(minutes=5))
+    @task.branch(execution_timeout=timedelta(minutes=5))
     def read_form() -> list[str]:
-        """The job's arguments."""
+        """The channels whose streams are to be validated."""
         from spillway.scheduling import stream_arguments
+        from spillway.settings import Settings
 
         form = get_current_context()["params"]
-        return stream_arguments(form["streams"]) + (["--all"] if form["everything"] else [])
+        with in_sentences():
+            every = ["--all"] if form["everything"] else []
+            return follow("validate", stream_arguments(Settings.from_environment(), form["streams"], every))
 
-    validate = SubmitJob(
-        task_id="validate", application_args=read_form(), **pool_of(None), **spark_step("validate")
-    )
-    validate >> Tell(task_id="tell").as_teardown()
+    [*each_room("validate", read_form()), read_contracts()] >> Tell(task_id="tell").as_teardown()

@@ -1,7 +1,7 @@
 """What the DAGs share: the step that submits a Spark job, who has work to do, and what is told when a run is over.
 
-A DAG says when; this says what a task is told; the jobs do the work. Nothing here
-reads a file or a table when a DAG is parsed, and nothing imports Spark.
+A DAG says when; this says what a task is told; the jobs do the work. When a DAG is parsed nothing is read but
+`channels.yaml` (`rooms`), and nothing imports Spark.
 """
 
 from __future__ import annotations
@@ -24,9 +24,7 @@ TABLES_ALIAS = "spillway/tables"
 """Stands for the assets `spillway/<table>/<stream>` of whichever tables a run wrote."""
 
 POOL_VARIABLE = "SPILLWAY_POOL"
-"""Names the Airflow pool that the project's own set-up has made, with `POOL_SLOTS` slots."""
-POOL_SLOTS = 32
-"""As many channels may be worked on side by side."""
+"""Names the Airflow pools that are made when a run begins: one a room, called after this and the room, of one slot."""
 
 
 STREAM_TABLES = ("raw", "transmitted", "recovered")
@@ -62,24 +60,34 @@ def spark_step(job: str) -> dict[str, Any]:
     }
 
 
-def pool_of(channel: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What an operator is told so that no two steps work on one channel at once: a pool, and how much of it.
+def rooms() -> tuple[str, ...]:
+    """The channels whose streams are planned together, by name: what DAGs have one task each of.
 
-    A channel's step (`jobs/shed.py --channel`; one run of its DAG at a time) holds one slot, a step that walks over
-    all channels (train, validate, backfill, keep: `pool_of(None)`) every channel's slot. So channels go side by side
-    and whoever touches them all is alone. Airflow holds a task back for ever whose pool is not there: where the set-up
-    has made none (an Airflow of one's own without `SPILLWAY_POOL`), steps share nothing but the tables, of which
-    every write is compare-and-swap: who loses stops with a sentence and is tried again.
+    None where `channels.yaml` cannot be read: whoever looks for work then says what is wrong with it.
+    """
+    from spillway.contracts import rooms_of
+
+    return tuple(rooms_of(Settings.from_environment().schemas))
+
+
+def pool_of(room: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What an operator is told so that no two steps work on one channel at once: a pool of one slot for each room.
+
+    Whatever sheds, trains, validates, retires, backfills or keeps the streams of a room shares the room's pool, so that
+    rooms go side by side, each alone with its streams. What is of no room (`pool_of(None)`: tables that all share,
+    joins and queries) has a pool of its own. Airflow holds a task back for ever whose pool is not there: the pools of
+    a run are made when it begins (`spillway.operators.pools`). Without `SPILLWAY_POOL` steps share nothing but the
+    tables, of which every write is compare-and-swap: who loses stops with a sentence and is tried again.
 
     >>> pool_of("uplink", {"SPILLWAY_POOL": "spillway"}), pool_of(None, {"SPILLWAY_POOL": "spillway"})
-    ({'pool': 'spillway', 'pool_slots': 1}, {'pool': 'spillway', 'pool_slots': 32})
+    ({'pool': 'spillway_uplink'}, {'pool': 'spillway'})
     >>> pool_of(None, {})
-    {'pool': 'default_pool', 'pool_slots': 1}
+    {'pool': 'default_pool'}
     """
     pool = (os.environ if environment is None else environment).get(POOL_VARIABLE)
     if not pool:
-        return {"pool": "default_pool", "pool_slots": 1}
-    return {"pool": pool, "pool_slots": POOL_SLOTS if channel is None else 1}
+        return {"pool": "default_pool"}
+    return {"pool": pool if room is None else f"{pool}_{room}"}
 
 
 def read_date(name: str, value: str | date | None) -> date | None:
@@ -141,32 +149,48 @@ def refuse_backfill(run_type: str) -> None:
         )
 
 
-def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> list[list[str]]:
-    """One list of arguments of jobs/shed.py per channel that has work; NothingToDo when none has."""
+def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> dict[str, list[str]]:
+    """By room that has work the arguments of jobs/shed.py; NothingToDo when none has."""
     from spillway.pipeline.pending import channels_of_dates, pending_channels
 
     if dates is None:
         channels = pending_channels(settings)
         if not channels:
             raise NothingToDo("nothing new in the landing zone and no batch is pending")
-        return [["--channel", channel, "--run-id", run_id] for channel in channels]
+        return {channel: ["--channel", channel, "--run-id", run_id] for channel in channels}
     first, last = dates
     channels = channels_of_dates(settings, first, last)
     if not channels:
         raise NothingToDo(f"no batch has a date from {first} to {last}")
     between = ["--from-date", str(first), "--to-date", str(last)]
-    return [["--channel", channel, *between, "--run-id", run_id] for channel in channels]
+    return {channel: ["--channel", channel, *between, "--run-id", run_id] for channel in channels}
 
 
-def sketch_arguments(settings: Settings, dates: tuple[date, date] | None = None) -> list[list[str]]:
-    """One list of arguments of jobs/sketch.py per channel that lacks sketches; NothingToDo when none does."""
+def stream_arguments(
+    settings: Settings, streams: Sequence[str] | None, more: Sequence[str] = ()
+) -> dict[str, list[str]]:
+    """By room `--stream S` for each of its streams that a form names (none: all), and what `more` there is to say."""
+    from spillway.contracts import load_usable
+
+    contracts = load_usable(settings.schemas)
+    found: dict[str, list[str]] = {}
+    for contract in map(contracts.stream, streams or sorted(contracts.streams)):
+        room = contracts.planned_with(contract.channel)
+        found.setdefault(room, []).extend(["--stream", contract.stream])
+    if not found:
+        raise NothingToDo("no stream has a contract that can be used")
+    return {room: [*arguments, *more] for room, arguments in sorted(found.items())}
+
+
+def sketch_arguments(settings: Settings, dates: tuple[date, date] | None = None) -> dict[str, list[str]]:
+    """By room that lacks sketches the arguments of jobs/sketch.py; NothingToDo when none does."""
     from spillway.pipeline.pending import unsketched_channels
 
     channels = unsketched_channels(settings, dates)
     if not channels:
         raise NothingToDo("every batch has the sketches that its contract asks for")
     between = ["--from-date", str(dates[0]), "--to-date", str(dates[1])] if dates else []
-    return [["--channel", channel, *between] for channel in channels]
+    return {channel: ["--channel", channel, *between] for channel in channels}
 
 
 def refuse_broken_contracts(settings: Settings) -> None:
@@ -176,14 +200,19 @@ def refuse_broken_contracts(settings: Settings) -> None:
     load_contracts(settings.schemas)
 
 
-def keep_lake(settings: Settings, dry_run: bool) -> str:
-    """Keep the lake fit, right here: it starts no engine. Returns what was done, in a sentence."""
+def keep_lake(settings: Settings, room: str | None, dry_run: bool) -> str:
+    """Keep what is of a room's streams fit, or, without a room, what all share; right here, for it starts no engine.
+
+    Returns what was done, in a sentence.
+    """
     from spillway.contracts import load_usable
     from spillway.job import say
     from spillway.pipeline.keep import keep
     from spillway.store.tables import Tables
 
-    return keep(Tables(settings), load_usable(settings.schemas), say, dry_run).said
+    contracts = load_usable(settings.schemas)
+    streams = [] if room is None else [one.stream for one in contracts.streams_of(room)]
+    return keep(Tables(settings), contracts, say, dry_run, streams=streams, shared=room is None).said
 
 
 def tell_of_run(
@@ -209,11 +238,12 @@ def failed_task(place: str, said: str) -> list[str]:
 
     >>> failed_task("spillway_shed.shed", "river: `rate` must be known, got None; declare it")
     ['river: `rate` must be known, got None; declare it']
-    >>> failed_task("spillway_shed.shed", "")
-    ['`spillway_shed.shed` must say why it ends, got nothing; see its log in Airflow, and clear it to run it again']
+    >>> failed_task("spillway_shed.shed", "")[0].partition(";")[0]
+    '`spillway_shed.shed` must say why it ends, got nothing: it was killed, or failed as nobody foresaw'
     """
     silent = (
-        f"`{place}` must say why it ends, got nothing; see its log in Airflow, and clear it to run it again"
+        f"`{place}` must say why it ends, got nothing: it was killed, or failed as nobody foresaw; see its log in "
+        "Airflow, and clear it to run it again"
     )
     return [line for line in said.splitlines() if line.strip()] or [silent]
 
@@ -241,15 +271,6 @@ def _is_newer(tables: Tables, table: str, stream: str, moment: datetime) -> bool
     except SpillwayError:
         return False
     return written >= moment.timestamp() * 1000
-
-
-def stream_arguments(streams: Sequence[str] | None) -> list[str]:
-    """`--stream S` for each stream of a form; none means all.
-
-    >>> stream_arguments(["weather", "stocks"])
-    ['--stream', 'weather', '--stream', 'stocks']
-    """
-    return [part for stream in streams or () for part in ("--stream", stream)]
 
 
 def workload_arguments(settings: Settings, subjects: Sequence[str] | None) -> list[str]:

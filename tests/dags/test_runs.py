@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pyarrow.csv as pacsv
-import pytest
 from deltalake import DeltaTable
 from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
@@ -22,6 +20,11 @@ from spillway.engine import InProcess
 Calls = Callable[[], list[list[str]]]
 Run = Callable[..., dict[str, Any]]
 TWO = {"river": "uplink", "harbour": "market"}
+
+
+def states_of(done: dict[str, Any]) -> dict[str, str]:
+    """The tasks of a run, each with how it ended."""
+    return {task: state for task, _, state, _ in done["tasks"]}
 
 
 def after(call: list[str], flag: str) -> str:
@@ -37,8 +40,8 @@ def test_each_channel_with_new_files_is_submitted_once_under_its_name(
     done = run_dag("spillway_shed", settings, {})
     assert done["state"] == "success"
     assert sorted(after(call, "--channel") for call in fake_spark()) == ["market", "uplink"]
-    shed = [(state, name) for task, _, state, name in done["tasks"] if task == "shed"]
-    assert sorted(shed) == [("success", "market"), ("success", "uplink")]
+    states = states_of(done)
+    assert (states["shed.market"], states["shed.uplink"]) == ("success", "success")
     for call in fake_spark():
         assert after(call, "--master") == "local[*]"
         assert any(part.endswith("/jobs/shed.py") for part in call)
@@ -51,8 +54,8 @@ def test_a_run_with_nothing_new_skips_and_starts_no_spark(
     write_table(settings, "batches", [batch_row("river", 1, DONE, [deliver(settings, "river/part-1.json")])])
     done = run_dag("spillway_shed", settings, {})
     assert done["state"] == "success"
-    states = {task: state for task, _, state, _ in done["tasks"]}
-    assert {states.pop(task) for task in ("read_contracts", "sketched", "tell")} == {"success"}
+    states = states_of(done)
+    assert (states.pop("read_contracts"), states.pop("tell")) == ("success", "success")
     assert set(states.values()) == {"skipped"}
     assert "nothing new in the landing zone" in done["log"]
     assert fake_spark() == []
@@ -67,6 +70,12 @@ def test_another_master_is_a_change_of_the_connection_and_of_nothing_else(
     done = run_dag("spillway_shed", settings, {}, AIRFLOW_CONN_SPARK_DEFAULT=json.dumps(cluster))
     assert done["state"] == "success"
     assert [after(call, "--master") for call in fake_spark()] == ["spark://master:7077"]
+    states = states_of(done)
+    assert (states["shed.uplink"], states["shed.market"], states["announce"]) == (
+        "success",
+        "skipped",
+        "success",
+    )
 
 
 def test_dates_in_the_form_reach_the_job(tmp_path: Path, run_dag: Run, fake_spark: Calls) -> None:
@@ -98,13 +107,11 @@ def test_a_sketch_that_fails_turns_the_run_red_and_what_was_shed_is_announced(
     for dag_id, form in (("spillway_shed", {}), ("spillway_backfill", {"from_date": "2026-01-01"})):
         deliver(settings, f"river/{dag_id}.json")
         done = run_dag(dag_id, settings, form)
-        states = {(task, name): state for task, _, state, name in done["tasks"]}
+        states = states_of(done)
         assert done["state"] == "failed"
-        assert (states["shed", "uplink"], states["sketch", "uplink"]) == ("success", "failed")
-        assert {task: state for (task, _), state in states.items() if task in ("announce", "tell")} == {
-            "announce": "success", "tell": "success",
-        }  # fmt: skip
-        assert ("sketch", "market") not in states, "it has none to make"
+        assert (states["shed.uplink"], states["sketch.uplink"]) == ("success", "failed")
+        assert (states["announce"], states["tell"]) == ("success", "success")
+        assert states["sketch.market"] == "skipped", "it has none to make"
 
 
 def test_a_broken_contract_turns_the_run_red_with_its_sentence_and_the_others_are_shed(
@@ -188,10 +195,32 @@ def failure_of(done: dict[str, Any]) -> str:
 def test_a_failed_task_says_the_sentence_and_the_remedy_of_its_job(tmp_path: Path, run_dag: Run) -> None:
     settings = small_settings(tmp_path, TWO)
     spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))
-    done = run_dag("spillway_train", settings, {"streams": ["rivver"]})
+    write_table(settings, "batches", [batch_row("river", 1, DONE)])  # of which raw has no tuple
+    done = run_dag("spillway_train", settings, {"streams": ["river"]})
+    assert states_of(done)["train.market"] == "skipped"
     said = failure_of(done)
-    assert said.startswith("`stream` must have a contract, got 'rivver'; did you mean river?"), said
+    assert said.startswith("river: training must have at least two tuples, got 0; deliver more to river"), (
+        said
+    )
     assert "Cannot execute" not in done["log"].replace("Spark-Submit cmd", "")
+
+
+def test_a_form_that_names_no_stream_fails_by_name_before_any_spark(
+    tmp_path: Path, run_dag: Run, fake_spark: Calls
+) -> None:
+    done = run_dag("spillway_validate", small_settings(tmp_path, TWO), {"streams": ["rivver"]})
+    assert done["state"] == "failed"
+    assert "`stream` must have a contract, got 'rivver'; did you mean river?" in done["log"]
+    assert fake_spark() == []
+
+
+def test_what_a_channel_has_and_what_all_share_is_kept_in_a_task_each(tmp_path: Path, run_dag: Run) -> None:
+    world = brought_through(InProcess(), tmp_path)
+    done = run_dag("spillway_keep", world.settings, {"dry_run": True})
+    assert states_of(done) == dict.fromkeys(
+        ["keep.narrow", "keep.wide", "keep.what_all_share", "tell"], "success"
+    )
+    assert "spillway_tuples_taken_in" in Path(world.settings.build, "metrics", "spillway.prom").read_text()
 
 
 def test_a_task_whose_job_never_began_says_what_stood_in_its_way_and_where_to_look(
@@ -203,31 +232,6 @@ def test_a_task_whose_job_never_began_says_what_stood_in_its_way_and_where_to_lo
     said = failure_of(run_dag("spillway_train", settings, {}))
     assert said.startswith("`spark-submit` must reach its job, got "), said
     assert "spillway doctor" in said
-
-
-class Listener(BaseHTTPRequestHandler):
-    """Keeps what is posted."""
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.heard.append((self.path, json.loads(body)))  # type: ignore[attr-defined]
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        return
-
-
-@pytest.fixture
-def heard() -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Listener)
-    server.heard = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def test_a_red_run_stays_red_and_its_sentence_is_told_to_the_address_in_an_airflow_connection(
@@ -242,20 +246,21 @@ def test_a_red_run_stays_red_and_its_sentence_is_told_to_the_address_in_an_airfl
     spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))
     secret = f"http://127.0.0.1:{heard.server_port}/very-secret"
     connection = json.dumps({"conn_type": "generic", "password": secret})
-    form = {"streams": ["rivver"]}
-    done = run_dag("spillway_validate", settings, form, AIRFLOW_CONN_ONCALL=connection)
+    write_table(settings, "batches", [batch_row("river", 1, DONE)])  # of which raw has no tuple
+    done = run_dag("spillway_train", settings, {}, AIRFLOW_CONN_ONCALL=connection)
     assert done["state"] == "failed"
-    assert {task: state for task, _, state, _ in done["tasks"]} == {
-        "read_form": "success", "validate": "failed", "tell": "success",
+    assert states_of(done) == {
+        "read_form": "success", "train.market": "success", "train.uplink": "failed",
+        "read_contracts": "success", "tell": "success",
     }  # fmt: skip
     ((path, body),) = heard.heard  # type: ignore[attr-defined]
     assert path == "/very-secret"
     assert sorted((one["event"], one["stream"]) for one in body["alerts"]) == [
-        ("failure", ""),
+        ("failure", "river"),
         ("violation", "river"),
     ]
     (failure,) = [one["sentence"] for one in body["alerts"] if one["event"] == "failure"]
-    assert failure.startswith("`stream` must have a contract, got 'rivver'; did you mean river?")
+    assert failure.startswith("training must have at least two tuples, got 0; deliver more to river")
     assert "very-secret" not in done["log"]
     assert "spillway_violations" in Path(settings.build, "metrics", "spillway.prom").read_text()
 

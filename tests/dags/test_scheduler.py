@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from spillway.demo import airflow_home
 from spillway.demo.guard import guarded
 from spillway.demo.ui import healthy, passwords
 from spillway.pipeline.pending import pending_channels
-from spillway.scheduling import POOL_SLOTS
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
@@ -40,6 +40,22 @@ with DAG("reads_the_river", schedule=[Asset("spillway/transmitted/river")]):
     EmptyOperator(task_id="read")
 """
 """Somebody's own DAG, which waits for a table of a stream."""
+KILLED = """
+import os, signal
+
+from airflow.sdk import DAG, task
+
+from spillway.operators import TASK_DEFAULTS, Tell
+
+with DAG("is_killed", schedule=None, default_args={**TASK_DEFAULTS, "retries": 0}):
+
+    @task
+    def dies():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    dies() >> Tell(task_id="tell").as_teardown()
+"""
+"""A task that ends as one does when the machine's memory is short."""
 START_SECONDS = 400.0
 RUN_SECONDS = 900.0
 
@@ -81,7 +97,7 @@ class Server:
             | ({"Authorization": f"Bearer {self.token}"} if self.token else {}),
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)
+            found: dict[str, Any] = json.loads(answer.read() or "{}")
             return found
 
     def known(self, dag_id: str) -> bool:
@@ -115,6 +131,20 @@ class Server:
         runs = self("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]
         return [self.states(dag_id, run["dag_run_id"]) for run in runs if run["run_type"] == "backfill"]
 
+    def ended(self, dag_id: str) -> str:
+        """Trigger a DAG and wait for its end; the state it ended in."""
+        run = self("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"]
+        where = f"/api/v2/dags/{dag_id}/dagRuns/{run}"
+        states = ("success", "failed")
+        return str(
+            poll(
+                f"end of {dag_id}",
+                lambda: (state := self("GET", where)["state"]) in states and state,
+                RUN_SECONDS,
+                self.log,
+            )
+        )
+
     def states(self, dag_id: str, run_id: str) -> dict[str, str]:
         """The states of a run's tasks once it has ended."""
         where = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
@@ -134,6 +164,8 @@ class Server:
 def small(tmp_path: Path) -> Settings:
     """One stream of a few hundred readings from two sites, landed and never seen."""
     settings = small_settings(tmp_path, {"river": "uplink"})
+    contract = Path(settings.schemas, "streams", "river.yaml")
+    contract.write_text(contract.read_text() + "alerts: [{hook: oncall, on: [failure]}]\n")
     chance = random.Random(20260101)
     lines = []
     for hour in range(24 * 10):
@@ -150,15 +182,17 @@ def small(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
+def server(tmp_path: Path, small: Settings, heard: ThreadingHTTPServer) -> Iterator[Server]:
     port = free_port()
     dags = tmp_path / "dags"
     shutil.copytree(Path(small.home, "dags"), dags)
     (dags / "reads_the_river.py").write_text(CONSUMER)
+    (dags / "is_killed.py").write_text(KILLED)
     told = {**clean_environment(), "AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
     env = airflow_home.environment(small, port, told)
     # what is not under test must not take the machine's two cores meanwhile
     env["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] = "True"
+    env["SPILLWAY_HOOK_ONCALL"] = f"http://127.0.0.1:{heard.server_port}/"
     airflow_home.prepare(env)
     address, log = f"http://127.0.0.1:{port}", Path(small.build) / "logs" / "airflow-standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +201,13 @@ def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
     with guarded(command, env={**env, "PORT": str(port)}, **told) as guard:
         poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
         found = Server(address, Path(env["AIRFLOW_HOME"]), log)
-        for dag_id in ("spillway_train", "spillway_shed", "spillway_backfill", "reads_the_river"):
+        for dag_id in (
+            "spillway_train",
+            "spillway_shed",
+            "spillway_backfill",
+            "reads_the_river",
+            "is_killed",
+        ):
             poll(dag_id, lambda dag_id=dag_id: found.known(dag_id), START_SECONDS, log)
             found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         yield found
@@ -182,7 +222,7 @@ def server(tmp_path: Path, small: Settings) -> Iterator[Server]:
         assert probe.connect_ex(("127.0.0.1", port)) != 0, "nobody listens any more"
 
 
-NO_SKETCHES = {"find_sketches[-1]": "skipped", "sketch[-1]": "skipped", "sketched[-1]": "success"}
+NO_SKETCHES = {"find_sketches[-1]": "skipped", "sketch.uplink[-1]": "skipped"}
 """The stream asks for none."""
 
 
@@ -226,13 +266,31 @@ def assert_links_lead_to_pages(small: Settings, server: Server) -> None:
         assert page(f"/spillway/{elsewhere}", **known)[0] == 404, elsewhere
 
 
-def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Settings, server: Server) -> None:
-    assert server.run("spillway_train")["train[-1]"] == "success"
+def assert_a_task_that_is_killed_is_told(server: Server, heard: ThreadingHTTPServer) -> None:
+    assert heard.heard == []  # type: ignore[attr-defined]
+    assert server.ended("is_killed") == "failed"
+    ((_, body),) = heard.heard  # type: ignore[attr-defined]
+    (alert,) = body["alerts"]
+    assert alert["event"] == "failure"
+    assert alert["sentence"].startswith("`is_killed.dies` must say why it ends, got nothing: it was killed")
+
+
+def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(
+    small: Settings, server: Server, heard: ThreadingHTTPServer
+) -> None:
+    assert server.run("spillway_train")["train.uplink[-1]"] == "success"
     assert pending_channels(small) == ["uplink"]
 
     server.run("spillway_shed")
     # where a quarter of an hour has just begun, the scheduled run may have done it before the triggered one
-    tasks = ("read_contracts[-1]", "find_work[-1]", "shed[0]", "announce[-1]", "finished[-1]", "tell[-1]")
+    tasks = (
+        "read_contracts[-1]",
+        "find_work[-1]",
+        "shed.uplink[-1]",
+        "announce[-1]",
+        "finished[-1]",
+        "tell[-1]",
+    )
     done = dict.fromkeys(tasks, "success") | NO_SKETCHES
     assert done in server.every_run("spillway_shed")
     poll(
@@ -249,19 +307,23 @@ def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(small: Sett
     before = digests(Path(small.lake))
 
     second = server.run("spillway_shed")
-    assert {second.pop(f"{task}[-1]") for task in ("read_contracts", "sketched", "tell")} == {"success"}
+    assert {second.pop(f"{task}[-1]") for task in ("read_contracts", "tell")} == {"success"}
     assert set(second.values()) == {"skipped"}
     assert digests(Path(small.lake)) == before
     assert len(server.every_run("reads_the_river")) == 1, "nothing was written"
     assert_links_lead_to_pages(small, server)
 
-    pool = server("GET", "/api/v2/pools/spillway")
-    assert (pool["slots"], pool["occupied_slots"]) == (POOL_SLOTS, 0)
+    where = "/api/v2/pools/spillway_uplink"
+    pool = server("GET", where)
+    assert (pool["slots"], pool["occupied_slots"]) == (1, 0)
+    server("DELETE", where)  # by hand; the next run makes it again, and waits for nothing
     (backfilled,) = server.backfill("spillway_backfill", "2026-01-10T00:00:00Z")
-    tasks = ("find_dates[-1]", "shed[0]", "announce[-1]", "finished[-1]", "tell[-1]")
+    tasks = ("find_dates[-1]", "shed.uplink[-1]", "announce[-1]", "finished[-1]", "tell[-1]")
     assert backfilled == dict.fromkeys(tasks, "success") | NO_SKETCHES
+    assert server("GET", where)["slots"] == 1
     again = digests(Path(small.lake))
     written = {name for name in set(again) | set(before) if again.get(name) != before.get(name)}
     of_dates = {name.split("batch_date=")[1][:10] for name in written if "batch_date=" in name}
     assert of_dates == {"2026-01-10"}
     assert tables.now().at("transmitted", "river").rows().sort_by("seq") == transmitted
+    assert_a_task_that_is_killed_is_told(server, heard)

@@ -17,9 +17,11 @@ from spillway.scheduling import (
     dates_to_backfill,
     recover_arguments,
     refuse_backfill,
+    rooms,
     shed_arguments,
     sketch_arguments,
     spark_step,
+    stream_arguments,
     written_since,
 )
 from spillway.settings import Settings
@@ -77,16 +79,41 @@ def test_a_run_without_work_says_so_instead_of_starting_spark(two_channels: Sett
 
 def test_each_channel_with_work_gets_one_list_of_arguments(two_channels: Settings) -> None:
     deliver(two_channels, "river/part-1.json")
-    assert shed_arguments(two_channels, "r1", None) == [["--channel", "uplink", "--run-id", "r1"]]
+    assert shed_arguments(two_channels, "r1", None) == {"uplink": ["--channel", "uplink", "--run-id", "r1"]}
+
+
+def test_streams_of_a_form_are_told_room_by_room(two_channels: Settings) -> None:
+    assert stream_arguments(two_channels, None, ["--all"]) == {
+        "market": ["--stream", "harbour", "--all"],
+        "uplink": ["--stream", "river", "--all"],
+    }
+    assert stream_arguments(two_channels, ["river"]) == {"uplink": ["--stream", "river"]}
+    with pytest.raises(
+        SpillwayError, match=r"`stream` must have a contract, got 'rivver'; did you mean river\?"
+    ):
+        stream_arguments(two_channels, ["rivver"])
+
+
+def test_a_channel_that_goes_into_another_shares_its_room_and_broken_channels_have_none(
+    two_channels: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPILLWAY_SCHEMAS", two_channels.schemas)
+    assert rooms() == ("market", "uplink")
+    channels = Path(two_channels.schemas, "channels.yaml")
+    channels.write_text("channels: {uplink: {capacity: 1 kbps, into: market}, market: {capacity: 1 kbps}}")
+    assert rooms() == ("market",)
+    channels.write_text("channels: [")
+    assert rooms() == ()
 
 
 def test_a_backfill_names_exactly_its_dates(two_channels: Settings) -> None:
     write_table(two_channels, "batches", [batch_row("harbour", 2, DONE)])
     deliver(two_channels, "river/part-1.json")
     second = date(2026, 1, 2)
-    assert shed_arguments(two_channels, "r1", (second, second)) == [
-        ["--channel", "market", "--from-date", "2026-01-02", "--to-date", "2026-01-02", "--run-id", "r1"]
-    ]
+    dates = ["--from-date", "2026-01-02", "--to-date", "2026-01-02"]
+    assert shed_arguments(two_channels, "r1", (second, second)) == {
+        "market": ["--channel", "market", *dates, "--run-id", "r1"]
+    }
 
 
 def test_each_channel_that_lacks_a_sketch_gets_one_list_of_arguments(two_channels: Settings) -> None:
@@ -95,11 +122,10 @@ def test_each_channel_that_lacks_a_sketch_gets_one_list_of_arguments(two_channel
         sketch_arguments(two_channels)
     contract = Path(two_channels.schemas, "streams", "harbour.yaml")
     contract.write_text(contract.read_text() + "sketches: [{kind: distinct, attributes: [site]}]\n")
-    assert sketch_arguments(two_channels) == [["--channel", "market"]]
+    assert sketch_arguments(two_channels) == {"market": ["--channel", "market"]}
     second, third = date(2026, 1, 2), date(2026, 1, 3)
-    assert sketch_arguments(two_channels, (second, second)) == [
-        ["--channel", "market", "--from-date", "2026-01-02", "--to-date", "2026-01-02"]
-    ]
+    dates = ["--from-date", "2026-01-02", "--to-date", "2026-01-02"]
+    assert sketch_arguments(two_channels, (second, second)) == {"market": ["--channel", "market", *dates]}
     with pytest.raises(NothingToDo):
         sketch_arguments(two_channels, (third, third))
 

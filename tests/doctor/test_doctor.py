@@ -141,7 +141,16 @@ def test_a_root_that_cannot_be_written_is_named_with_its_variable(tmp_path: Path
 def test_a_missing_dag_folder_is_named(tmp_path: Path) -> None:
     settings = Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)})
     assert not check_airflow(settings, {}).ok
-    assert check_airflow(settings, {"AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags")}).ok
+    told = {"AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags")}
+    assert check_airflow(settings, told).ok
+
+
+def test_pools_that_nothing_makes_are_told_for_tasks_would_wait_for_ever(settings: Settings) -> None:
+    told = {"AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"), "SPILLWAY_POOL": "spillway"}
+    found = check_airflow(settings, {**told, "AIRFLOW__CORE__PLUGINS_FOLDER": str(HOME / "jobs")})
+    assert not found.ok
+    assert "tasks would wait for ever" in found.found
+    assert check_airflow(settings, {**told, "AIRFLOW__CORE__PLUGINS_FOLDER": str(HOME / "plugins")}).ok
 
 
 def test_every_check_of_this_machine_says_what_it_found_and_a_failing_one_says_what_to_do(

@@ -14,6 +14,7 @@ from spillway.contracts.loader import (
     read_channel,
     read_stream,
     read_workload,
+    rooms_of,
 )
 from spillway.contracts.model import (
     ARROW_TYPES,
@@ -50,6 +51,7 @@ __all__ = [
     "read_channel",
     "read_stream",
     "read_workload",
+    "rooms_of",
     "workload_json_schema",
     "write_schemas",
 ]

@@ -51,6 +51,12 @@ def load_usable(schemas_dir: str | Path) -> Contracts:
     return contracts
 
 
+def rooms_of(schemas_dir: str | Path) -> list[str]:
+    """The channels whose streams are planned together, by name, as far as they can be used; reads no other file."""
+    channels, *_ = _load_channels(Path(schemas_dir))
+    return sorted({one.into or name for name, one in channels.items()})
+
+
 def check(schemas_dir: str | Path) -> list[Problem]:
     """Everything that is wrong with the contracts; empty when nothing is."""
     return _load(Path(schemas_dir))[1]
@@ -84,17 +90,7 @@ def _read_alone(of: type[_Subject], value: Mapping[str, Any], where: str) -> _Su
 
 
 def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
-    problems: list[Problem] = []
-    channels: dict[str, Channel] = {}
-    known_channels: list[str] | None = None
-    report = Report("channels.yaml")
-    value = _read(schemas / "channels.yaml", report, "write channels: {NAME: {capacity: 120 kbps}} there")
-    if value is not BAD:
-        channels = _read_channels(value, report)
-        if isinstance(value, Mapping) and isinstance(value.get("channels"), Mapping):
-            known_channels = [str(name) for name in value["channels"]]
-    problems += report.problems
-    broken, channels = _usable_channels(channels, known_channels or [], report.problems)
+    channels, broken, known_channels, problems = _load_channels(schemas)
 
     files: dict[str, str] = {}
 
@@ -133,6 +129,22 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
         lost = Problem(f"streams/{name}.yaml", "channel", "be usable", one.channel, "mend channels.yaml")
         broken.append(BrokenContract("streams", name, (lost,), one.channel))
     return Contracts(streams, channels, files, joins, queries, tuple(broken)), problems
+
+
+def _load_channels(
+    schemas: Path,
+) -> tuple[dict[str, Channel], list[BrokenContract], list[str] | None, list[Problem]]:
+    """The channels that can be used, the others, the names of all where they can be read, and all that is wrong."""
+    channels: dict[str, Channel] = {}
+    known: list[str] | None = None
+    report = Report("channels.yaml")
+    value = _read(schemas / "channels.yaml", report, "write channels: {NAME: {capacity: 120 kbps}} there")
+    if value is not BAD:
+        channels = _read_channels(value, report)
+        if isinstance(value, Mapping) and isinstance(value.get("channels"), Mapping):
+            known = [str(name) for name in value["channels"]]
+    broken, usable = _usable_channels(channels, known or [], report.problems)
+    return usable, broken, known, list(report.problems)
 
 
 def _usable_channels(

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from spillway.doctor.java import INSTALL_JAVA, find_java, java_versions_seen
 from spillway.errors import SpillwayError
-from spillway.scheduling import POOL_SLOTS, POOL_VARIABLE
 from spillway.settings import Settings
 
 LOCAL_SPARK = {"conn_type": "spark", "host": "local[*]"}
@@ -70,13 +69,13 @@ def environment(
 
 
 def prepare(env: Mapping[str, str]) -> bool:
-    """Make the database, the pool and the `spark_default` connection once; True when that was done now.
+    """Make the database and the `spark_default` connection once; True when that was done now.
 
     The connection lives in the database, not in the environment, so that the UI can change it: another
     master there moves every DAG to another cluster.
     """
     home = Path(env["AIRFLOW_HOME"])
-    done = home / ".prepared-with-pool"
+    done = home / ".prepared"
     if done.exists():
         return False
     home.mkdir(parents=True, exist_ok=True)
@@ -91,9 +90,6 @@ def prepare(env: Mapping[str, str]) -> bool:
             json.dumps(LOCAL_SPARK),
             unless="already exist",
         )
-    if env.get(POOL_VARIABLE):
-        told = "Steps of Spillway: one slot a channel, all of them for steps that walk over every channel"
-        _airflow(env, "pools", "set", env[POOL_VARIABLE], str(POOL_SLOTS), told)
     done.touch()
     return True
 

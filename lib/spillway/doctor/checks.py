@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from spillway.doctor.java import INSTALL_JAVA, JAVA_VERSIONS, find_java, java_version, java_versions_seen
 from spillway.engine.spark_conf import jars_folder
 from spillway.errors import SpillwayError
+from spillway.scheduling import POOL_VARIABLE
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
@@ -311,6 +312,12 @@ def check_airflow(settings: Settings, environment: Mapping[str, str]) -> Check:
     dags = Path(environment.get("AIRFLOW__CORE__DAGS_FOLDER") or Path(settings.home) / "dags")
     if not (dags / "spillway_shed.py").is_file():
         return Check("Airflow", False, f"no spillway_shed.py in {dags}", "set SPILLWAY_HOME to the checkout")
+    plugins = Path(environment.get("AIRFLOW__CORE__PLUGINS_FOLDER") or Path(settings.home) / "plugins")
+    if environment.get(POOL_VARIABLE) and not (plugins / "spillway_pages.py").is_file():
+        found = f"{POOL_VARIABLE} is set, and nothing in {plugins} makes the pools: tasks would wait for ever"
+        return Check(
+            "Airflow", False, found, f"put plugins/spillway_pages.py there, or unset {POOL_VARIABLE}"
+        )
     return Check("Airflow", True, f"{found}, DAGs in {dags}")
 
 

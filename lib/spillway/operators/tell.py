@@ -1,8 +1,9 @@
 """Who hears of a run in Airflow: hooks that contracts name, Prometheus, and people's own DAGs.
 
-`Tell` comes last, as a teardown: it runs however the run went, and its own end says nothing about the run. A
-task that fails, or is killed before it could say why, is told by `tell_of_failure`, which Airflow calls for it. Neither
-raises because of whom it cannot tell: that is in the log.
+A task that fails is told by `tell_of_failure`, which Airflow calls in it. `Tell` comes last, as a teardown: it runs
+however the run went, and its own end says nothing about the run; it tells also of tasks that were killed (by a kernel
+short of memory, by hand), in which nothing was called any more. Neither raises because of whom it cannot tell: that is
+in the log.
 
 The address of a hook is the environment variable `SPILLWAY_HOOK_NAME`, or the password of the Airflow connection NAME:
 Airflow keeps passwords encrypted and masks them in logs.
@@ -10,14 +11,18 @@ Airflow keeps passwords encrypted and masks them in logs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator, Connection
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Connection, TaskInstanceState
 from airflow.sdk.exceptions import AirflowException
 
 from spillway.operators.links import DataDocsLink, ReportLink
 from spillway.scheduling import TABLES_ALIAS, failed_task, tell_of_run, written_since
 from spillway.settings import Settings
+
+_TOLD = "told"
+"""What a task leaves that has told of its own failure."""
 
 
 class Tell(BaseOperator):
@@ -33,11 +38,19 @@ class Tell(BaseOperator):
 
     def execute(self, context: Any) -> list[str]:
         settings = Settings.from_environment()
-        tell_of_run(settings, address_of_hook)
+        tell_of_run(settings, address_of_hook, list(_killed(context)), context["run_id"])
         written = written_since(settings, context["dag_run"].start_date)
         for name in written:
             context["outlet_events"][AssetAlias(TABLES_ALIAS)].add(Asset(name))
         return written
+
+
+def _killed(context: Any) -> Iterator[str]:
+    """A sentence for every task of the run that failed and could not tell."""
+    task, run = context["ti"], context["run_id"]
+    for name, state in sorted(task.get_task_states(task.dag_id, run_ids=[run]).get(run, {}).items()):
+        if state == TaskInstanceState.FAILED and not task.xcom_pull(task_ids=name, key=_TOLD):
+            yield from failed_task(f"{task.dag_id}.{name}", "")
 
 
 def tell_of_failure(context: Any) -> None:
@@ -47,6 +60,7 @@ def tell_of_failure(context: Any) -> None:
     said = str(problem) if isinstance(problem, AirflowException) else ""
     place = f"{task.dag_id}.{task.task_id}" + (f"[{task.map_index}]" if (task.map_index or 0) > 0 else "")
     tell_of_run(Settings.from_environment(), address_of_hook, failed_task(place, said), task.run_id)
+    task.xcom_push(key=_TOLD, value=True)
 
 
 def address_of_hook(hook: str) -> str | None:

@@ -9,8 +9,8 @@ to is left as that run left it, and what goes wrong with one keeps no other back
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
@@ -66,9 +66,19 @@ def keep(
     say: Say = lambda _: None,
     dry_run: bool = False,
     now: datetime | None = None,
+    streams: Collection[str] | None = None,
+    shared: bool = True,
 ) -> Kept:
-    """Keep the whole lake; `now` is the clock that retention goes by. What failed is raised after all is tried."""
+    """Keep the lake; `now` is the clock that retention goes by. What failed is raised after all is tried.
+
+    Of the whole lake, or of what belongs to some `streams`, and of what all share where `shared` is said.
+    """
     tables, now = tables.now(), now or utc_now()
+    if streams is not None:
+        mine = {name: one for name, one in contracts.streams.items() if name in streams}
+        contracts = replace(contracts, streams=mine)
+    if not shared:
+        contracts = replace(contracts, joins={}, queries={})
     done = Kept(dry_run)
 
     attempt = _attempts(done, say)
@@ -84,12 +94,12 @@ def keep(
 
         attempt(name, delete)
 
-    attempt("retention", partial(Retention(tables, contracts, now).outlived, take_out))
+    attempt("retention", partial(Retention(tables, contracts, now, shared).outlived, take_out))
     for contract in contracts.streams.values():
         if contract.source.after_taken_in != "keep":
             attempt(contract.stream, partial(_put_away, tables, contract, done, say))
     is_closed = _closed(tables, now)
-    for name, table in _every_table(tables, contracts):
+    for name, table in _every_table(tables, contracts, shared):
 
         def tidy(name: str = name, table: Table = table) -> None:
             found = compact(table, is_closed(table), dry_run)
@@ -126,11 +136,11 @@ def _attempts(done: Kept, say: Say) -> Callable[[str, Callable[[], None]], None]
     return attempt
 
 
-def _every_table(tables: Tables, contracts: Contracts) -> Iterator[tuple[str, Table]]:
-    """Every table there is, shared ones and those of every subject."""
+def _every_table(tables: Tables, contracts: Contracts, shared: bool) -> Iterator[tuple[str, Table]]:
+    """Every table there is of these subjects, and those that all share."""
     subjects = [*contracts.streams, *contracts.joins, *contracts.queries]
     for name, contract in sorted(tables.contracts.items()):
-        for subject in subjects if contract.scope == "stream" else [None]:
+        for subject in subjects if contract.scope == "stream" else [None] * shared:
             table = tables.at(name, subject)
             if table.exists:
                 yield name if subject is None else f"{name}/{subject}", table

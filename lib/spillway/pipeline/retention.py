@@ -39,6 +39,8 @@ class Retention:
     tables: Tables
     contracts: Contracts
     now: datetime
+    shared: bool = True
+    """Also of what is no stream's."""
 
     def outlived(self, take_out: Callable[[Outlived], None]) -> None:
         """Hand over whatever may go, table by table, those first for which others are kept."""
@@ -48,7 +50,7 @@ class Retention:
                     take_out(found)
             for found in self._models(contract.stream):
                 take_out(found)
-        for found in [*self._validations(), *self._windows()]:
+        for found in [*self._validations(), *self._windows()] if self.shared else ():
             take_out(found)
 
     def _limit(self, table: TableContract, stream: StreamContract | None = None) -> date | None:
