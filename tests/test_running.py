@@ -143,3 +143,48 @@ def test_run_by_spark_is_a_choice(world: World, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(session, "spark_engine", here)
     assert main(["run", "--stream", "sites", "--engine", "spark"]) == 0
     assert asked == ["spillway run"]
+
+
+def test_explain_says_that_the_stream_is_exempt_and_until_when(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["exempt", "sites", "--until", "2099-01-01", "--reason", "an audit"]) == 0
+    capsys.readouterr()
+    assert main(["explain", "sites", "temp"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(
+        "sites is exempt until 2099-01-01 00:00 UTC: an audit: from its next batch on nothing of it is shed"
+    )
+    assert main(["explain", "sites", "temp", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["exempt"] == "exempt until 2099-01-01 00:00 UTC: an audit"
+    assert main(["explain", "meters", "power", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["exempt"] is None
+
+
+def test_status_tells_of_columns_that_came_or_went(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{**row, "gust": 1} for row in sites(0, 330)]
+    for row in rows:
+        del row["pulses"]
+    (Path(world.settings.landing) / "sites" / "2020-01-01" / "a.json").write_bytes(json_lines(rows))
+    world.shed()
+    assert main(["status", "--json"]) == 0
+    (one,) = [one for one in json.loads(capsys.readouterr().out)["shortages"] if one["kind"] == "columns"]
+    assert (one["stream"], one["wrong"]) == ("sites", False)
+    assert "330 records with field gust unknown" in one["sentence"]
+    assert "330 records with column pulses absent" in one["sentence"]
+    assert "schemas/streams/sites.yaml" in one["remedy"]
+
+
+def test_a_plan_of_one_stream_does_not_ask_for_the_contract_of_another(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.shed()
+    contract = Path(world.settings.schemas) / "streams" / "meters.yaml"
+    contract.write_text(contract.read_text() + "mode: [")
+    assert main(["plan", "sites", "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["streams"]
+    assert one["overview"]["figures"]["stream"] == "sites"
+    assert main(["plan", "narrow"]) == 0
+    assert "meters" in capsys.readouterr().out, "what cannot be planned is said"
+    assert main(["plan", "meters"]) == 1
+    assert "`the file` must be YAML" in capsys.readouterr().err

@@ -45,6 +45,29 @@ def test_a_draft_from_csv_reads_the_file_it_was_drafted_from(tmp_path: Path) -> 
     assert (parsed.table.num_rows, parsed.rejected.num_rows) == (16, 0)
 
 
+@pytest.mark.parametrize(
+    ("words", "nulls"),
+    [
+        (("1.5", "NaN", "nan"), []),
+        (("1", "NaN", "2"), ["NaN"]),
+        (("1.5", "NA", "NaN"), ["NA"]),
+        (("a", "nan", ""), ["", "nan"]),
+    ],
+)
+def test_nan_among_numbers_is_a_value_and_stands_for_nothing_elsewhere(
+    tmp_path: Path, words: tuple[str, ...], nulls: list[str]
+) -> None:
+    path = tmp_path / "levels.csv"
+    lines = "".join(f"2026-01-{1 + i // 24:02d} {i % 24:02d}:00,{words[i % 3]},{i}\n" for i in range(60))
+    path.write_text("at,level,n\n" + lines)
+    draft = drafted(path)
+    found = draft.source.options.null_values
+    assert list(found if nulls else []) == nulls
+    if words[0] == "1.5":
+        assert draft.attribute("level").type == "double"
+        assert "NaN" not in found
+
+
 def test_a_draft_from_json_survives_a_bad_record_in_twenty(tmp_path: Path) -> None:
     path = tmp_path / "net.jsonl"
     good = [

@@ -37,6 +37,9 @@ def _run(asked: argparse.Namespace) -> int:
         say_json(found)
         return 0
     what = f"{found.stream}.{found.attribute}"
+    if found.exempt is not None:
+        say_line(f"{found.stream} is {found.exempt}: from its next batch on nothing of it is shed", "bold")
+        say_line("Before, and again after that:")
     for part in found.levers:
         _say_part(what, part, len(found.levers) > 1)
     if not found.levers:

@@ -356,6 +356,10 @@ class Contracts:
         """The streams that have room on the channel, or may have, though their contracts cannot be used."""
         return tuple(one.subject for one in self.broken if one.may_go_through(channel, self.channels))
 
+    def why_broken(self, name: str) -> str:
+        """The first thing that is wrong with a contract that cannot be used."""
+        return next((str(one.problems[0]) for one in self.broken if one.subject == name), "")
+
     def stream(self, name: str) -> StreamContract:
         """The contract of a stream, or an error that says what is wrong with it, or which there are."""
         for one in self.broken:

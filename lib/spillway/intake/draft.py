@@ -47,6 +47,7 @@ _SAMPLE_ROWS = 20_000
 # in this order: to Arrow a date is a timestamp too, and 0 and 1 are booleans
 _TEXT_TYPES = ("integer", "double", "date", "timestamp", "boolean")
 _EMPTY_WORDS = ("", "NA", "N/A", "null", "NULL", "NaN", "nan")
+_NAN_WORDS = frozenset(["NaN", "nan"])
 
 
 def new_contract(sample_file: str | Path, *, stream: str | None = None, channel: str = "uplink") -> str:
@@ -112,12 +113,22 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
         raise Refused(
             "sample_file", "hold records below its header", f"{len(header)} column names", "give more lines"
         )
-    words = sorted({word for row in rows for word in row} & set(_EMPTY_WORDS))
-    raw = {field.strip(): pa.array([None if row[i] in words else row[i] for row in rows], pa.string())
-           for i, field in enumerate(header)}  # fmt: skip
+    columns = [[row[i] for row in rows] for i in range(len(header))]
+    words = sorted({word for column in columns for word in _null_words(column)})
+    raw = {field.strip(): pa.array([None if word in words else word for word in column], pa.string())
+           for field, column in zip(header, columns, strict=True)}  # fmt: skip
     parts = [f"delimiter: {json.dumps(delimiter)}"] if delimiter != "," else []
     parts += [f"null_values: {json.dumps(words)}"] if words not in ([], [""]) else []
     return form, f", options: {{{', '.join(parts)}}}" if parts else "", raw
+
+
+def _null_words(column: Sequence[str]) -> set[str]:
+    """What stands for nothing in a column; NaN does not where it stands among numbers with a fraction: it is one."""
+    found = set(column) & set(_EMPTY_WORDS)
+    if found & _NAN_WORDS:
+        kind, _ = _typed("", pa.array([None if word in found else word for word in column], pa.string()))
+        found -= _NAN_WORDS if kind == "double" and set(column) - found else set()
+    return found
 
 
 def _first_bytes(path: Path) -> bytes:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spillway.batch import utc_now
 from spillway.contracts import StreamContract, load_usable
 from spillway.contracts.shapes import suggest
 from spillway.errors import UsageError
 from spillway.levers.protocol import Told
 from spillway.levers.windows import WindowLever
+from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.stages import StageSum, stages_of
@@ -40,6 +42,8 @@ class Explanation:
     stages: tuple[StageSum, ...]
     trade: ChannelTrade | None = None
     """What the stream's channel trades; None where nothing is at hand to measure."""
+    exempt: str | None = None
+    """Why nothing of the stream is shed from its next batch on, where somebody asked for it; it overrules all above."""
 
 
 def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
@@ -71,6 +75,7 @@ def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
         tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
         tuple(stages_of(ledger, attribute)),
         traded(tables, contracts, contract.channel),
+        exempt_streams(tables, [contract.stream], utc_now()).get(contract.stream),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
-from spillway.contracts import Contracts, load_contracts, read_channel
+from spillway.contracts import Contracts, load_usable, read_channel
 from spillway.contracts.shapes import suggest
 from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
@@ -55,7 +55,10 @@ def plan_of(
     tables: Tables, engine: Engine, name: str, capacity: str | None = None, batch: int | None = None
 ) -> ShownPlan:
     """What would be done to the stream or the channel `name`, at its capacity or another one."""
-    contracts = load_contracts(tables.settings.schemas)
+    contracts = load_usable(tables.settings.schemas)
+    for one in contracts.broken:
+        if one.subject == name:
+            raise ContractError(list(one.problems))
     stream = name if name in contracts.streams else None
     if stream is None and name not in contracts.channels:
         names = sorted({*contracts.streams, *contracts.channels})
@@ -90,7 +93,11 @@ def _shown(run: DryRun, contracts: Contracts, channel: str, stream: str | None) 
         channel,
         contracts.channels[channel].capacity_kbps,
         tuple(plans),
-        {name: why for name, why in run.waiting.items() if name in mine},
+        {name: why for name, why in run.waiting.items() if name in mine}
+        | {
+            name: f"its contract cannot be used ({contracts.why_broken(name)})"
+            for name in (contracts.withheld(channel) if stream is None else ())
+        },
         traded(run.tables, run.contracts, channel),
     )
 

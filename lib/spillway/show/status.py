@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch, utc_now
-from spillway.contracts import Contracts, Subject, load_usable
+from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.intake.landing import look
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
@@ -141,6 +141,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         shortages += [
             Shortage(stream, kind, False, *said) for kind, *said in troubles(contract, mine, landing)
         ]
+        shortages += _noted(contract, mine, own)
         shortages += _asked(tables, found)
         shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, own)
@@ -237,6 +238,19 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
             stream, "pending", False,
             f"{pending:,} batches are begun and {found.waiting_files:,} delivered files wait",
             "run spillway_shed (every 15 minutes)",
+        )  # fmt: skip
+
+
+def _noted(contract: StreamContract, batches: Sequence[Batch], ledger: Sequence[Row]) -> Iterator[Shortage]:
+    """What was odd about the rows of the last batch, though they were taken: columns that came or went."""
+    last = next((batch.batch for batch in reversed(batches) if batch.rows), None)
+    notes = [row for row in ledger if row["batch"] == last and row["dimension_kind"] == "note"]
+    if notes:
+        told = "; ".join(f"{row['offered']:,} records with {row['dimension']}" for row in notes)
+        yield Shortage(
+            contract.stream, "columns", False, f"batch {last}: {told}",
+            f"they were taken all the same: bring schemas/streams/{contract.stream}.yaml up to what is delivered, or "
+            "write unknown_fields: refuse",
         )  # fmt: skip
 
 
