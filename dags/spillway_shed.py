@@ -23,7 +23,14 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, TriggerRule, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, Tell, follow, in_sentences, read_contracts, shed_and_sketch
+from spillway.operators import (
+    TASK_DEFAULTS,
+    Tell,
+    contracts_are_usable,
+    follow,
+    in_sentences,
+    shed_and_sketch,
+)
 
 with DAG(
     dag_id="spillway_shed",
@@ -57,4 +64,6 @@ with DAG(
         with in_sentences():
             return follow("sketch", sketch_arguments(Settings.from_environment()))
 
-    [*shed_and_sketch(find_work(), find_sketches()), read_contracts()] >> Tell(task_id="tell").as_teardown()
+    [*shed_and_sketch(find_work(), find_sketches()), contracts_are_usable()] >> Tell(
+        task_id="tell"
+    ).as_teardown()

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, Tell, each_room, follow, in_sentences, read_contracts
+from spillway.operators import TASK_DEFAULTS, Tell, contracts_are_usable, each_room, follow, in_sentences
 
 with DAG(
     dag_id="spillway_train",
@@ -47,4 +47,4 @@ with DAG(
             streams = get_current_context()["params"]["streams"]
             return follow("train", stream_arguments(Settings.from_environment(), streams))
 
-    [*each_room("train", read_form()), read_contracts()] >> Tell(task_id="tell").as_teardown()
+    [*each_room("train", read_form()), contracts_are_usable()] >> Tell(task_id="tell").as_teardown()

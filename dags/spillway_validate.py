@@ -24,7 +24,7 @@ from airflow.sdk import (
     task,
 )
 
-from spillway.operators import TASK_DEFAULTS, Tell, each_room, follow, in_sentences, read_contracts
+from spillway.operators import TASK_DEFAULTS, Tell, contracts_are_usable, each_room, follow, in_sentences
 from spillway.scheduling import SHED_ASSET
 
 with DAG(
@@ -69,4 +69,4 @@ with DAG(
             every = ["--all"] if form["everything"] else []
             return follow("validate", stream_arguments(Settings.from_environment(), form["streams"], every))
 
-    [*each_room("validate", read_form()), read_contracts()] >> Tell(task_id="tell").as_teardown()
+    [*each_room("validate", read_form()), contracts_are_usable()] >> Tell(task_id="tell").as_teardown()

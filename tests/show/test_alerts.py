@@ -191,7 +191,7 @@ def test_one_that_refuses_is_not_asked_again_in_this_run(tmp_path: Path, server:
         ),
         (
             "file:///etc/very-secret",
-            "`hook` must have an address that begins with http:// or https://, got 'oncall'",
+            "`hook` must have an address that begins with http://, https://, smtp:// or smtps://, got 'oncall'",
         ),
         ("http://127.0.0.1:1/very-secret", "it cannot be reached (Connection refused)"),
         ("http://[::1/very-secret", "`hook` must have an address that begins with"),

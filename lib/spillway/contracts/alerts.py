@@ -27,8 +27,8 @@ class AlertHook:
         Text(
             pattern=r"^[a-z][a-z0-9_]{0,62}\Z", means="a name of small letters, digits and _", remedy=_REMEDY
         ),
-        "name of the web address that is told (POST, JSON): environment variable SPILLWAY_HOOK_NAME, or the "
-        "password of the Airflow connection NAME",
+        "name of the address that is told (https: POST, JSON; smtp: a letter): environment variable "
+        "SPILLWAY_HOOK_NAME, or the password of the Airflow connection NAME",
     )
     on: tuple[str, ...] = rule(
         Listing(Choice(EVENTS), least=1, unique=True),

@@ -1,7 +1,7 @@
 """What the DAGs are made of: how tasks behave, the step that Spark runs, and who hears when a run is over."""
 
 from spillway.operators.defaults import TASK_DEFAULTS
-from spillway.operators.rooms import each_room, follow, in_sentences, read_contracts, shed_and_sketch
+from spillway.operators.rooms import contracts_are_usable, each_room, follow, in_sentences, shed_and_sketch
 from spillway.operators.submit import SubmitJob
 from spillway.operators.tell import Tell
 
@@ -9,9 +9,9 @@ __all__ = [
     "TASK_DEFAULTS",
     "SubmitJob",
     "Tell",
+    "contracts_are_usable",
     "each_room",
     "follow",
     "in_sentences",
-    "read_contracts",
     "shed_and_sketch",
 ]

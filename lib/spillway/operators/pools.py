@@ -12,7 +12,7 @@ from airflow.listeners import hookimpl
 
 from spillway.scheduling import pool_of
 
-TOLD = "Made by Spillway: of what shares it one step at a time; it is made anew when a run begins"
+_TOLD = "Made by Spillway: of what shares it one step at a time; it is made anew when a run begins"
 
 
 @hookimpl
@@ -30,5 +30,5 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:
     named.discard("default_pool")
     there = set(session.scalars(select(Pool.pool).where(Pool.pool.in_(named))))
     session.add_all(
-        Pool(pool=name, slots=1, description=TOLD, include_deferred=True) for name in sorted(named - there)
+        Pool(pool=name, slots=1, description=_TOLD, include_deferred=True) for name in sorted(named - there)
     )

@@ -92,8 +92,8 @@ def announce() -> None:
         raise AirflowSkipException("no channel was shed")
 
 
-@task(execution_timeout=SECONDS_TO_LOOK)
-def read_contracts() -> None:
+@task(task_id="read_contracts", execution_timeout=SECONDS_TO_LOOK)
+def contracts_are_usable() -> None:
     """Red when a contract cannot be used; nothing waits for it, for the streams of all others can go on."""
     with in_sentences():
         refuse_broken_contracts(Settings.from_environment())

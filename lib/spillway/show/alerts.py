@@ -2,7 +2,8 @@
 
 What is told follows from the tables alone (failed expectations, shortfalls, what was refused) and from the sentences of
 a run that ended red. The table `alerts` says what each address was told, so that a rerun tells nothing twice. Each
-address gets one request a run, JSON with a `text` for people (as chat services read it) and the `alerts` one by one.
+address gets one request a run, JSON with a `text` for people (as chat services read it) and the `alerts` one by one,
+or, where it is one of mail, one letter with that text.
 
 Guarantee: nothing here fails a run. An address that does not answer is tried `TRIES` times within a run and in at most
 `MOST_RUNS` runs, then given up; what could not be told is in the log and in `alerts`. An address is never written
@@ -12,26 +13,23 @@ anywhere: it may hold a secret.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlsplit
 
 from spillway.contracts import Contracts
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import SpillwayError
+from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
+from spillway.show.addresses import NotTold, checked_address, send
 from spillway.show.summary import totals
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
 
-TRIES, MOST_RUNS, TIMEOUT_SECONDS = 3, 5, 10.0
+TRIES, MOST_RUNS = 3, 5
 LOOK_BACK = timedelta(days=7)
 """What is older is no news."""
 MOST_AT_ONCE = 50
@@ -54,14 +52,6 @@ class Alert:
         return hashlib.sha256("\0".join((self.event, self.stream, self.about)).encode()).hexdigest()[:32]
 
 
-class NotTold(SpillwayError):
-    """An address did not take what it was sent; `again` where it may the next time."""
-
-    def __init__(self, why: str, again: bool = True) -> None:
-        self.again = again
-        super().__init__(why)
-
-
 def address_in_environment(hook: str) -> str | None:
     """The address of a hook; None where there is none."""
     return os.environ.get(f"SPILLWAY_HOOK_{hook.upper()}")
@@ -69,14 +59,17 @@ def address_in_environment(hook: str) -> str | None:
 
 def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
     """What the tables say went wrong since then."""
-    fresh = {(b.stream, b.batch): b for b in load_batches(tables) if b.updated_at >= since}
+    fresh = {(b.stream, b.batch): b for b in load_batches(tables, updated_at=Between(since))}
     for batch in fresh.values():
         refused = batch.rejected or 0
         if refused or batch.status == "refused":
             what = f"{refused:,} of {refused + (batch.rows or 0):,} records" if refused else "its files"
             said = f"batch {batch.batch} of {batch.batch_date}: {what} were refused; see the table rejected"
             yield Alert("refusal", batch.stream, str(batch.batch), said)
-    lines = tables.at("ledger").rows(scope="stream").to_pylist() if fresh else []
+    of_fresh = {"subject": sorted({b.stream for b in fresh.values()}), "batch": sorted({n for _, n in fresh})}
+    days = sorted({b.batch_date for b in fresh.values()})
+    where: dict[str, Any] = {"scope": "stream", "dimension_kind": TOTAL, "batch_date": days, **of_fresh}
+    lines = tables.at("ledger").rows(**where).to_pylist() if fresh else []
     for row in totals(lines):
         if row["shortfall"] > 0 and (row["subject"], row["batch"]) in fresh:
             why = f": {row['reason']}" if row["reason"] else ""
@@ -166,7 +159,7 @@ def _tell(
         return 0
     status = HEARD
     try:
-        _post(_checked(hook, address(hook)), list(news.values()), pause)
+        _post(checked_address(hook, address(hook)), list(news.values()), pause)
     except SpillwayError as problem:
         status = "failed"
         say(f"hook {hook} could not be told of {len(news)} alerts: {problem}")
@@ -187,21 +180,6 @@ def _tell(
     return len(news) if status == HEARD else 0
 
 
-def _checked(hook: str, found: str | None) -> str:
-    variable = f"SPILLWAY_HOOK_{hook.upper()}"
-    remedy = f"set {variable}, or make it the password of an Airflow connection {hook}"
-    if not found:
-        raise Refused("hook", "have an address", hook, remedy)
-    try:
-        parts = urlsplit(found)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise Refused("hook", "have an address that begins with http:// or https://", hook, remedy)
-    return found
-
-
 def _post(address: str, alerts: Sequence[Alert], pause: Callable[[float], None]) -> None:
     lines = [f"{one.event}: {one.stream + ': ' if one.stream else ''}{one.sentence}" for one in alerts]
     body = {
@@ -210,30 +188,8 @@ def _post(address: str, alerts: Sequence[Alert], pause: Callable[[float], None])
     }
     for attempt in range(1, TRIES + 1):
         try:
-            return _send(address, body)
+            return send(address, body)
         except NotTold as problem:
             if attempt == TRIES or not problem.again:
                 raise
         pause(2.0 ** (attempt - 1))
-
-
-def _send(address: str, body: dict[str, Any]) -> None:
-    """One request; what went wrong in words that hold nothing of the address."""
-    request = urllib.request.Request(
-        address,
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", "User-Agent": "spillway"},
-        method="POST",
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
-            answer.read(1024)
-    except urllib.error.HTTPError as problem:
-        again = problem.code in (408, 429) or problem.code >= 500
-        raise NotTold(f"it answered {problem.code}", again) from None
-    except TimeoutError:
-        raise NotTold(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
-    except (OSError, HTTPException, ValueError) as problem:
-        reason = getattr(problem, "reason", None)
-        why = reason.strerror if isinstance(reason, OSError) and reason.strerror else type(problem).__name__
-        raise NotTold(f"it cannot be reached ({why})") from None

@@ -1,0 +1,126 @@
+"""Alerts by mail: at a real SMTP server, and no word of the address where it does not take them."""
+
+from __future__ import annotations
+
+import socketserver
+import threading
+from collections.abc import Iterator
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+from tests.show.test_alerts import go_wrong, lake, told
+
+from spillway.errors import Refused
+from spillway.show.addresses import NotTold, checked_address, send
+
+
+class PostOffice(socketserver.ThreadingTCPServer):
+    """Speaks enough SMTP to take letters; answers RCPT as it is told to."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Counter)
+        self.letters: list[tuple[list[str], bytes]] = []
+        self.answer, self.heard = "250 fine", list[str]()
+
+    def address(self, user: str = "") -> str:
+        return f"smtp://{user}127.0.0.1:{self.server_address[1]}/?from=spillway@example.org&to=a@example.org&to=b@example.org"
+
+
+class Counter(socketserver.StreamRequestHandler):
+    server: PostOffice
+
+    def handle(self) -> None:
+        self.say("220 here")
+        readers: list[str] = []
+        while line := self.rfile.readline().decode().strip():
+            self.server.heard.append(line)
+            word = line.partition(" ")[0].upper()
+            if word == "RCPT":
+                readers.append(line.partition(":")[2].strip("<> "))
+                self.say(self.server.answer)
+            elif word == "DATA":
+                self.say("354 go on")
+                letter = b""
+                while (part := self.rfile.readline()) != b".\r\n":
+                    letter += part
+                self.server.letters.append((readers, letter))
+                self.say("250 taken")
+            elif word == "QUIT":
+                self.say("221 bye")
+                return
+            else:
+                self.say("250 fine")
+
+    def say(self, line: str) -> None:
+        self.wfile.write(f"{line}\r\n".encode())
+
+
+@pytest.fixture
+def office() -> Iterator[PostOffice]:
+    with PostOffice() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_letter_tells_what_went_wrong_to_all_who_are_to_read_it_once(
+    tmp_path: Path, office: PostOffice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPILLWAY_HOOK_ONCALL", office.address())
+    settings, said = lake(tmp_path, {"hook": "oncall"}), list[str]()
+    go_wrong(settings)
+    assert told(settings, said) == 3
+    assert told(settings, said) == 0
+    ((readers, content),) = office.letters
+    letter = message_from_bytes(content)
+    assert readers == ["a@example.org", "b@example.org"]
+    assert (letter["Subject"], letter["From"]) == ("Spillway: 3 alerts", "spillway@example.org")
+    text = letter.get_payload(decode=True).decode()  # type: ignore[union-attr]
+    assert "refusal: river: batch 1 of 2026-01-01: 3 of 13 records were refused" in text
+    assert said == []
+
+
+@pytest.mark.parametrize(("answer", "again"), [("450 later", True), ("550 never heard of", False)])
+def test_who_is_not_taken_is_told_by_number_alone(office: PostOffice, answer: str, again: bool) -> None:
+    office.answer = answer
+    with pytest.raises(NotTold, match=f"^it answered {answer[:3]}$") as problem:
+        send(office.address(), {"text": "one line"})
+    assert problem.value.again is again
+    assert office.letters == []
+
+
+def test_a_password_does_not_cross_without_encryption(office: PostOffice) -> None:
+    with pytest.raises(NotTold, match="a password must not cross without") as problem:
+        send(office.address("me:very-secret@"), {"text": "one line"})
+    assert "very-secret" not in str(problem.value)
+    assert not [line for line in office.heard if line.startswith("AUTH")]
+
+
+def test_a_line_in_an_address_makes_no_header(office: PostOffice) -> None:
+    with pytest.raises(NotTold, match="no address of mail"):
+        send(
+            office.address().replace("a@example.org", "a@example.org%0d%0aBcc:%20c@example.org"),
+            {"text": "x"},
+        )
+    assert office.letters == []
+
+
+def test_nobody_there_is_told_without_the_address() -> None:
+    with PostOffice() as gone:
+        address = gone.address("me:very-secret@")
+    with pytest.raises(NotTold, match=r"^it cannot be reached \(Connection refused\)$"):
+        send(address, {"text": "one line"})
+
+
+@pytest.mark.parametrize(
+    "address", ["smtp://mail.example/", "smtp://mail.example/?to=a@b", "smtps://mail.example/?from=a@b"]
+)
+def test_who_writes_and_who_reads_must_be_said(address: str) -> None:
+    with pytest.raises(Refused, match="say who writes and who reads") as problem:
+        checked_address("oncall", address)
+    assert "mail.example" not in str(problem.value)
