@@ -275,3 +275,14 @@ def test_joins_are_as_sure_as_lemma_4_lets_them_be_also_where_few_keys_are_heavy
     assert np.mean(widths) <= 1.5 * theory
     # three standard errors of 95 % in 400
     assert min(np.mean(hits), np.mean(joined)) >= 0.95 - 3 * math.sqrt(0.95 * 0.05 / 400)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20), st.integers(2, 5000), st.integers(0, 99))
+def test_a_few_keys_are_answered_as_many_are(values: list[int], width: int, seed: int) -> None:
+    keys = np.array(values, np.uint64)
+    table = CountMin(CountMinParameters(width, 3, seed, hashing="spark")).update(
+        keys, np.arange(1, keys.size + 1)
+    )
+    few, many = table.point(keys), table.point(np.resize(keys, 200))
+    for edge in ("estimate", "low", "high"):
+        assert getattr(few, edge).tolist() == getattr(many, edge)[: keys.size].tolist()

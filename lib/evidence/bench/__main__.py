@@ -35,10 +35,11 @@ def bench() -> None:
         figures |= bench_sifters.sifter_kernels()
         figures |= bench_sifters.sifter_pass(asked.sifted_rows)
     if asked.only in (None, "sketches"):
-        from evidence.bench import bench_sketches
+        from evidence.bench import bench_sketches, bench_year
 
         figures |= bench_sketches.kernel_figures()
         figures |= bench_sketches.spark_figures(spark_session("bench sketches"))
+        figures |= bench_year.year_of_sketches()
     figures |= {f"version.{name}": version(name) for name in PACKAGES}
     figures |= {"machine.cores": os.cpu_count() or 0, "machine.platform": platform.platform()}
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -9,23 +9,29 @@ from __future__ import annotations
 import datetime
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evidence.sketches.data_models import shuffled, zipf_frequencies
+from evidence.sketches.repeats import batch_of, stream_of
 from evidence.sketches.stable_bloom import StableBloom, choose
+from spillway.intake.repeats import filter_of, find_repeated
+from spillway.sketches.alternating_bloom import AlternatingBloom, parameters_of_memory
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.kll import Kll, KllParameters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
-from spillway.sketches.query import loaded
+from spillway.sketches.query import loaded, read_sketch
 from spillway.sketches.specification import SketchSpec
-from spillway.store.files import DataFile
+from spillway.store.files import DataFile, rows_of
+from spillway.store.writing import write_file
 
 WIDTH, DEPTH = 2048, 5
 
@@ -50,19 +56,35 @@ def best_seconds(
 
 def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, float]:
     """Million keys a second and core of every kernel, of the peers from Python, and query latencies."""
-    from datasketches import count_min_sketch
+    from datasketches import count_min_sketch, frequent_items_sketch, hll_sketch, kll_doubles_sketch
     from rbloom import Bloom
 
     frequencies = zipf_frequencies(keys_count, 1_000_000, 1.0, seed=1)
     keys = shuffled(frequencies, seed=2) * np.uint64(0x9E3779B97F4A7C15)
     few = keys[: keys_count // 20].view(np.int64).tolist()
-    filter_ = choose(1 << 20, 0.01)
+    ordered = keys.astype(np.float64)
+    filter_, large = choose(1 << 20, 0.01), choose(1 << 28, 0.01)
+    turns, large_turns = parameters_of_memory(1 << 20, 0.01), parameters_of_memory(1 << 28, 0.01)
     records = keys[: keys_count // 60 * 6].reshape(-1, 6)
 
     def datasketches() -> None:
         sketch = count_min_sketch(DEPTH, WIDTH)
         for key in few:
             sketch.update(key)
+
+    def frequent_items() -> None:
+        sketch = frequent_items_sketch(11)
+        for key in few:
+            sketch.update(key)
+
+    def library_hll() -> None:
+        sketch = hll_sketch(12)
+        for key in few:
+            sketch.update(key)
+
+    def empty_loop() -> None:
+        for _ in few:
+            pass
 
     def rbloom() -> None:
         bloom = Bloom(len(few), 0.01)
@@ -78,10 +100,15 @@ def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, fl
         ),
         "fast_agms": (keys.size, lambda: FastAgms(FastAgmsParameters(WIDTH, DEPTH)).update(keys)),
         "sbf_kernel": (keys.size, lambda: StableBloom(filter_).observe(keys)),
-        "quantiles": (
-            len(few),
-            lambda: Kll(KllParameters(1000)).update(keys[: len(few)].astype(np.float64)).narrowed(1000),
-        ),
+        "sbf_kernel_32mib": (keys.size, lambda: StableBloom(large).observe(keys)),
+        "turns_kernel": (keys.size, lambda: AlternatingBloom(turns).observe(keys)),
+        "turns_kernel_32mib": (keys.size, lambda: AlternatingBloom(large_turns).observe(keys)),
+        # the library takes whole arrays here alone; its count-min, frequent items and HLL take keys one by one
+        "quantiles": (keys.size, lambda: Kll(KllParameters(1000)).update(ordered).narrowed(1000)),
+        "datasketches_kll": (keys.size, lambda: kll_doubles_sketch(1000).update(ordered)),
+        "datasketches_frequent_items": (len(few), frequent_items),
+        "datasketches_hll": (len(few), library_hll),
+        "python_loop": (len(few), empty_loop),
         "pair_count_records": (
             len(records),
             lambda: PairCount(PairCountParameters(6, 4, width=1000, depth=3)).update(
@@ -100,6 +127,12 @@ def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, fl
     found["sketches.cmm_kernel_over_datasketches_speed"] = (
         found["sketches.cmm_kernel_million_per_second"] / found["sketches.datasketches_million_per_second"]
     )
+    found["sketches.quantiles_over_datasketches_kll_speed"] = (
+        found["sketches.quantiles_million_per_second"] / found["sketches.datasketches_kll_million_per_second"]
+    )
+    found["sketches.turns_kernel_over_sbf_kernel_speed"] = (
+        found["sketches.turns_kernel_million_per_second"] / found["sketches.sbf_kernel_million_per_second"]
+    )
     found["sketches.sbf_kernel_over_rbloom_speed"] = (
         found["sketches.sbf_kernel_million_per_second"] / found["sketches.rbloom_million_per_second"]
     )
@@ -107,16 +140,23 @@ def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, fl
 
 
 def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
-    """Milliseconds of a question to a loaded sketch, and of the exact count of one key."""
-    tracked = HeavyHitters(CountMinParameters(26_214, DEPTH), 0.001)
-    tracked.context = {"attributes": ["k"], "types": ["integer"], "seed": 1}
-    counts = loaded(tracked)
-    tracked.update(keys)
+    """Milliseconds of a question to a filled sketch: cold, from its bytes on, and warm; and of the exact count."""
+    found: dict[str, float] = {}
+    for name, memory in (("", 64), ("_1mib", 1024)):
+        spec = SketchSpec("count_min", ("k",), ("integer",), memory_kib=memory)
+        tracked: Any = spec.empty()
+        tracked.update(keys)
+        payload, counts = tracked.to_bytes(), loaded(tracked)
+        questions: dict[str, Callable[[], object]] = {
+            "cold": partial(_ask_bytes, payload),
+            "warm": partial(counts.frequency, 7),
+        }
+        seconds = best_seconds(questions, rounds)
+        found |= {f"sketches.query_ms_filled_{how}{name}": 1e3 * value for how, value in seconds.items()}
     ordered = loaded(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
     ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.int64)[:500_000])
     seconds = best_seconds(
         {
-            "query": lambda: counts.frequency(7),
             "top_query": lambda: counts.top(10),
             "quantile_query": lambda: ordered.quantile(0.5),
             "self_join_query": lambda: counts.self_join_size(),
@@ -124,13 +164,18 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
         },
         rounds,
     )
-    return {f"sketches.{name}_ms": 1e3 * value for name, value in seconds.items()}
+    # what has stood in the file as long as there is one: a warm question to a sketch of the default size
+    found["sketches.query_ms"] = found["sketches.query_ms_filled_warm"]
+    return found | {f"sketches.{name}_ms": 1e3 * value for name, value in seconds.items()}
+
+
+def _ask_bytes(payload: bytes) -> object:
+    return loaded(read_sketch(payload)).frequency(7)
 
 
 def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[str, float]:
     """Builds over a column of `rows` keys against Spark's own sketches and exact queries."""
     from spillway.engine.spark import SparkEngine
-    from spillway.intake.repeats import pass_through
     from spillway.pipeline.sketch import build
 
     engine, day = SparkEngine(lambda: spark), datetime.date(2013, 1, 1)
@@ -144,24 +189,24 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         files = [_data_file(path) for path in sorted(Path(folder, "keys").glob("*.parquet"))]
         spec = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=None, memory_kib=80)
         heavy = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=0.1, memory_kib=80)
-        filter_ = SketchSpec(
-            "stable_bloom", ("k",), ("integer",), memory_kib=1024, false_positive_pct=1.0, shards=8
-        )
+        ordered = SketchSpec("quantiles", ("k",), ("integer",))
+        different = SketchSpec("distinct", ("k",), ("integer",))
         # Spark's width is ceil(2 / eps), its depth ceil(-log2(1 - confidence)): the same table of 2048 x 5
         spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
-        empty = loaded(spec.empty())
         seconds = best_seconds(
             {
                 "cmm_build": lambda: build(engine, files, {1: day}, "keys", [spec]),
                 "heavy_build": lambda: build(engine, files, {1: day}, "keys", [heavy]),
+                "quantiles_build": lambda: build(engine, files, {1: day}, "keys", [ordered]),
+                "distinct_build": lambda: build(engine, files, {1: day}, "keys", [different]),
                 "spark_cms": lambda: frame.selectExpr(
                     f"count_min_sketch(k, {spark_table[0]!r}D, {spark_table[1]!r}D, 1)"
                 ).collect(),
                 "spark_hll": lambda: frame.selectExpr("hll_sketch_agg(k)").collect(),
+                "spark_kll": lambda: frame.selectExpr("kll_sketch_agg_bigint(k)").collect(),
+                # bloom_filter_agg, by the way that Spark lets people call it
+                "spark_bloom": lambda: frame._jdf.stat().bloomFilter("k", domain, 0.01),
                 "group_by": lambda: frame.groupBy("k").count().selectExpr("max(count)").collect(),
-                "sbf_pass": lambda: pass_through(engine, filter_, files, (0, rows - 1)).suspects,
-                "drop_duplicates": lambda: frame.dropDuplicates(["k"]).count(),
-                "query": lambda: empty.frequency(7),
                 "exact_query": lambda: frame.where("k = 7").count(),
             },
             rounds,
@@ -169,13 +214,71 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
     return {
         "sketches.cmm_build_over_spark_cms": seconds["cmm_build"] / seconds["spark_cms"],
         "sketches.cmm_build_over_spark_hll": seconds["cmm_build"] / seconds["spark_hll"],
+        "sketches.cmm_build_over_spark_bloom_filter": seconds["cmm_build"] / seconds["spark_bloom"],
+        "sketches.quantiles_build_over_spark_kll": seconds["quantiles_build"] / seconds["spark_kll"],
+        "sketches.distinct_build_over_spark_hll": seconds["distinct_build"] / seconds["spark_hll"],
         "sketches.cmm_build_over_group_by": seconds["cmm_build"] / seconds["group_by"],
         "sketches.heavy_build_over_group_by": seconds["heavy_build"] / seconds["group_by"],
-        "sketches.sbf_pass_over_drop_duplicates": seconds["sbf_pass"] / seconds["drop_duplicates"],
-        "sketches.query_ms": 1e3 * seconds["query"],
         "sketches.exact_query_ms": 1e3 * seconds["exact_query"],
         **{f"sketches.{name}_seconds": value for name, value in seconds.items() if "query" not in name},
+        **repeats_figures(spark, engine, rows // 2, rounds),
     }
+
+
+def repeats_figures(spark: Any, engine: Any, rows: int, rounds: int = 3) -> dict[str, float]:
+    """All that intake does about repeats, where one row in a hundred is one, against `dropDuplicates`.
+
+    Ours finds suspects, looks them up, and writes the rows that stay and those that go; theirs writes what stays. Rows
+    have a key and two columns to carry along. The window is a million rows, which ours remembers and no more; the batch
+    is ten times as long.
+    """
+    window = 1_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        again = f"id % 100 = 99 AND id > {window}"
+        key = f"xxhash64(CASE WHEN {again} THEN id - 1 - id % {window // 2} ELSE id END)"
+        made = spark.range(rows).selectExpr("id AS seq", "1L AS batch", f"{key} AS k", "id AS at")
+        made.write.parquet(f"{folder}/keys")
+        frame = spark.read.parquet(f"{folder}/keys")
+        files = [_data_file(path) for path in sorted(Path(folder, "keys").glob("*.parquet"))]
+        contract, batch = stream_of("filter", window), batch_of(1, 0, rows - 1)
+        found: dict[str, int] = {}
+
+        def ours() -> None:
+            one = find_repeated(engine, contract, batch, files, [])
+            assert one is not None
+            found["ours"] = len(one.rows)
+            engine.map(partial(_without, f"{folder}/left", one.rows), files)
+
+        def theirs() -> None:
+            frame.dropDuplicates(["k"]).write.mode("overwrite").parquet(f"{folder}/theirs")
+
+        def only_found() -> None:
+            frame.dropDuplicates(["k"]).count()
+
+        seconds = best_seconds({"ours": ours, "theirs": theirs, "count": only_found}, rounds)
+        stayed = spark.read.parquet(f"{folder}/theirs").count()
+    return {
+        "sketches.repeats_pass_over_drop_duplicates": seconds["ours"] / seconds["theirs"],
+        "sketches.repeats_pass_over_drop_duplicates_counted": seconds["ours"] / seconds["count"],
+        "sketches.repeats_pass_seconds": seconds["ours"],
+        "sketches.drop_duplicates_seconds": seconds["theirs"],
+        "sketches.repeats_pass_found": float(found["ours"]),
+        "sketches.drop_duplicates_dropped": float(rows - stayed),
+        "sketches.repeats_filter_kib": filter_of(contract).empty().parameters.memory_bits / 8192,  # type: ignore[attr-defined]
+    }
+
+
+def _without(folder: str, seqs: np.ndarray, file: DataFile) -> None:
+    """A file as two, as intake writes a batch anew."""
+    schema = pq.read_schema(file.path)
+
+    def rows(repeated: bool) -> Iterator[pa.Table]:
+        for part in rows_of(file, schema.names, 131_072):
+            hit = np.isin(np.asarray(part["seq"]), seqs)
+            yield part.filter(pa.array(hit if repeated else ~hit))
+
+    for repeated in (False, True):
+        write_file(folder, {}, schema, rows(repeated))
 
 
 def _data_file(path: Path) -> DataFile:

@@ -43,6 +43,7 @@ from spillway.sketches.hashing import (
     check_seed,
     row_seeds,
     spark_bucket,
+    spark_buckets,
     spark_factors,
 )
 from spillway.sketches.intervals import check_confidence, median_deviation, normal_quantile
@@ -50,6 +51,7 @@ from spillway.sketches.noise import Noise
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
+_FEW = 64
 ESTIMATORS = ("cm", "cmm_mean", "cmm_median", "cmm_order")
 
 
@@ -201,7 +203,7 @@ class CountMin(binary.CounterSketch):
         if estimator == "auto":
             estimator = "cm" if self.parameters.conservative else "cmm_order"
         self._check_sound(estimator)
-        counters = _counters(self.table, self.seeds, as_keys(keys), self.spark)
+        counters = self._touched(as_keys(keys))
         minimum = counters.min(axis=0).astype(np.float64)
         noise = self._noise_of(estimator)
         if estimator == "cm":
@@ -221,6 +223,15 @@ class CountMin(binary.CounterSketch):
             confidence,
             estimator,
         )
+
+    def _touched(self, keys: Keys) -> Integers:
+        """The counters of each key, a row of them a row of the table.
+
+        For a question or two no kernel is loaded: that takes longer than the answer, and tens of megabytes.
+        """
+        if not self.spark or keys.size > _FEW:
+            return _counters(self.table, self.seeds, keys, self.spark)
+        return np.take_along_axis(self.table, spark_buckets(keys, self.seeds, self.parameters.width), axis=1)
 
     def residues(self, counters: Integers, estimator: str) -> Floats:
         """What is left of each row's counter without its noise: C - (N - C)/(w - 1), or C - median of the row."""

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.sketches.types import Keys
+from spillway.sketches.types import Integers, Keys
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -56,6 +56,18 @@ def spark_bucket(key: np.uint64, factor: np.uint64, width: np.uint64) -> np.uint
     product = np.int64(key * factor)
     product += product >> np.int64(32)
     return np.uint64(product & np.int64(0x7FFFFFFF)) % width
+
+
+def spark_buckets(keys: Keys, factors: Keys, width: int) -> Integers:
+    """`spark_bucket` of some keys in the row of each factor, without compiled code.
+
+    >>> keys, factors = np.array([7, 2**63], dtype=np.uint64), spark_factors(1, 2)
+    >>> bool(spark_buckets(keys, factors, 100)[1, 0] == spark_bucket(keys[0], factors[1], np.uint64(100)))
+    True
+    """
+    product = (factors[:, None] * keys[None, :]).view(np.int64)
+    found: Integers = ((product + (product >> 32)) & 0x7FFFFFFF) % width
+    return found
 
 
 def spark_factors(seed: int, count: int) -> Keys:

@@ -18,6 +18,9 @@ from spillway import registry
 from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.errors import Refused, SpillwayError
 
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The same safe loader, compiled where that is there: every command reads the tables' contracts."""
+
 SPARK_TYPES = {
     "string": "string",
     "boolean": "boolean",
@@ -230,7 +233,7 @@ def read_contracts(folders: Iterable[Path]) -> dict[str, TableContract]:
     found = {}
     for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
         if path not in _read:
-            _read[path] = _table(path, yaml.safe_load(path.read_text(encoding="utf-8")))
+            _read[path] = _table(path, yaml.load(path.read_text(encoding="utf-8"), _Loader))
         found[_read[path].table] = _read[path]
     return found
 

@@ -1,0 +1,152 @@
+"""One day asked of a year of sketches: 96 batches a day, four sketches each, closed days summed up as the product does.
+
+The question is asked in a process of its own, as `spillway ask` asks it; what is told is what asking takes there beside
+Python, its libraries and the first use of the kernels, and the most memory that the whole process ever had.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evidence.sketches.data_models import zipf_frequencies
+from spillway.batch import DONE, Batch
+from spillway.pipeline.sketch import sum_up_days
+from spillway.settings import Settings
+from spillway.sketches.column_keys import keys_of
+from spillway.sketches.specification import SketchSpec
+from spillway.store.batches import save_batches
+from spillway.store.table_contracts import table_contracts
+from spillway.store.tables import Tables
+from spillway.store.writing import write_file
+
+BATCHES, TEMPLATES, ROWS = 96, 24, 20_000
+BEGIN = date(2025, 1, 1)
+_ASKS = """
+import json, sys, time
+from datetime import date
+from spillway.pipeline.sketch import load_sketch
+from spillway.settings import Settings
+from spillway.sketches.query import loaded
+from spillway.sketches.specification import SketchSpec
+from spillway.store.tables import Tables
+
+# which Arrow loads as soon as it makes an array of a list
+import pandas
+
+loaded(SketchSpec("count_min", ("k",), ("integer",)).empty()).frequency(7)
+def peak_mb():
+    with open("/proc/self/status") as told:
+        return next(int(line.split()[1]) for line in told if line.startswith("VmHWM")) / 1024
+
+before = peak_mb()
+began = time.perf_counter()
+day = date.fromisoformat(sys.argv[1])
+answer = load_sketch(Tables(Settings.from_environment()), "year", "k", "count_min", day, day).frequency(7)
+seconds = time.perf_counter() - began
+peak = peak_mb()
+print(json.dumps([seconds, peak, peak - before, answer.covers.batches, answer.covers.rows]))
+"""
+
+
+def year_of_sketches(days: int = 365, rounds: int = 3) -> dict[str, float]:
+    """Seconds and MiB of asking a closed day in the middle of the year, and the one that is still open."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings.from_environment({**os.environ, "SPILLWAY_LAKE": f"{folder}/lake"})
+        specs = [SketchSpec("count_min", (name,), ("integer",)) for name in ("k", "l", "m", "n")]
+        _lay(Tables(settings), specs, days)
+        # the one that is asked; the others lie beside it
+        sum_up_days(Tables(settings), "year", specs[:1], set())
+        middle, last = BEGIN + timedelta(days=days // 2), BEGIN + timedelta(days=days - 1)
+        closed = [_asked(settings, middle) for _ in range(rounds)]
+        still_open = [_asked(settings, last) for _ in range(rounds)]
+    return {
+        "sketches.ask_day_of_year_seconds": min(one[0] for one in closed),
+        "sketches.ask_day_of_year_mb": max(one[1] for one in closed),
+        "sketches.ask_day_of_year_mb_added": max(one[2] for one in closed),
+        "sketches.ask_open_day_of_year_seconds": min(one[0] for one in still_open),
+        "sketches.ask_open_day_of_year_mb": max(one[1] for one in still_open),
+        "sketches.ask_day_of_year_batches": float(BATCHES * days),
+    }
+
+
+def _asked(settings: Settings, day: date) -> list[float]:
+    env = {**os.environ, "SPILLWAY_LAKE": settings.lake, "SPILLWAY_DESTINATION": settings.lake}
+    done = subprocess.run(
+        [sys.executable, "-c", _ASKS, str(day)], env=env, capture_output=True, text=True, check=True
+    )
+    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    if found[3:] != [BATCHES, BATCHES * ROWS]:
+        raise AssertionError(f"a day must have {BATCHES} batches of {ROWS} rows, got {found[3:]}")
+    return found
+
+
+def _lay(tables: Tables, specs: list[SketchSpec], days: int) -> None:
+    """A year of batches and their sketches, a file a closed day as `keep` leaves them, a file a batch of the last."""
+    sketches = tables.at("sketches")
+    contract = table_contracts()["sketches"]
+    templates = [[_filled(spec, seed) for seed in range(TEMPLATES)] for spec in specs]
+    now = datetime(2025, 1, 1, tzinfo=UTC)
+    files = []
+    for day in range(days):
+        numbers = range(day * BATCHES + 1, (day + 1) * BATCHES + 1)
+        on = BEGIN + timedelta(days=day)
+        rows = [
+            templates[place][number % TEMPLATES] | {"batch": number, "batch_date": on}
+            for place in range(len(specs))
+            for number in numbers
+        ]
+        groups = [rows] if day < days - 1 else [[row] for row in rows]
+        for group in groups:
+            table = pa.Table.from_pylist(group, contract.arrow_schema)
+            part = {"stream": "year", "kind": "count_min"}
+            one = write_file(sketches.path, part, sketches.file_schema, [table], contract.apart)
+            files += [one] if one is not None else []
+        save_batches(
+            tables,
+            [
+                Batch(
+                    "year",
+                    number,
+                    on,
+                    DONE,
+                    (),
+                    number * ROWS,
+                    (number + 1) * ROWS - 1,
+                    "run",
+                    now,
+                    now,
+                    rows=ROWS,
+                )
+                for number in numbers
+            ],
+        )
+        tables = tables.now()
+    sketches.publish(files, batch=-1)
+
+
+def _filled(spec: SketchSpec, seed: int) -> dict[str, Any]:
+    """A row of `sketches` of a batch of Zipf keys."""
+    counts = zipf_frequencies(ROWS, 5_000, 0.9, seed)
+    keys = pa.array(np.repeat(np.arange(5_000), counts))
+    sketch: Any = spec.made_of.part(spec)
+    sketch.update(keys_of(pa.table({"k": keys}), ["k"], ["integer"], spec.seed))
+    whole = spec.made_of.whole(spec, sketch, {})
+    counters = spec.made_of.counters(whole)
+    return spec.row("year", 0, BEGIN, ROWS, whole.to_bytes(), counters=counters)
+
+
+if __name__ == "__main__":
+    days = int(sys.argv[1]) if len(sys.argv) > 1 else 365
+    for name, value in year_of_sketches(days).items():
+        print(f"{name} = {value:.4g}")
+    print(Path(__file__).name)
