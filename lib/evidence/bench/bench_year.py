@@ -30,7 +30,7 @@ from spillway.store.tables import Tables
 from spillway.store.writing import write_file
 
 BATCHES, TEMPLATES, ROWS = 96, 24, 20_000
-BEGIN = date(2025, 1, 1)
+FIRST_OF_YEAR = date(2025, 1, 1)
 _ASKS = """
 import json, sys, time
 from datetime import date
@@ -66,7 +66,7 @@ def year_of_sketches(days: int = 365, rounds: int = 3) -> dict[str, float]:
         _lay(Tables(settings), specs, days)
         # the one that is asked; the others lie beside it
         sum_up_days(Tables(settings), "year", specs[:1], set())
-        middle, last = BEGIN + timedelta(days=days // 2), BEGIN + timedelta(days=days - 1)
+        middle, last = FIRST_OF_YEAR + timedelta(days=days // 2), FIRST_OF_YEAR + timedelta(days=days - 1)
         closed = [_asked(settings, middle) for _ in range(rounds)]
         still_open = [_asked(settings, last) for _ in range(rounds)]
     return {
@@ -99,7 +99,7 @@ def _lay(tables: Tables, specs: list[SketchSpec], days: int) -> None:
     files = []
     for day in range(days):
         numbers = range(day * BATCHES + 1, (day + 1) * BATCHES + 1)
-        on = BEGIN + timedelta(days=day)
+        on = FIRST_OF_YEAR + timedelta(days=day)
         rows = [
             templates[place][number % TEMPLATES] | {"batch": number, "batch_date": on}
             for place in range(len(specs))
@@ -142,7 +142,7 @@ def _filled(spec: SketchSpec, seed: int) -> dict[str, Any]:
     sketch.update(keys_of(pa.table({"k": keys}), ["k"], ["integer"], spec.seed))
     whole = spec.made_of.whole(spec, sketch, {})
     counters = spec.made_of.counters(whole)
-    return spec.row("year", 0, BEGIN, ROWS, whole.to_bytes(), counters=counters)
+    return spec.row("year", 0, FIRST_OF_YEAR, ROWS, whole.to_bytes(), counters=counters)
 
 
 if __name__ == "__main__":
