@@ -157,6 +157,26 @@ def test_a_new_row_that_the_filter_suspects_stays_and_one_fingerprint_of_two_val
     assert re.search(r"suspected (9\d|100)[.\d]* % of the new rows too", found.reason)
 
 
+def test_a_batch_of_any_length_is_hashed_some_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RowReader, "AT_A_TIME", 32)
+    monkeypatch.setattr(repeats, "_ROWS_AT_A_TIME", 32)
+    # a stretch is never shorter than what is read at a time
+    monkeypatch.setattr(repeats, "_stretches", lambda first, last, _: ((first, last),))
+    real, sizes = repeats.keys_of, []
+    monkeypatch.setattr(
+        repeats, "keys_of", lambda rows, *rest: sizes.append(rows.num_rows) or real(rows, *rest)
+    )
+    files = stored(tmp_path, table(100, some_rows(1, 400)))
+    history = stored(tmp_path, table(0, some_rows(2, 100)))
+    for way in ("exact", "filter"):
+        found = find_repeated(HERE, contract(rows=way, within=200), batch(2, 100, 499), files, history)
+        assert found is not None
+        assert len(found.rows) > 100
+    assert max(sizes) == 32
+
+
 def test_only_the_window_is_looked_at(tmp_path: Path) -> None:
     old, near = table(0, [("x", 1.0)] * 5), table(5, [("y", 1.0)] * 5)
     history = [*stored(tmp_path, old), *stored(tmp_path, near)]

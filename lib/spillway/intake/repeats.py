@@ -296,7 +296,7 @@ def _stretches(first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
 
 
 def _fingerprints(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int, int]) -> Keys:
-    return on.keys(_stretch(on, files, stretch))
+    return np.concatenate([np.empty(0, np.uint64), *map(on.keys, _stretch(on, files, stretch))])
 
 
 def _known(on: _Attributes, mine: Keys, sides: _Sides, files: Sequence[DataFile]) -> Keys:
@@ -309,8 +309,8 @@ def _known(on: _Attributes, mine: Keys, sides: _Sides, files: Sequence[DataFile]
 
 
 def _alike(on: _Attributes, wanted: Keys, files: Sequence[DataFile], stretch: tuple[int, int]) -> pa.Table:
-    rows = _stretch(on, files, stretch)
-    return rows.filter(pa.array(_among(on.keys(rows), wanted)))
+    found = [rows.filter(pa.array(_among(on.keys(rows), wanted))) for rows in _stretch(on, files, stretch)]
+    return pa.concat_tables([_nothing(on), *found], promote_options="permissive")
 
 
 def _alike_before(on: _Attributes, wanted: Keys, sides: _Sides, files: Sequence[DataFile]) -> pa.Table:
@@ -327,9 +327,12 @@ def _alike_before(on: _Attributes, wanted: Keys, sides: _Sides, files: Sequence[
     return rows.take(pa.array(order[last]))
 
 
-def _stretch(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int, int]) -> pa.Table:
-    rows = RowReader(files)(on.names, *stretch)
-    return rows.select(["seq", *on.names])
+def _stretch(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int, int]) -> Iterator[pa.Table]:
+    """The rows of a stretch, some at a time."""
+    read = RowReader(files)
+    for low in range(stretch[0], stretch[1] + 1, RowReader.AT_A_TIME):
+        rows = read(on.names, low, min(stretch[1], low + RowReader.AT_A_TIME - 1))
+        yield rows.select(["seq", *on.names])
 
 
 def _earlier(on: _Attributes, sides: _Sides, files: Sequence[DataFile]) -> Iterator[pa.Table]:
