@@ -57,6 +57,9 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Any], int]] = {
     "flags": ("boolean", {"kind": "one_of", "values": [True]}, [True, False, NONE], 1),
     "pattern_holds": ("string", {"kind": "pattern", "pattern": "[a-z]{2}|x"}, ["ab", "x", NONE], 0),
     "pattern_is_of_the_whole": ("string", {"kind": "pattern", "pattern": "[a-z]{2}|x"}, ["abc", "x\n", "xx"], 2),
+    "pattern_that_runs_for_ever_elsewhere": (
+        "string", {"kind": "pattern", "pattern": "(([a-z])+.)+[A-Z]([a-z])+"}, ["a" * 400, "a" * 399 + "!", NONE], 2,
+    ),
     "not_null_holds": ("double", {"kind": "not_null"}, [1.0, NAN], 0),
     "not_null_broken": ("boolean", {"kind": "not_null"}, [True, NONE], 1),
     "unique_holds": ("string", {"kind": "unique_with"}, ["a", "b", NONE, NONE], 0),
