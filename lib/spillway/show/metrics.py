@@ -22,7 +22,7 @@ from pathlib import Path
 
 from spillway.batch import DONE, PENDING, Batch
 from spillway.errors import Refused
-from spillway.ledger import Row
+from spillway.ledger import TOTAL, Row
 from spillway.pipeline.exemptions import exemption_of
 from spillway.show.status import Status, StreamStatus, status
 from spillway.show.summary import last_validation, totals
@@ -67,7 +67,7 @@ def metrics_of(tables: Tables, now: datetime) -> list[Metric]:
     found = status(tables)
     batches = load_batches(tables)
     of_stream = {one.stream: [b for b in batches if b.stream == one.stream] for one in found.streams}
-    ledger = tables.at("ledger").rows(scope="stream").to_pylist()
+    ledger = tables.at("ledger").rows(scope="stream", dimension_kind=TOTAL).to_pylist()
     ways = {stream: totals(row for row in ledger if row["subject"] == stream) for stream in of_stream}
     by_stream = {
         name: (meaning, {one.stream: float(value(one)) for one in found.streams})

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch, utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.intake.landing import look
 from spillway.intake.take_in import waits_for_a_rate
-from spillway.ledger import Row, difference
+from spillway.ledger import TOTAL, Row, difference
 from spillway.levers.asks import open_questions
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
@@ -23,17 +23,20 @@ from spillway.show.landed import troubles
 from spillway.show.quotas import QuotaStatus, quotas_of
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
+    CERTIFIED,
     StreamFigures,
     grouped,
+    last_outcomes,
     last_stages,
-    last_validation,
     stream_figures,
     totals,
 )
 from spillway.store.batches import load_batches
-from spillway.store.tables import Tables
+from spillway.store.tables import Between, Tables
 
 RUNS_SHOWN = 5
+PARTS_LOOKED_AT = timedelta(days=31)
+"""How far back from a stream's last batch date its ledger is added up part by part."""
 
 
 @dataclass(frozen=True)
@@ -108,16 +111,14 @@ class Status:
 def status(tables: Tables, now: datetime | None = None) -> Status:
     """How things stand now. A lake without tables is a lake where nothing has happened yet."""
     contracts, batches = load_usable(tables.settings.schemas), load_batches(tables)
-    lines = tables.at("ledger").rows().to_pylist()
-    ledger = grouped((row for row in lines if row["scope"] == "stream"), "subject")
-    certificates = grouped(tables.at("certificates").rows().to_pylist())
+    certificates = grouped(tables.at("certificates").rows(CERTIFIED).to_pylist())
     versions = grouped(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
-    validations = tables.at("validations").rows().to_pylist()
+    validations = last_outcomes(tables)
     streams: list[StreamStatus] = []
     shortages: list[Shortage] = []
     for stream, contract in sorted(contracts.streams.items()):
         mine = [batch for batch in batches if batch.stream == stream]
-        own, certified = ledger.get(stream, []), certificates.get(stream, [])
+        own, certified = _ledger(tables, stream, mine), certificates.get(stream, [])
         facts = _facts(contract, versions.get(stream, []))
         landing = look(contract, tables.settings, mine, now or utc_now())
         found = StreamStatus(
@@ -146,7 +147,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, own)
         shortages += _unvalidated(stream, own, certified)
-    workloads = _workloads(tables, contracts, versions, lines)
+    workloads = _workloads(tables, contracts, versions)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
     shortages += _unusable(contracts)
     shortages += _failed(validations)
@@ -161,12 +162,29 @@ def _urgency(shortage: Shortage) -> tuple[bool, str]:
     return (not shortage.wrong, shortage.stream)
 
 
+def _ledger(tables: Tables, stream: str, batches: Sequence[Batch]) -> list[Row]:
+    """The totals of all its batches, and of the last month's also what they are made of.
+
+    A year of parts takes seconds to read. That those of earlier batches add up was judged when they were validated.
+    """
+    table, mine = tables.at("ledger"), {"scope": "stream", "subject": stream}
+    found: list[Row] = table.rows(**mine, dimension_kind=TOTAL).to_pylist()
+    last = max((batch.batch_date for batch in batches), default=None)
+    if last is not None:
+        recent = table.rows(**mine, batch_date=Between(last - PARTS_LOOKED_AT)).to_pylist()
+        found += [row for row in recent if row["dimension_kind"] != TOTAL]
+    return found
+
+
 def _workloads(
-    tables: Tables, contracts: Contracts, versions: Mapping[str, Sequence[Row]], lines: Sequence[Row]
+    tables: Tables, contracts: Contracts, versions: Mapping[str, Sequence[Row]]
 ) -> list[WorkloadStatus]:
     """Every join and query that has a contract, by name."""
     windows = grouped(tables.at("windows").rows(["subject", "status"]).to_pylist(), "subject")
-    ledger = grouped((row for row in lines if row["scope"] in ("join", "query")), "subject")
+    lines = (
+        tables.at("ledger").rows(scope=["join", "query"]) if contracts.joins or contracts.queries else None
+    )
+    ledger = grouped([] if lines is None else lines.to_pylist(), "subject")
     return [
         WorkloadStatus(
             name,
@@ -306,7 +324,7 @@ def _unusable(contracts: Contracts) -> Iterator[Shortage]:
 
 def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
     """What the last validation found."""
-    for row in last_validation(validations):
+    for row in validations:
         if not row["success"]:
             yield Shortage(
                 row["stream"] or "", "expectation", True, row["sentence"],

@@ -93,6 +93,13 @@ def last_stages(ledger: Iterable[Row]) -> dict[int, Row]:
     return {row["batch"]: row for row in found}
 
 
+CERTIFIED = (
+    "stream", "batch", "attribute", "way", "error_pct", "shed_values", "rounded_values", "stored_values",
+    "mean_error_pct", "max_error_pct", "violations", "error", "mean_error", "max_error",
+)  # fmt: skip
+"""The columns of certificates that figures are made of."""
+
+
 def certificate_of(row: Row) -> Certificate:
     """A row of `certificates` as parts that add up."""
     values = row["shed_values"] + row["rounded_values"]
@@ -189,6 +196,13 @@ def lake_figures(tables: Tables) -> list[StreamFigures]:
     ]
 
 
+def last_outcomes(tables: Tables) -> list[Row]:
+    """The outcomes of the run that validated last, and of no other are rows read; none where none did."""
+    table = tables.at("validations")
+    runs = last_validation(table.rows(["run_id", "validated_at"]).to_pylist())
+    return table.rows(run_id=runs[0]["run_id"]).to_pylist() if runs else []
+
+
 def last_validation(validations: Iterable[Row]) -> list[Row]:
     """The outcomes of the run that validated last; none where none did.
 
@@ -246,7 +260,7 @@ def run_figures(tables: Tables, seconds: Mapping[str, float] | None = None) -> d
     figures: dict[str, float] = {}
     for stream in lake_figures(tables):
         figures |= stream.flat()
-    figures |= expectation_figures(tables.at("validations").rows().to_pylist())
+    figures |= expectation_figures(last_outcomes(tables))
     if seconds is None:
         figures |= _last_seconds(run_file(tables.settings))
     else:
