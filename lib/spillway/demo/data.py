@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from spillway.demo.flights import flights_files
 from spillway.demo.landing import write_landing
 from spillway.demo.network import network_files
 from spillway.demo.stocks import stocks_files
@@ -18,6 +19,7 @@ from spillway.demo.weather import weather_files
 from spillway.settings import Settings
 
 STREAMS: dict[str, Callable[[], dict[str, bytes]]] = {
+    "flights": flights_files,
     "network": network_files,
     "stocks": stocks_files,
     "weather": weather_files,

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from spillway.contracts import Contracts, load_usable, read_channel
 from spillway.contracts.shapes import suggest
 from spillway.engine.protocol import Engine
@@ -19,7 +22,7 @@ from spillway.show.words import loss_said, rate_said
 from spillway.store.tables import Tables
 
 ROWS_SHOWN = 10
-INEXACT, NOT_THERE = "~", "."
+INEXACT, NOT_THERE, NOT_SENT = "~", ".", "(not sent)"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class StreamPlan:
     notes: tuple[str, ...]
     columns: tuple[str, ...]
     before: tuple[Mapping[str, Any], ...]
-    after: tuple[Mapping[str, Any], ...]
+    after: tuple[Mapping[str, Any] | None, ...]
+    """The same tuples at the destination; None: one that was shed whole."""
     """The same tuples as the destination would have them."""
 
 
@@ -127,8 +131,16 @@ def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
         measured_loss([one]),
         tuple(notes),
         contract.names,
-        *(tuple(rows.select(contract.names).slice(0, ROWS_SHOWN).to_pylist()) for rows in (came, has)),
+        tuple(came.select(contract.names).slice(0, ROWS_SHOWN).to_pylist()),
+        tuple(_as_sent(came["seq"].slice(0, ROWS_SHOWN).to_pylist(), has, contract.names)),
     )
+
+
+def _as_sent(seq: Sequence[int], has: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any] | None]:
+    """The tuples of these `seq` as the destination has them; None of those that were shed whole."""
+    shown = has.filter(pc.is_in(has["seq"], value_set=pa.array(seq, pa.int64())))
+    rows = dict(zip(shown["seq"].to_pylist(), shown.select(names).to_pylist(), strict=True))
+    yield from (rows.get(number) for number in seq)
 
 
 def plan_lines(found: ShownPlan) -> Iterator[str]:
@@ -170,7 +182,9 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
         indent=2,
     )
     after = [
-        [_beside(was[name], now[name]) for name in one.columns]
+        [NOT_SENT, *[""] * (len(one.columns) - 1)]
+        if now is None
+        else [_beside(was[name], now[name]) for name in one.columns]
         for was, now in zip(one.before, one.after, strict=False)
     ]
     yield from _rows(one.columns, after)

@@ -31,7 +31,7 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
     rows = sifted_rows_of(tables, contract.stream)
     aside = "they are kept aside at the source" if settings.keep_aside else "they are gone"
     if not rows:
-        return Told("not sifted yet", "no batch was shed since the stream has this lever")
+        return Told("not planned yet", "no batch was shed since the stream has this lever")
     last = rows[-1]
     numbers: dict[str, Any] = {
         "filter": f"batch {last['batch']} has that of batch {last['filter']}"
@@ -56,7 +56,10 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
                 f"{one['bounds']}: {one['threshold']:.0%} of {one['offered']:,}"
                 for one in _most_dropped(last["regions"])
             ],
-            "queries": _queries(tables, contract.stream, last["batch"]),
+            "what queries get": [
+                f"{name}: {got:,} of {wanted:,} rows"
+                for name, (wanted, got) in _queries(tables, contract.stream, last["batch"]).items()
+            ],
         }
         if facts is not None and (fact := facts.facts.get((FACT, ""))) is not None:
             numbers["in training"] = {name: value for name, value in fact.evidence.items() if value}
@@ -68,7 +71,7 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
         "raise the weight of a query, or say what it must have at least, under queries: of the lever",
         "say under keep: which rows must never go",
     ]
-    way = "its rows are shed" if last["filter"] else "all rows go on"
+    way = "shed, whole rows at a time" if last["filter"] else "kept"
     return Told(
         way,
         because,
