@@ -156,3 +156,8 @@ def test_signed_counters_take_four_bytes_until_they_might_not_hold_what_was_adde
     for sketch in (small, both):
         back = FastAgms.from_bytes(sketch.to_bytes())
         assert (back.table.dtype, back.table.tolist()) == (sketch.table.dtype, sketch.table.tolist())
+
+
+def test_a_confidence_that_is_no_probability_is_refused() -> None:
+    with pytest.raises(Refused, match=r"`confidence` must lie between 0 and 1, got 2\.0"):
+        FastAgms(FastAgmsParameters(8, 3)).point(np.array([1]), 2.0)

@@ -60,6 +60,8 @@ class CountMinParameters:
     """The shape of a table: `width` (w), `depth` (d), the hash seed, and whether updates are conservative.
 
     `hashing` is `mix64`, or `spark` for the table that Spark's native `count_min_sketch` would count (seed below 2^31).
+    The latter is sound for keys that are hashes, as those of columns are: bare consecutive numbers it spreads too
+    evenly for any interval to hold.
     """
 
     width: int

@@ -24,7 +24,7 @@ from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
-from spillway.sketches.intervals import median_deviation, median_row_tail, normal_quantile
+from spillway.sketches.intervals import check_confidence, median_deviation, median_row_tail, normal_quantile
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
@@ -121,7 +121,7 @@ class FastAgms(binary.CounterSketch):
     def point(self, keys: object, confidence: float = 0.95) -> Estimates:
         """Frequencies, not below 0 (the text clamps), with intervals from the counters' own spread."""
         middle = np.median(_signed(self.table, self.seeds, as_keys(keys)), axis=0)
-        tail = median_row_tail(self.parameters.depth, (1.0 - confidence) / 2)
+        tail = median_row_tail(self.parameters.depth, (1.0 - check_confidence(confidence)) / 2)
         # a counter's sign is arbitrary for another key: the noise is symmetric
         reach = float(np.quantile(np.abs(self.table), 1.0 - 2.0 * min(tail, 0.5)))
         return Estimates(
