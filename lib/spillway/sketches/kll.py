@@ -119,12 +119,24 @@ class Kll(LibrarySketch):
         if self._pending:
             fresh = np.concatenate(self._pending)
             self._pending = []
-            self._take(fresh, np.ones(fresh.size, np.int64), fresh.min(), fresh.max())
+            fresh.sort()
+            # among what is kept, which rises too: far quicker than to sort both together
+            places = np.searchsorted(self._items, fresh, side="right") + np.arange(fresh.size)
+            size = self._items.size + fresh.size
+            old = np.ones(size, np.bool_)
+            old[places] = False
+            items, weights = np.empty(size, self.parameters.dtype), np.ones(size, np.int64)
+            items[places], items[old], weights[old] = fresh, self._items, self._weights
+            self._items, self._weights = items, weights
+            self._reach(fresh[0], fresh[-1])
 
     def _take(self, items: OrderedItems, weights: Integers, least: Any, greatest: Any) -> None:
         items, weights = np.concatenate([self._items, items]), np.concatenate([self._weights, weights])
         order = np.argsort(items, kind="stable")
         self._items, self._weights = items[order], weights[order]
+        self._reach(least, greatest)
+
+    def _reach(self, least: Any, greatest: Any) -> None:
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
