@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from spillway.sketches.binary import StoredSketch
     from spillway.sketches.count_min import CountMin
     from spillway.sketches.specification import SketchSpec
-    from spillway.sketches.types import Keys
+    from spillway.sketches.types import Estimates, Keys
 
 from spillway.errors import Refused
-from spillway.sketches.types import Estimates
 
 COUNTED = "exact"
 """The method of what was counted one by one."""
@@ -58,6 +57,8 @@ class Frequencies(Loaded):
         value, low, high = (
             np.where(counted < 0, edge, counted) for edge in (found.estimate, found.low, found.high)
         )
+        from spillway.sketches.types import Estimates
+
         return Estimates(value, low, high, confidence, found.method)
 
     def frequency(self, *key: object, estimator: str = "auto", confidence: float = 0.95) -> Answer:
