@@ -15,6 +15,7 @@ from pathlib import Path
 
 from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
+from evidence.joins.figures import join_figures
 from evidence.quality.figures import quality_figures
 from evidence.sifters.figures import sifter_figures
 from evidence.sketches.figures import sketch_figures
@@ -40,6 +41,7 @@ def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]
 
 MODULES: Mapping[str, Evidence] = {
     "attributes": attribute_figures,
+    "joins": join_figures,
     "quality": quality_figures,
     "sifters": sifter_figures,
     "sketches": _sketches,

@@ -236,7 +236,7 @@ def _shared_out(
                     volume if settings.adapt.correlation else volume.sum(axis=0, keepdims=True),
                     # a list that is read yields what its entries yield
                     (one.curve if settings.adapt.correlation else np.array([np.mean(one.curve)])),
-                    worth_of(mine, types, worth, one.curve) / one.steps_each,
+                    worth_of(mine, one, worth) / one.steps_each,
                 )
                 for one, volume, mine in zip(sides, steps, learned, strict=True)
             ],
@@ -244,22 +244,26 @@ def _shared_out(
     return (_taking(sides[LEFT], shares[LEFT], settings), _taking(sides[RIGHT], shares[RIGHT], settings))
 
 
-def worth_of(learned: LearnedSide, types: int, worth: Sequence[float], curve: Array) -> Array:
+def worth_of(learned: LearnedSide, one: Facing, worth: Sequence[float]) -> Array:
     """u_iz: utility a comparison, by type of the probing row.
 
-    Where little is known of a type, what is known of all types counts as so many comparisons more.
+    Until `ENOUGH_PAIRS` were seen, as if types matched alike: a pair of type z is then worth max(V(z), V(y)) on average
+    over the types y in the window.
     """
-    if types == 1 or len(learned.worth) != types or not learned.of_type.sum():
-        # nothing learned: as if every type matched alike
-        scale = float(np.mean(curve)) if len(curve) else 1.0
-        return np.asarray(worth, np.float64) * scale if types > 1 else np.full(1, scale)
-    match = float(learned.matches.sum() / max(1.0, learned.comparisons.sum()))
-    weight = PRIOR_SHARE * float(learned.of_type.sum())
-    prior = np.asarray(worth, np.float64) * match
-    return (learned.worth + weight * prior) / (learned.of_type + weight)
+    types, scale = len(worth), float(np.mean(one.curve)) if len(one.curve) else 1.0
+    if types == 1:
+        return np.full(1, scale)
+    often = np.bincount(one.window.kinds, minlength=types).astype(np.float64)
+    values = np.asarray(worth, np.float64)
+    alike = np.maximum(values[:, None], values[None, :]) @ (often / max(1.0, often.sum()))
+    if len(learned.worth) != types or not learned.of_type.sum() or not learned.matches.sum():
+        return alike * scale
+    match = float(learned.matches.sum() / learned.comparisons.sum())
+    weight = ENOUGH_PAIRS / match
+    return (learned.worth + weight * match * alike) / (learned.of_type + weight)
 
 
-PRIOR_SHARE = 0.02
+ENOUGH_PAIRS = 300.0
 
 
 def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:

@@ -6,10 +6,10 @@ a comparison count as average: none is starved for want of a look.
 
 Where we differ: the paper divides by the comparisons it expects of the sample, gamma r b lambda_1 lambda_2 T_c; we by
 those that were made, so that o is unbiased whichever rows came (and erratum C6 cannot bite). Neighbouring basic windows
-tell of one another (`smoothed`, 1-2-1): a lag does not care where a basic window ends.
+tell of one another (`smoothed`, the more the fewer matches there are): a lag does not care where a basic window ends.
 
 >>> import numpy as np
->>> o = expected(np.array([1.0, 9.0, 2.0]), np.array([100.0, 100.0, 100.0]))
+>>> o = expected(np.array([100.0, 900.0, 200.0]), np.array([1e4, 1e4, 1e4]))
 >>> ranks(o).tolist()
 [1, 2, 0]
 """
@@ -28,17 +28,38 @@ def faded(learned: Array, sampled: Array, memory: float) -> Array:
     return learned * memory + sampled
 
 
-def smoothed(values: Array) -> Array:
-    """Each with its neighbours, 1-2-1."""
-    if len(values) < 3:
-        return values.astype(np.float64)
-    padded = np.concatenate([values[:1], values, values[-1:]]).astype(np.float64)
-    return (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
+def smoothed(values: Array, passes: int = 1) -> Array:
+    """Each with its neighbours, 1-2-1, so many times."""
+    found = values.astype(np.float64)
+    for _ in range(passes if len(values) > 2 else 0):
+        padded = np.concatenate([found[:1], found, found[-1:]])
+        found = (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
+    return found
+
+
+MOST_PASSES = 24
+ENOUGH_MATCHES = 30.0
+"""In a basic window, to tell it from its neighbours."""
+
+
+def passes_for(matches: Array) -> int:
+    """How often to smooth: the fewer matches a basic window has on average, the wider it has to look.
+
+    t passes look sqrt(t / 2) basic windows far, to either side.
+
+    >>> passes_for(np.full(20, 100.0)), passes_for(np.full(20, 10.0)), passes_for(np.zeros(20))
+    (1, 4, 24)
+    """
+    mean = float(np.mean(matches)) if len(matches) else 0.0
+    if mean <= ENOUGH_MATCHES / np.sqrt(2 * MOST_PASSES):
+        return MOST_PASSES
+    return max(1, min(MOST_PASSES, round((ENOUGH_MATCHES / mean) ** 2 / 2)))
 
 
 def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
     """o_ij: matches a comparison, by basic window; the mean where nothing was compared, 1 where nothing is known."""
-    found, made = (smoothed(matches), smoothed(comparisons)) if smooth else (matches, comparisons)
+    passes = passes_for(matches) if smooth else 0
+    found, made = smoothed(matches, passes), smoothed(comparisons, passes)
     total = float(np.sum(comparisons))
     mean = float(np.sum(matches)) / total if total > 0 else 1.0
     return np.where(made > 0, found / np.maximum(made, 1e-12), mean)

@@ -3,17 +3,24 @@
 A row of the sample knows how many pairs selecting would have missed of it (d) and how many it has in all (m). Of the
 rows that were not sampled, those that were compared selectively miss d on average, those that fell out of the buffer m:
 
-    missed = N' mean(d) + N'' mean(m)
+    missed = L' sum(d) / L + W'' sum(m) / W
+
+with L the comparisons that selecting would leave out of the sample's, L' those that it left out of the others; W all
+comparisons of the sample, W'' those of the rows that were passed over. (Where windows fill, or rates change, rows of
+different windows leave out differently much: a comparison that is left out is what tells of another.)
 
 The interval is for what was missed in this window, not for its expectation. Counts of pairs are lumpy (a popular item
 makes many at a time), so it is Garwood's interval of a Poisson mean on counts divided by their dispersion
-phi = max(1, variance / mean), which is learned over windows and fades with what else is learned: a sample without a
-single miss has no dispersion of its own. Chi-square quantiles are Wilson and Hilferty's.
+phi = variance / mean, of which few rows know little: two rows more count as if they had the variance of a geometric
+count, mean + mean^2. Chi-square quantiles are Wilson and Hilferty's, widened as Student's t is for few rows. A
+tight budget samples a row or two a window: where there are fewer than `ENOUGH_ROWS`, those of windows before, faded,
+count with them; and where there are fewer than three even so, nothing is known but that it lies between nothing and all
+that was not compared.
 
 The paper has no such estimate; what these intervals cover is measured in the evidence.
 
 >>> estimate(ComparedRows(rows=50, misses=5, squares=5), Unsampled(selective=450), dispersion=1.0)
-Missed(estimate=45.0, low=12.8..., high=108.2...)
+Missed(estimate=45.0, low=12.3..., high=110.0...)
 >>> estimate(ComparedRows(rows=50, misses=0, squares=0), Unsampled(selective=450), dispersion=1.0).low
 0.0
 """
@@ -25,6 +32,9 @@ from dataclasses import dataclass, fields
 from statistics import NormalDist
 
 _CONFIDENCE = 0.95
+_GUESSED_ROWS = 2
+_LEAST_ROWS = 3.0
+ENOUGH_ROWS = 30.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,10 @@ class ComparedRows:
     squares: float = 0.0
     pairs: float = 0.0
     pair_squares: float = 0.0
+    left_out: float = 0.0
+    """Comparisons that selecting would leave out of theirs; where it is not told, rows stand for them."""
+    whole: float = 0.0
+    """All of theirs."""
 
     def __add__(self, other: ComparedRows) -> ComparedRows:
         return ComparedRows(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -51,6 +65,10 @@ class Unsampled:
 
     selective: float = 0.0
     dropped: float = 0.0
+    left_out: float = 0.0
+    """Comparisons that were left out of those of the former."""
+    whole: float = 0.0
+    """All comparisons of the latter."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +93,12 @@ def dispersion(sample: ComparedRows) -> float:
     >>> dispersion(ComparedRows(rows=100, misses=10, squares=50)) > 4
     True
     """
-    if sample.rows < 2 or sample.misses <= 0:
+    if sample.rows <= 0 or sample.misses <= 0:
         return 1.0
     mean = sample.misses / sample.rows
-    variance = (sample.squares - sample.rows * mean * mean) / (sample.rows - 1)
+    squared = max(0.0, sample.squares - sample.rows * mean * mean)
+    guess = mean + mean * mean
+    variance = (squared + _GUESSED_ROWS * guess) / max(1.0, sample.rows - 1 + _GUESSED_ROWS)
     return max(1.0, variance / mean)
 
 
@@ -86,22 +106,29 @@ def estimate(
     sample: ComparedRows, unsampled: Unsampled, dispersion: float, confidence: float = _CONFIDENCE
 ) -> Missed:
     """What was missed of one side."""
-    if sample.rows <= 0:
-        return Missed(0.0, 0.0, math.inf if unsampled.selective + unsampled.dropped > 0 else 0.0)
-    d = _scaled(sample.rows, sample.misses, unsampled.selective, dispersion, confidence)
-    m = _scaled(sample.rows, sample.pairs, unsampled.dropped, dispersion, confidence)
+    if unsampled.selective + unsampled.dropped <= 0:
+        return Missed(0.0, 0.0, 0.0)
+    if sample.rows < _LEAST_ROWS:
+        guess = sample.misses / sample.rows * unsampled.selective if sample.rows > 0 else 0.0
+        return Missed(guess, 0.0, math.inf)
+    alike = unsampled.left_out / sample.left_out if sample.left_out > 0 else None
+    d = _scaled(sample.rows, sample.misses, unsampled.selective, dispersion, confidence, alike)
+    alike = unsampled.whole / sample.whole if sample.whole > 0 else None
+    m = _scaled(sample.rows, sample.pairs, unsampled.dropped, dispersion, confidence, alike)
     # both rest on the same rows: their widths add up
     return Missed(d.estimate + m.estimate, d.low + m.low, d.high + m.high)
 
 
-def _scaled(rows: float, events: float, others: float, phi: float, confidence: float) -> Missed:
+def _scaled(
+    rows: float, events: float, others: float, phi: float, confidence: float, factor: float | None = None
+) -> Missed:
     if others <= 0:
         return Missed(0.0, 0.0, 0.0)
-    factor = others / rows
-    tail = (1 - confidence) / 2
+    factor = others / rows if factor is None else factor
+    deviations = _student(NormalDist().inv_cdf((1 + confidence) / 2), rows - 1)
     low, high = (
-        _half_chi_square(tail, events / phi) * phi * factor,
-        _half_chi_square(1 - tail, events / phi + 1) * phi * factor,
+        _half_chi_square(-deviations, events / phi) * phi * factor,
+        _half_chi_square(deviations, events / phi + 1) * phi * factor,
     )
     middle = events * factor
     # what was not sampled varies too, not only what was
@@ -109,10 +136,16 @@ def _scaled(rows: float, events: float, others: float, phi: float, confidence: f
     return Missed(middle, max(0.0, middle - (middle - low) * wider), middle + (high - middle) * wider)
 
 
-def _half_chi_square(share: float, events: float) -> float:
-    """Half the quantile of chi square with 2 * events degrees of freedom."""
+def _half_chi_square(deviations: float, events: float) -> float:
+    """Half of chi square with 2 * events degrees of freedom, so many deviations from its middle."""
     if events <= 0:
         return 0.0
     freedom = 2 * events
     part = 2 / (9 * freedom)
-    return freedom / 2 * max(0.0, 1 - part + NormalDist().inv_cdf(share) * math.sqrt(part)) ** 3
+    return freedom / 2 * max(0.0, 1 - part + deviations * math.sqrt(part)) ** 3
+
+
+def _student(normal: float, freedom: float) -> float:
+    """The quantile of Student's t where that of the normal is `normal`."""
+    z, n = normal, max(1.0, freedom)
+    return z + (z**3 + z) / (4 * n) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n * n)

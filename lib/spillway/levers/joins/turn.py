@@ -17,7 +17,7 @@ from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, Given, allot
 from spillway.levers.joins.correlation import expected, faded, ranks
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
+from spillway.levers.joins.missed import ENOUGH_ROWS, ComparedRows, Missed, Unsampled, dispersion, estimate
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.rate import followed
 from spillway.levers.joins.settings import JoinSettings
@@ -149,27 +149,37 @@ class JoinTurn:
             faded(before.comparisons, one.sample_volumes.sum(axis=1), keep),
             faded(before.worth, utility, keep),
             faded(before.of_type, one.sample_volumes.sum(axis=0), keep),
-            before.sample.faded(keep) + _sample(side, counts),
+            # where everything is compared nothing is missed, which tells nothing of when it is not
+            before.sample.faded(keep)
+            + (self._sample(side, counts) if self.allotment.r < 1.0 else ComparedRows()),
         )
 
     def _missed(self, side: int, after: Sequence[LearnedSide], counts: Counts) -> Missed:
         one = self.allotment.facing[side]
         sampled, has = one.how.full, one.how.high > one.how.low
+        whole = one.how.high - one.how.low
+        selective, dropped = one.fetched & ~sampled & has, ~one.fetched & has
         others = Unsampled(
-            selective=float((one.fetched & ~sampled & has).sum()), dropped=float((~one.fetched & has).sum())
+            float(selective.sum()),
+            float(dropped.sum()),
+            float((whole - one.how.take)[selective].sum()),
+            float(whole[dropped].sum()),
         )
-        sample = _sample(side, counts, rows=float((sampled & has).sum()))
+        sample = self._sample(side, counts)
         if self.allotment.r >= 1.0 and not others.dropped:
             return Missed(0.0, 0.0, 0.0)
-        phi = max(dispersion(sample), dispersion(after[side].sample))
-        if sample.rows == 0 and after[side].sample.rows > 0:
+        if sample.rows < ENOUGH_ROWS:
             sample = after[side].sample
+        phi = max(dispersion(sample), dispersion(after[side].sample))
         found = estimate(sample, others, phi)
         most = float(one.possible)
         return Missed(found.estimate, found.low, min(found.high, most))
 
-
-def _sample(side: int, counts: Counts, rows: float | None = None) -> ComparedRows:
-    names = ("full", "misses", "squares", "all", "all_squares")
-    values = [float(counts.get(f"{name}.{side}", 0)) for name in names]
-    return ComparedRows(values[0] if rows is None else rows, *values[1:])
+    def _sample(self, side: int, counts: Counts) -> ComparedRows:
+        """What the rows of the sample tell of one side."""
+        one = self.allotment.facing[side]
+        full, whole = one.how.full, one.how.high - one.how.low
+        names = ("misses", "squares", "all", "all_squares")
+        misses, squares, pairs, pair_squares = (float(counts.get(f"{name}.{side}", 0)) for name in names)
+        rows, left_out = float((full & (whole > 0)).sum()), float((whole - one.how.take)[full].sum())
+        return ComparedRows(rows, misses, squares, pairs, pair_squares, left_out, float(whole[full].sum()))

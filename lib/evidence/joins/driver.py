@@ -1,0 +1,285 @@
+"""Joins by the product's own steps, window after window, and rivals on the very same rows.
+
+- *Ours*: `spillway.levers.joins.turn.JoinTurn`, which is what the pipeline runs.
+- *Everything*: the same without a budget.
+- *Dropping rows*: each row of either stream is kept with a probability that is chosen anew in every window, knowing
+  exactly how many comparisons the window will take, so that they are as many as ours made there (or, in time, so that
+  the time is the same); what is kept is joined in full. That is the rival's best: it never guesses a rate.
+- *Clairvoyant*: knows how many pairs every basic window holds in this very window, spends nothing on a sample, and
+  takes the best first: the most that any choice of basic windows could find with these comparisons.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from evidence.joins.workload import MICROS, Numbers
+from spillway.contracts import read_workload
+from spillway.engine import InProcess
+from spillway.levers.joins.allotting import Given
+from spillway.levers.joins.memory import Memory
+from spillway.levers.joins.operands import ItemSets, Operand
+from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.turn import JoinTurn
+
+ADAPTS = 5.0
+"""Seconds of T_r = T_c: a window of the pipeline."""
+_NO_WINDOW: Any = None
+
+
+def join_settings(**stated: Any) -> JoinSettings:
+    """Settings as a contract states them, checked as one is."""
+    contract = read_workload(
+        {
+            "name": "evidence", "inputs": ["left", "right"], "window": {"seconds": ADAPTS},
+            "levers": [{"lever": "joins", **stated}],
+        }
+    )  # fmt: skip
+    found: JoinSettings = contract.lever_settings("joins")
+    return found
+
+
+def overlap(
+    window: float, index: bool, threshold: float = 3, basic: float = 1.0, **more: Any
+) -> JoinSettings:
+    """The paper's overlap join."""
+    side = {"attribute": "items", "lasts_seconds": window, **more.pop("side", {})}
+    return join_settings(
+        left=side, right=side, predicate="overlap", threshold=threshold, sets={}, index=index,
+        basic_window_seconds=basic, **more,
+    )  # fmt: skip
+
+
+def equality(window: float, index: bool, basic: float = 1.0, **more: Any) -> JoinSettings:
+    """The paper's join by equal values."""
+    side = {"attribute": "items", "lasts_seconds": window}
+    return join_settings(left=side, right=side, index=index, basic_window_seconds=basic, **more)
+
+
+@dataclass
+class Outcome:
+    """What a join did in a window."""
+
+    begin: float
+    row: dict[str, Any]
+    seconds: float
+    """Time of a core, everything that is decided and learned included."""
+    deciding_seconds: float
+    pairs: frozenset[tuple[int, int]] | None = None
+
+
+@dataclass
+class Joined:
+    """Windows one after the other."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def sum(self, name: str) -> float:
+        return float(sum(one.row[name] for one in self.outcomes))
+
+    def of(self, name: str) -> Numbers:
+        return np.array([one.row[name] for one in self.outcomes])
+
+    @property
+    def seconds(self) -> float:
+        return sum(one.seconds for one in self.outcomes)
+
+    @property
+    def pairs(self) -> set[tuple[int, int]]:
+        return set().union(*(one.pairs or () for one in self.outcomes))
+
+
+def run_join(
+    left: Operand,
+    right: Operand,
+    settings: JoinSettings,
+    begin: float,
+    end: float,
+    keep_pairs: bool = False,
+    memory: Memory | None = None,
+    adapts: float = ADAPTS,
+) -> Joined:
+    """Every window from `begin` to `end`, each with what the one before it left."""
+    known, found = memory or Memory(), Joined()
+    back = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
+    for start in np.arange(begin, end - 1e-9, adapts):
+        began = time.thread_time()
+        given = [_given(one, start - back, start, start + adapts) for one in (left, right)]
+        turn = JoinTurn(settings, known, given[0], given[1], adapts)
+        decision = turn.decision
+        counts: dict[str, int] = {}
+        decided = time.thread_time()
+        tables = [
+            table
+            for part in decision.parts(_NO_WINDOW, {}, InProcess())
+            for table in decision.results(_NO_WINDOW, part, counts)
+        ]
+        compared = time.thread_time()
+        row = turn.came_to(counts)
+        known = Memory.from_row(row)
+        ended = time.thread_time()
+        pairs = frozenset(_pairs(tables)) if keep_pairs else None
+        deciding = decided - began + ended - compared
+        found.outcomes.append(Outcome(float(start), row | {"counts": counts}, ended - began, deciding, pairs))
+    return found
+
+
+def _given(rows: Operand, back: float, begin: float, end: float) -> Given:
+    first, low, high = (
+        int(one) for one in np.searchsorted(rows.at, [round(t * MICROS) for t in (back, begin, end)])
+    )
+    return Given(rows.cut(first, high), low - first, high - first)
+
+
+def _pairs(tables: Iterable[Any]) -> Iterator[tuple[int, int]]:
+    for table in tables:
+        yield from zip(table["left_seq"].to_pylist(), table["right_seq"].to_pylist(), strict=True)
+
+
+def everything(settings: JoinSettings) -> JoinSettings:
+    """The same join without a budget."""
+    return replace(settings, budget=None)
+
+
+def dropping_rows(
+    left: Operand, right: Operand, settings: JoinSettings, like: Joined, seed: int, of: str = "compared"
+) -> tuple[Joined, tuple[Operand, Operand]]:
+    """Rows dropped at random so that each window makes as many comparisons (or steps) as `like` made there."""
+    chance = np.random.default_rng([seed, 77])
+    kept = [np.ones(one.rows, bool) for one in (left, right)]
+    draws = [chance.random(one.rows) for one in (left, right)]
+    for outcome in like.outcomes:
+        target = float(outcome.row[of])
+        low, high = 0.0, 1.0
+        spans = [
+            slice(
+                *np.searchsorted(one.at, [round(t * MICROS) for t in (outcome.begin, outcome.begin + ADAPTS)])
+            )
+            for one in (left, right)
+        ]
+        whole = _takes(left, right, [k.copy() for k in kept], settings, outcome.begin, of)
+        if whole > target:
+            for _ in range(18):
+                middle = (low + high) / 2
+                tried = [k.copy() for k in kept]
+                for mine, drawn, span in zip(tried, draws, spans, strict=True):
+                    mine[span] = drawn[span] < middle
+                if _takes(left, right, tried, settings, outcome.begin, of) > target:
+                    high = middle
+                else:
+                    low = middle
+            for mine, drawn, span in zip(kept, draws, spans, strict=True):
+                mine[span] = drawn[span] < high
+    thinned = (_thin(left, kept[0]), _thin(right, kept[1]))
+    begin, end = like.outcomes[0].begin, like.outcomes[-1].begin + ADAPTS
+    return run_join(*thinned, everything(settings), begin, end), thinned
+
+
+def _takes(
+    left: Operand, right: Operand, kept: Sequence[Numbers], settings: JoinSettings, begin: float, of: str
+) -> float:
+    """Comparisons (or steps) that a window takes when these rows are kept and joined in full."""
+    back = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
+    total = 0.0
+    ends = [round(t * MICROS) for t in (begin - back, begin, begin + ADAPTS)]
+    at = []
+    for one, mine in zip((left, right), kept, strict=True):
+        first, _, last = np.searchsorted(one.at, ends)
+        at.append(one.at[first:last][mine[first:last]])
+    for probing, probed, lasts, side in (
+        (at[0], at[1], settings.right.lasts_seconds, "left"),
+        (at[1], at[0], settings.left.lasts_seconds, "right"),
+    ):
+        mine = probing[probing >= ends[1]]
+        high = np.searchsorted(probed, mine, side=side)  # type: ignore[call-overload]
+        total += float((high - np.searchsorted(probed, mine - round(lasts * MICROS))).sum())
+    return total
+
+
+def _thin(rows: Operand, kept: Numbers) -> Operand:
+    sizes = np.diff(rows.sets.first)
+    mine = np.repeat(kept, sizes)
+    return Operand(
+        rows.at[kept], rows.seq[kept],
+        ItemSets(
+            np.concatenate([[0], np.cumsum(sizes[kept])]).astype(np.int64),
+            rows.sets.items[mine], rows.sets.weights[mine],
+        ),
+        rows.kinds[kept],
+    )  # fmt: skip
+
+
+def clairvoyant_pairs(whole: Joined, like: Joined) -> float:
+    """What the best choice of basic windows finds with the comparisons that `like` made, window by window.
+
+    From the full join's counts: matches and comparisons by basic window, of both windows, the best first.
+    """
+    total = 0.0
+    for full, mine in zip(whole.outcomes, like.outcomes, strict=True):
+        matches, volumes = _by_basic_window(full)
+        order = np.argsort(-matches / np.maximum(volumes, 1e-12))
+        left = float(mine.row["compared"])
+        for at in order:
+            used = min(left, volumes[at])
+            total += matches[at] * (used / volumes[at] if volumes[at] else 0.0)
+            left -= used
+            if left <= 0:
+                break
+    return total
+
+
+def _by_basic_window(full: Outcome) -> tuple[Numbers, Numbers]:
+    """Of a window that was compared in full: pairs and comparisons of this window alone, of both sides."""
+    return full.row["own_matches"], full.row["own_volumes"]
+
+
+def with_own_counts(whole: Joined, memory: float) -> Joined:
+    """The full join with what each window alone counted: what it learned, less what had faded from before."""
+    before: dict[str, Numbers] = {}
+    for outcome in whole.outcomes:
+        for name in ("matches", "comparisons"):
+            learned = [np.array(outcome.row[f"{side}_learned"][name]) for side in ("left", "right")]
+            joined = np.concatenate(learned)
+            own = (
+                joined - memory * before[name]
+                if name in before and len(before[name]) == len(joined)
+                else joined
+            )
+            before[name] = joined
+            outcome.row["own_matches" if name == "matches" else "own_volumes"] = np.maximum(own, 0.0)
+    return whole
+
+
+def kept_evenly(left: Operand, right: Operand, share: float, seed: int) -> tuple[Operand, Operand]:
+    """Both streams with each row kept with the same probability."""
+    chance = np.random.default_rng([seed, 78])
+    return _thin(left, chance.random(left.rows) < share), _thin(right, chance.random(right.rows) < share)
+
+
+def dropping_to(
+    left: Operand, right: Operand, settings: JoinSettings, like: Joined, seed: int, of: str, turns: int = 4
+) -> Joined:
+    """Rows dropped evenly so that the whole run takes as many steps (`steps`), or as long (`seconds`), as `like` did.
+
+    For rates that stand still. The share is found by trying: what a join takes goes with the square of what is kept.
+    """
+    begin, end = like.outcomes[0].begin, like.outcomes[-1].begin + ADAPTS
+    target = like.seconds if of == "seconds" else like.sum(of)
+    share, best = 0.3, None
+    for _ in range(turns):
+        tried = run_join(*kept_evenly(left, right, share, seed), everything(settings), begin, end)
+        took = tried.seconds if of == "seconds" else tried.sum(of)
+        if best is None or abs(took - target) < abs(best[0] - target):
+            best = (took, tried)
+        share = min(1.0, share * float(np.sqrt(target / max(took, 1e-9))))
+    assert best is not None
+    # what was spent a little more or less is taken into account: pairs go with what is spent
+    scale = target / best[0]
+    for outcome in best[1].outcomes:
+        outcome.row["pairs"] *= scale
+    return best[1]

@@ -1,0 +1,31 @@
+"""The joins' figures (Gedik, Wu, Yu, Liu), ours beside theirs; returns flat figures.
+
+Streams of evidence have seeds 0, 1, ...; what was tuned (the share of the sample, how fast what is learned fades) was
+tuned on seeds 1000 and 1001.
+"""
+
+from __future__ import annotations
+
+from evidence.book import Book
+from evidence.joins import gains, honesty, in_the_lake
+from spillway.settings import Settings
+
+ALL_SEEDS = 20
+
+
+def join_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float]:
+    """Every figure of the joins."""
+    book.section(
+        "Joins", "Comparisons are shed, not rows: what that finds, what it misses, what is said of it."
+    )
+    scale = min(1.0, seeds / ALL_SEEDS)
+    found: dict[str, float] = {}
+    found |= honesty.against_an_oracle(book, max(1, round(5 * scale)))
+    found |= in_the_lake.same_tables(book, max(2, round(10 * scale)))
+    found |= honesty.coverage(book, max(40, round(2_000 * scale)))
+    found |= gains.gains(book)
+    found |= gains.adaptations(book)
+    found |= gains.basic_windows_and_skew(book)
+    found |= gains.utilities(book)
+    found |= gains.peak_moves(book, max(2, round(5 * scale)))
+    return found

@@ -1,0 +1,146 @@
+"""The join as the pipeline runs it, on a lake of its own: any number of parts, and deaths, end in the same tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import yaml
+
+from evidence.book import Book
+from spillway.contracts import load_contracts
+from spillway.engine import InProcess
+from spillway.levers.joins import deciding
+from spillway.pipeline import workloads
+from spillway.pipeline.channel import bring_through
+from spillway.pipeline.workloads import run_workloads
+from spillway.settings import Settings
+from spillway.store.tables import Tables
+
+_ROWS = 400
+JOIN: dict[str, Any] = {
+    "name": "alike",
+    "inputs": ["east", "west"],
+    "window": {"seconds": 10},
+    "levers": [
+        {
+            "lever": "joins",
+            "left": {"attribute": "tags", "lasts_seconds": 20},
+            "right": {"attribute": "tags", "lasts_seconds": 15},
+            "predicate": "overlap",
+            "threshold": 2,
+            "sets": {},
+            "basic_window_seconds": 2,
+            "budget": {"comparisons_per_second": 60},
+        }
+    ],
+}
+STAGES = ("_drafted", "write_ledger", "save_windows")
+
+
+class _Death(BaseException):
+    """What no step catches."""
+
+
+def same_tables(book: Book, kills: int) -> dict[str, float]:
+    """Rows of results and of what is remembered that differ from those of one undisturbed run."""
+    with TemporaryDirectory() as folder:
+        plain = _worked_out(Path(folder, "plain"))
+        parts = 0
+        for cores in (2, 7):
+            with patch.object(deciding, "STEPS_A_PART", 10):
+                parts += _differ(plain, _worked_out(Path(folder, f"parts{cores}"), cores))
+        deaths = 0
+        for number in range(kills):
+            deaths += _differ(plain, _worked_out(Path(folder, f"kill{number}"), seed=number + 1))
+    book.table(
+        "In the lake",
+        ("figure", "rows that differ"),
+        [("2 and 7 parts against one", parts), (f"{kills} runs that die at random stages", deaths)],
+    )
+    return {"joins.partitions_differ": parts, "joins.kills_differ": deaths}
+
+
+def _worked_out(folder: Path, cores: int = 1, seed: int = 0) -> list[Any]:
+    """The rows of the join's tables after all windows are worked out; with a seed, after deaths on the way."""
+    schemas = folder / "schemas"
+    (schemas / "streams").mkdir(parents=True)
+    (schemas / "joins").mkdir()
+    (schemas / "channels.yaml").write_text(yaml.safe_dump({"channels": {"wide": {"capacity": "9 Mbps"}}}))
+    for name in ("east", "west"):
+        (schemas / "streams" / f"{name}.yaml").write_text(yaml.safe_dump(_stream(name)))
+    (schemas / "joins" / "alike.yaml").write_text(yaml.safe_dump(JOIN))
+    roots = {
+        f"SPILLWAY_{root.upper()}": str(folder / root) for root in ("lake", "landing", "schemas", "build")
+    }
+    settings = Settings.from_environment({"SPILLWAY_HOME": Settings.from_environment().home, **roots})
+    tables, contracts = Tables(settings), load_contracts(schemas)
+    for which, name in enumerate(("east", "west")):
+        path = Path(settings.landing, name, "2026-01-01", "a.json")
+        path.parent.mkdir(parents=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in _rows(which)))
+    bring_through(tables, InProcess(), contracts, "wide", "evidence")
+    chance = np.random.default_rng(seed)
+    engine = InProcess(cores)
+    for _ in range(3 if seed else 0):
+        with _dying(chance):
+            run_workloads(tables, engine, contracts)
+    run_workloads(tables, engine, contracts)
+    now = tables.now()
+    skipped = {"updated_at", "core_seconds"}
+    found = now.at("joined", "alike").rows().to_pylist() + now.at("join_windows").rows().to_pylist()
+    return sorted(repr({k: v for k, v in row.items() if k not in skipped}) for row in found)
+
+
+@contextmanager
+def _dying(chance: np.random.Generator) -> Iterator[None]:
+    """Die at a random call of a random stage."""
+    stage, left = STAGES[chance.integers(0, len(STAGES))], [int(chance.integers(0, 4))]
+    real = getattr(workloads, stage)
+
+    def perhaps(*arguments: Any, **named: Any) -> Any:
+        if left[0] == 0:
+            raise _Death
+        left[0] -= 1
+        return real(*arguments, **named)
+
+    with patch.object(workloads, stage, perhaps):
+        try:
+            yield
+        except _Death:
+            return
+
+
+def _stream(name: str) -> dict[str, Any]:
+    return {
+        "stream": name,
+        "channel": "wide",
+        "source": {"path": name, "format": "json", "settle_seconds": 0},
+        "attributes": [
+            {"name": "site", "type": "string", "role": "key", "nullable": False},
+            {"name": "at", "type": "timestamp", "role": "order", "nullable": False},
+            {"name": "tags", "type": "string"},
+        ],
+        "rate": {"from": "declared", "tuples_per_second": 5},
+        "levers": [],
+    }
+
+
+def _rows(which: int) -> Iterator[dict[str, Any]]:
+    chance = np.random.default_rng(which)
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    for number in range(_ROWS):
+        tags = sorted({f"t{chance.integers(0, 9)}" for _ in range(chance.integers(0, 5))})
+        at = begin + timedelta(seconds=number / 5)
+        yield {"site": f"s{number % 3}", "at": at.isoformat(), "tags": " ".join(tags) or None}
+
+
+def _differ(one: list[Any], other: list[Any]) -> int:
+    return len(set(one) ^ set(other))

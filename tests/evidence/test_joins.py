@@ -1,0 +1,81 @@
+"""The joins' evidence: the paper's workload is what it says, rivals are on equal terms, and nothing differs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evidence.book import Book
+from evidence.joins import honesty, in_the_lake
+from evidence.joins.driver import (
+    Joined,
+    clairvoyant_pairs,
+    dropping_rows,
+    everything,
+    overlap,
+    run_join,
+    with_own_counts,
+)
+from evidence.joins.workload import PaperStreams, steady
+
+QUIET = Book(say=lambda _: None)
+STREAMS = PaperStreams(window_seconds=10.0, rates=steady(120, 40))
+TIGHT = {"comparisons_per_second": 40_000.0}
+
+
+@pytest.fixture(scope="module")
+def runs() -> tuple[Joined, Joined, Joined]:
+    """Everything, ours within a budget, and rows dropped."""
+    left, right = STREAMS.both(3)
+    settings = overlap(10, False, threshold=2, budget=TIGHT)
+    whole = with_own_counts(run_join(left, right, everything(overlap(10, True, threshold=2)), 0, 40), 0.7)
+    ours = run_join(left, right, settings, 0, 40)
+    rival, _ = dropping_rows(left, right, settings, ours, 3)
+    return whole, ours, rival
+
+
+def test_sets_are_of_about_five_different_items_and_popularity_rotates() -> None:
+    left, _ = PaperStreams(rates=steady(200, 40)).both(1)
+    sizes = np.diff(left.sets.first)
+    assert sizes.mean() == pytest.approx(5.0, abs=0.1)
+    for k in range(0, left.rows, 97):
+        mine = left.sets.items[left.sets.first[k] : left.sets.first[k + 1]]
+        assert (np.diff(mine) > 0).all()
+    # within the first fortieth of the cycle the most popular item is 0, half a cycle later 50
+    for begin, item in ((0.0, 0), (20.0, 50)):
+        first, last = np.searchsorted(left.at, [begin * 1e6, (begin + 0.4) * 1e6])
+        items = left.sets.items[left.sets.first[first] : left.sets.first[last]]
+        assert np.bincount(items, minlength=100).argmax() in (item, item + 1)
+
+
+def test_the_peak_of_matches_lies_where_it_was_said(runs: tuple[Joined, Joined, Joined]) -> None:
+    last = runs[0].outcomes[-1].row
+    # rows of the first stream are met 0.625 windows later: basic windows of one second, of ten
+    assert abs(last["left_ranks"][0] - 6) <= 1
+    # and a window that holds the second stream has no such peak
+    assert max(last["left_curve"]) > 1.3 * max(last["right_curve"])
+
+
+def test_dropping_rows_makes_as_many_comparisons_and_the_clairvoyant_finds_most(
+    runs: tuple[Joined, Joined, Joined],
+) -> None:
+    whole, ours, rival = runs
+    assert rival.sum("compared") == pytest.approx(ours.sum("compared"), rel=0.03)
+    best = clairvoyant_pairs(whole, ours)
+    # the sample may be lucky, so ours is not bound to stay below in a window; over the run it does
+    assert rival.sum("pairs") < ours.sum("pairs") < best < whole.sum("pairs")
+
+
+def test_nothing_is_false_and_nothing_differs() -> None:
+    assert honesty.against_an_oracle(QUIET, 1) == {"joins.false_pairs": 0, "joins.full_join_differs": 0}
+
+
+def test_parts_and_deaths_change_nothing_and_the_comparison_would_see_it() -> None:
+    assert in_the_lake.same_tables(QUIET, 1) == {"joins.partitions_differ": 0, "joins.kills_differ": 0}
+    assert in_the_lake._differ(["a", "b"], ["a", "c"]) == 2
+
+
+def test_the_settings_are_the_papers() -> None:
+    streams = PaperStreams()
+    assert (streams.items, streams.mean_items, streams.window_seconds) == (100, 5, 20)
+    assert streams.rates == ((60, 100), (15, 500), (30, 300), (15, 100))
