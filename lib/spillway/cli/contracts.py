@@ -1,4 +1,4 @@
-"""`spillway contracts check | schema | new`."""
+"""`spillway contracts check | schema | new | mine`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,21 @@ def add_contracts(commands: Any) -> None:
     draft.add_argument("--channel", default="uplink", help="the channel it goes through (default: uplink)")
     draft.add_argument("--output", help="write there instead of printing; never overwrites")
     draft.set_defaults(run=new)
+    mining = command(
+        actions,
+        "mine",
+        "Draft a lever's entry from SQL that people ran: a query log, with how often each did, or dbt models.",
+        [
+            "spillway contracts mine queries.csv --stream flights",
+            "spillway contracts mine models/ --stream flights",
+        ],
+    )
+    mining.add_argument(
+        "log",
+        help="SQL: a .sql file, a folder of them, or CSV, JSON lines or Parquet with columns query and runs",
+    )
+    mining.add_argument("--stream", required=True, help="the stream whose readers are looked for")
+    mining.set_defaults(run=mine)
 
 
 def _check(asked: argparse.Namespace) -> int:
@@ -92,4 +107,28 @@ def new(asked: argparse.Namespace) -> int:
         say_line(f"Wrote {target}. Read every line, then: spillway contracts check")
     else:
         print(text, end="")
+    return 0
+
+
+def mine(asked: argparse.Namespace) -> int:
+    import yaml
+
+    from spillway.cli.query_log import read_query_log
+    from spillway.contracts import load_contracts
+    from spillway.registry import LEVERS, lever
+
+    contract = load_contracts(Settings.from_environment().schemas).stream(asked.stream)
+    statements = read_query_log(asked.log)
+    found = [
+        one
+        for name in LEVERS
+        if hasattr(lever(name), "mined") and (one := lever(name).mined(contract, statements)) is not None
+    ]
+    if asked.json:
+        say_json([{"entry": one.entry, "notes": list(one.notes)} for one in found])
+        return 0
+    for one in found:
+        for note in one.notes:
+            print(f"# {note}")
+        print(yaml.safe_dump({"levers": [dict(one.entry)]}, sort_keys=False, allow_unicode=True), end="")
     return 0

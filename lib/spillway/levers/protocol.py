@@ -32,12 +32,12 @@ from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
 from spillway.levers.rate_distortion import Alternative
-from spillway.levers.telling import Noticed, Picture, Told
+from spillway.levers.telling import MinedEntry, Noticed, Picture, Told
 from spillway.levers.views import Rows, Stored, View, Views
 
 __all__ = [
-    "Decision", "Drafted", "Fact", "Facts", "FramePart", "Lesson", "Lever", "Load", "Measured", "Noticed", "Offer",
-    "Part", "Picture", "Plan", "Room", "Rows", "Say", "Stored", "Told", "View", "Views", "Work",
+    "Decision", "Drafted", "Fact", "Facts", "FramePart", "Lesson", "Lever", "Load", "Measured", "MinedEntry",
+    "Noticed", "Offer", "Part", "Picture", "Plan", "Room", "Rows", "Say", "Stored", "Told", "View", "Views", "Work",
 ]  # fmt: skip
 
 Say = Callable[[str], None]
@@ -376,6 +376,10 @@ class Lever(ABC):
     ) -> list[Noticed]:
         """What the last tuples say of the facts in force."""
         return []
+
+    def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
+        """What its entry could be by SQL that reads the stream, each with how often it ran; None: no matter."""
+        return None
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views

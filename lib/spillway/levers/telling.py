@@ -37,3 +37,11 @@ class Picture:
     data: Mapping[str, Any]
     note: str = ""
     wide: bool = False
+
+
+@dataclass(frozen=True)
+class MinedEntry:
+    """What a lever's entry of a contract could be by the queries that people ran, and what is to be said of it."""
+
+    entry: Mapping[str, Any]
+    notes: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from spillway.levers.protocol import (
     Facts,
     Lesson,
     Lever,
+    MinedEntry,
     Offer,
     Picture,
     Plan,
@@ -92,6 +93,11 @@ class Sifters(Lever):
             contract.mode != "observe",
             aside_rows=aside.stored(batch_date=days) if kept and aside.exists else None,
         )
+
+    def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
+        from spillway.levers.sifters.mine import entry_from
+
+        return entry_from(contract, statements)
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views

@@ -47,7 +47,7 @@ class Wanted:
     @staticmethod
     def of(settings: StatedQueries, contract: StreamContract) -> Wanted:
         """What the contract wants."""
-        known = _declared(settings, contract)
+        known = declared_dimensions(settings, contract)
         texts = [query.where for query in settings.queries]
         asked = _over(texts, known, "queries")
         kept = _over(settings.keep, known, "keep")
@@ -100,7 +100,7 @@ class Wanted:
 def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterator[Broken]:
     """What is wrong with each query and rule of a contract, one by one."""
     try:
-        known = _declared(settings, contract)
+        known = declared_dimensions(settings, contract)
     except Refused as problem:
         yield "dimensions", problem.problem.rule, problem.problem.value, problem.problem.remedy
         return
@@ -125,7 +125,7 @@ def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterat
         yield "queries", problem.problem.rule, problem.problem.value, problem.problem.remedy
 
 
-def _declared(settings: StatedQueries, contract: StreamContract) -> dict[str, Dimension]:
+def declared_dimensions(settings: StatedQueries, contract: StreamContract) -> dict[str, Dimension]:
     """The dimensions that conditions may be about, by name."""
     stated = {one.attribute: one for one in settings.dimensions or ()}
     found: dict[str, Dimension] = {}

@@ -1,0 +1,101 @@
+"""Queries mined from logs: what a statement wants of the stream's rows, and how often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.levers.sifters.logs import LOGS, SIFTERS
+from tests.pipeline.streams import write_contracts
+
+from spillway.cli.query_log import read_query_log
+from spillway.contracts import read_stream
+from spillway.errors import Refused, UsageError
+from spillway.levers.sifters.dimensions import Dimension
+from spillway.levers.sifters.mine import entry_from, mine_queries
+
+DIMENSIONS = {
+    "latency": Dimension("latency", "double"),
+    "host": Dimension("host", "string"),
+}
+
+
+def test_statements_that_want_the_same_are_one_query_weighed_by_their_runs() -> None:
+    log = [
+        ("select * from logs where latency > 400 and host = 'web-1'", 10.0),
+        (
+            "SELECT avg(latency) FROM lake.logs l WHERE l.latency > 400 AND l.host = 'web-1' GROUP BY l.at",
+            5.0,
+        ),
+        ("select 1 from other where latency > 3", 100.0),
+        (
+            "with slow as (select * from logs where (latency > 900 or host = 'web-2')) select count(*) from slow",
+            2.0,
+        ),
+        ("select host from logs", 1.0),
+    ]
+    found = mine_queries(log, "logs", DIMENSIONS)
+    assert found.queries == (
+        ("latency > 400 AND host = 'web-1'", 15.0),
+        ("(latency > 900 OR host = 'web-2')", 2.0),
+        ("true", 1.0),
+    )
+    assert found.others == 1
+
+
+def test_of_a_join_only_what_is_said_of_the_stream_counts() -> None:
+    text = """
+        select * from logs a join hosts h on a.host = h.host
+        where a.latency between 10 and 20 and h.rack = 7 and upper(a.host) = 'X' and a.latency > h.limit
+    """
+    found = mine_queries([(text, 1.0)], "logs", DIMENSIONS)
+    assert found.queries == (("latency BETWEEN 10 AND 20", 1.0),)
+    assert [part for part, _ in found.left_out] == ["UPPER(host) = 'X'"]
+
+
+def test_models_of_dbt_are_read_without_their_templates() -> None:
+    text = "{{ config(materialized='table') }} select * from {{ ref('logs') }} where latency < 5 {% if x %}{% endif %}"
+    assert mine_queries([(text, 1.0)], "logs", DIMENSIONS).queries == (("latency < 5", 1.0),)
+
+
+def test_an_entry_is_drafted_that_the_contract_takes(tmp_path: Path) -> None:
+    contract = read_stream(LOGS)
+    found = entry_from(
+        contract, [("select * from logs where severity >= 'WARN' and size > 3", 4.0), ("selec", 1.0)]
+    )
+    assert found.entry["queries"] == [{"where": "severity >= 'WARN'", "weight": 4.0}]
+    assert any("size > 3" in note for note in found.notes)
+    levers = [{**SIFTERS, **found.entry}]
+    assert write_contracts(tmp_path, [{**LOGS, "levers": levers}]).streams["logs"].lever_names == ("sifters",)
+    with pytest.raises(Refused, match="hold a SELECT that reads logs"):
+        entry_from(contract, [("select 1 from other", 1.0)])
+
+
+def test_logs_come_as_files_of_sql_and_as_tables(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.sql").write_text("select 1")
+    (tmp_path / "log.csv").write_text('query,runs\n"select 1, 2",3\nselect 4,\n')
+    (tmp_path / "log.jsonl").write_text('{"sql": "select 5"}\n')
+    assert read_query_log(str(tmp_path / "a")) == [("select 1", 1.0)]
+    assert read_query_log(str(tmp_path / "log.csv")) == [("select 1, 2", 3.0)]
+    assert read_query_log(str(tmp_path / "log.jsonl")) == [("select 5", 1.0)]
+    (tmp_path / "bad.csv").write_text("text\nselect 1\n")
+    for name, said in (("bad.csv", "must have a column query"), ("nothing", "must be a file or a folder")):
+        with pytest.raises(UsageError, match=said):
+            read_query_log(str(tmp_path / name))
+
+
+def test_the_command_prints_yaml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from spillway.cli import main
+
+    write_contracts(tmp_path / "schemas", [LOGS])
+    (tmp_path / "log.sql").write_text(
+        "select * from logs where latency > 400; select * from logs where size > 1"
+    )
+    monkeypatch.setenv("SPILLWAY_HOME", str(tmp_path))
+    assert main(["contracts", "mine", str(tmp_path / "log.sql"), "--stream", "logs"]) == 0
+    told = yaml.safe_load(capsys.readouterr().out)
+    assert told["levers"][0]["queries"][0] == {"where": "latency > 400", "weight": 1.0}
