@@ -17,7 +17,9 @@ PACKAGES = ("pyspark", "numpy", "numba", "pyarrow", "deltalake", "datasketches",
 
 def bench() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["attributes", "joins", "sifters", "sketches"], help="only these")
+    parser.add_argument(
+        "--only", choices=["attributes", "joins", "quality", "sifters", "sketches"], help="only these"
+    )
     parser.add_argument("--rows", type=int, default=10_000_000, help="tuples of the attribute benchmark")
     parser.add_argument("--most-rows", type=int, default=30_000_000, help="tuples of its longest run")
     parser.add_argument("--entries", type=int, default=100_000_000, help="entries of the look-up benchmark")
@@ -33,6 +35,10 @@ def bench() -> None:
         from evidence.bench import bench_joins
 
         figures |= bench_joins.join_bench(spark_session("bench joins"))
+    if asked.only in (None, "quality"):
+        from evidence.bench import bench_quality
+
+        figures |= bench_quality.quality_bench(spark_session("bench quality"))
     if asked.only in (None, "sifters"):
         from evidence.bench import bench_sifters
 

@@ -26,8 +26,6 @@ class SqlView:
 
     schema: pa.Schema
     cuts: Sequence[Callable[[], pa.Table]]
-    shown: str | None = None
-    """A further name, under which the last column is not there."""
 
 
 SLICES_A_CORE_ASKED = 2
@@ -53,10 +51,7 @@ def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa
             connection.execute(f"SET {setting}")
         for name, view in views.items():
             rows = [cut() for cut in view.cuts]
-            table = pa.concat_tables(rows) if rows else view.schema.empty_table()
-            connection.register(name, table)
-            if view.shown is not None:
-                connection.register(view.shown, table.select(view.schema.names[:-1]))
+            connection.register(name, pa.concat_tables(rows) if rows else view.schema.empty_table())
         for name, statement in steps[:-1]:
             connection.execute(f'CREATE TEMP VIEW "{name}" AS {_query(statement)}')
         parts, count = [], 0
@@ -80,12 +75,8 @@ def ask_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps, m
     made: list[str] = []
     try:
         for name, view in views.items():
-            frame = _framed(own, view)
-            frame.createOrReplaceTempView(name)
+            _framed(own, view).createOrReplaceTempView(name)
             made.append(name)
-            if view.shown is not None:
-                frame.drop(view.schema.names[-1]).createOrReplaceTempView(view.shown)
-                made.append(view.shown)
         for name, statement in steps[:-1]:
             own.sql(_query(statement)).createOrReplaceTempView(name)
             made.append(name)

@@ -95,13 +95,12 @@ class Portion:
 
 @dataclass(frozen=True)
 class SqlRead:
-    """What a question reads of an input: columns of some portions, each row with its portion's place in `PORTION`."""
+    """What a question reads of an input: columns of some portions; `tagged`, with its portion's place in `PORTION`."""
 
     stream: str
     columns: tuple[str, ...]
     portions: tuple[Portion, ...]
-    shown: str | None = None
-    """A further name, under which `PORTION` is not there."""
+    tagged: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spillway.engine import Engine, InProcess
 from spillway.engine.statements import SqlView
 from spillway.job import side_by_side
-from spillway.levers.windows import PORTION, AskingDecision, Portion, SqlQuestion, SqlRead, Window
+from spillway.levers.windows import PORTION, AskingDecision, SqlQuestion, SqlRead, Window
 from spillway.pipeline.window_inputs import WindowRows
 from spillway.store.drafts import Draft
 from spillway.store.table_contracts import spark_type
@@ -27,16 +27,14 @@ class PortionCut:
     """The rows of one portion; travels to the task that reads them."""
 
     rows: WindowRows
-    portion: Portion
     place: int
     schema: pa.Schema
 
     def __call__(self) -> pa.Table:
-        names = [name for name in self.schema.names if name != PORTION]
-        found = self.rows.only(self.portion)(names)
-        return found.append_column(PORTION, pa.array([self.place] * found.num_rows, pa.int64())).cast(
-            self.schema
-        )
+        found = self.rows([name for name in self.schema.names if name != PORTION])
+        if PORTION in self.schema.names:
+            found = found.append_column(PORTION, pa.repeat(pa.scalar(self.place, pa.int64()), found.num_rows))
+        return found.cast(self.schema)
 
 
 def asked_of(
@@ -59,10 +57,10 @@ def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRo
 
 
 def _view(read: SqlRead, rows: WindowRows) -> SqlView:
-    columns = [rows.field(name) for name in read.columns]
-    schema = pa.schema([*(pa.field(one.name, one.type) for one in columns), pa.field(PORTION, pa.int64())])
-    cuts = [PortionCut(rows, portion, place, schema) for place, portion in enumerate(read.portions)]
-    return SqlView(schema, cuts, read.shown)
+    columns = [pa.field(name, rows.field(name).type) for name in read.columns]
+    schema = pa.schema([*columns, *([pa.field(PORTION, pa.int64())] if read.tagged else [])])
+    cuts = [PortionCut(rows.only(portion), place, schema) for place, portion in enumerate(read.portions)]
+    return SqlView(schema, cuts)
 
 
 @dataclass(frozen=True)

@@ -168,21 +168,23 @@ def _entitled(order: _Order, admitted: np.ndarray, left: float, to: Entitlements
 
 
 @njit(cache=True)
-def _sink(heap: np.ndarray, size: int, at: int, rank: np.ndarray) -> None:
-    """Restore a heap of queries, the lowest on top, equals by number."""
-    moved = heap[at]
+def _sink(heap: np.ndarray, ranks: np.ndarray, size: int, at: int) -> None:
+    """Restore a heap of queries, the lowest rank on top, equals by number."""
+    moved, rank = heap[at], ranks[at]
     while True:
         child = 2 * at + 1
         if child >= size:
             break
-        a, b = heap[child], heap[min(child + 1, size - 1)]
-        if rank[b] < rank[a] or (rank[b] == rank[a] and b < a):
-            child, a = child + 1, b
-        if not (rank[a] < rank[moved] or (rank[a] == rank[moved] and a < moved)):
+        other = child + 1
+        if other < size and (
+            ranks[other] < ranks[child] or (ranks[other] == ranks[child] and heap[other] < heap[child])
+        ):
+            child = other
+        if ranks[child] > rank or (ranks[child] == rank and heap[child] > moved):
             break
-        heap[at] = a
+        heap[at], ranks[at] = heap[child], ranks[child]
         at = child
-    heap[at] = moved
+    heap[at], ranks[at] = moved, rank
 
 
 @njit(cache=True)
@@ -223,17 +225,16 @@ def _fill(
         keys[at[query[i]]] = (step << _TIE_BITS) | tie[i]
         at[query[i]] += 1
         batch[tie[i]] = i
-    rank = level / weight
-    poorest = np.empty(queries, np.int64)
+    poorest, ranks = np.empty(queries, np.int64), np.empty(queries)
     alive = 0
     for q in range(queries):
         at[q] = ends[q]
         if ends[q + 1] > ends[q] and level[q] < cap[q]:
             keys[ends[q] : ends[q + 1]].sort()
-            poorest[alive] = q
+            poorest[alive], ranks[alive] = q, level[q] / weight[q]
             alive += 1
     for place in range(alive // 2 - 1, -1, -1):
-        _sink(poorest, alive, place, rank)
+        _sink(poorest, ranks, alive, place)
     while alive and cheapest <= left:
         q = poorest[0]
         best = batch[keys[at[q]] & _TIES]
@@ -242,10 +243,10 @@ def _fill(
             admitted[best] = True
             left -= cost[best]
             level[q] += sic[best]
-            rank[q] = level[q] / weight[q]
+            ranks[0] = level[q] / weight[q]
         if at[q] == ends[q + 1] or level[q] >= cap[q]:
             alive -= 1
-            poorest[0] = poorest[alive]
+            poorest[0], ranks[0] = poorest[alive], ranks[alive]
         if alive:
-            _sink(poorest, alive, 0, rank)
+            _sink(poorest, ranks, alive, 0)
     return left

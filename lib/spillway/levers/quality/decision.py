@@ -83,8 +83,8 @@ class AskedQuery(AskingDecision):
     def _asked(self, kept: Sequence[Portion]) -> SqlQuestion:
         return SqlQuestion(self._reads(kept), self.statements, self.settings.most_rows)
 
-    def _reads(self, kept: Sequence[Portion]) -> dict[str, SqlRead]:
-        """What is read of every input: the columns that are named, and under the input's name these alone."""
+    def _reads(self, kept: Sequence[Portion], tagged: bool = False) -> dict[str, SqlRead]:
+        """What is read of every input: the columns that are named."""
         names = frozenset().union(*(names_in(sql) for _, sql in self.statements))
         everything = any(reads_everything(sql) for _, sql in self.statements)
         reads = {}
@@ -100,7 +100,7 @@ class AskedQuery(AskingDecision):
             known = self.columns[stream]
             columns = tuple(name for name in known if everything or name.lower() in names) or ("seq",)
             portions = tuple(one for one in kept if one.stream == stream)
-            reads[f"spillway_{stream}"] = SqlRead(stream, columns, portions, stream)
+            reads[stream] = SqlRead(stream, columns, portions, tagged)
         return reads
 
     def _parts(self, of: PlainAggregate, kept: Sequence[Portion]) -> SqlQuestion:
@@ -113,8 +113,8 @@ class AskedQuery(AskingDecision):
             )
         where = f" WHERE ({of.where})" if of.where else ""
         by = ", ".join([PORTION, *of.keys])
-        sql = f"SELECT {', '.join(items)} FROM spillway_{of.source}{where} GROUP BY {by}"
-        return SqlQuestion(self._reads(kept), (("parts", sql),), _PARTS)
+        sql = f"SELECT {', '.join(items)} FROM {of.source}{where} GROUP BY {by}"
+        return SqlQuestion(self._reads(kept, tagged=True), (("parts", sql),), _PARTS)
 
     def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
         """The source's own numbers of all that arrived, also of what is shed: this column alone."""

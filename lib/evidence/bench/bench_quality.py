@@ -1,0 +1,171 @@
+"""How fast it is decided what is worked on, and what it costs that answers say what they rest on.
+
+`decide_ms` are milliseconds of one decision over all batches; `sic_overhead_pct` is the product's own question and
+answer (portions chosen, coverage on every row) against the same statement by the same engine over the same rows by
+themselves. On a machine that does other things the two differ by more than what they differ in, so `sic_own_work_pct`
+is what is computed for coverage alone, by this process's own clock. Beside it stands the same statement over the files
+as Spark reads them by itself, who gives nothing back.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evidence.attributes.lake import ENGINE, Lake
+from evidence.bench.bench_sketches import best_seconds
+from spillway.contracts import read_channel, read_stream, read_workload
+from spillway.engine.spark import SparkEngine
+from spillway.engine.statements import SqlView
+from spillway.levers.protocol import Room
+from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
+from spillway.levers.windows import AskingDecision, WindowLever
+from spillway.pipeline.channel import bring_through
+from spillway.pipeline.window_answers import asked_of
+from spillway.pipeline.window_inputs import WindowRows, planned_inputs
+from spillway.pipeline.window_pins import pinned_windows
+from spillway.pipeline.workloads import window_work
+from spillway.registry import lever
+
+QUERIES, BATCHES = (10, 100, 1_000), (1_000, 10_000, 100_000)
+SQL = "SELECT site, count(*) AS n, avg(level) AS level FROM plain GROUP BY site"
+STREAM: dict[str, Any] = {
+    "stream": "plain",
+    "channel": "wide",
+    "source": {"path": "plain", "format": "parquet", "settle_seconds": 0},
+    "rate": {"from": "declared", "tuples_per_second": 1000},
+    "levers": [],
+    "attributes": [
+        {"name": "site", "type": "string", "role": "key", "nullable": False},
+        {"name": "at", "type": "timestamp", "role": "order", "nullable": False},
+        {"name": "level", "type": "double", "role": "measure"},
+    ],
+}
+
+
+def decision_figures(rounds: int = 15) -> dict[str, float]:
+    """Milliseconds of a decision, with room for half; the last also with room for nine tenths."""
+    chance = np.random.default_rng(1)
+    found: dict[str, float] = {}
+    for queries in QUERIES:
+        for count in BATCHES:
+            query = chance.integers(0, queries, count).astype(np.int32)
+            size = chance.integers(10, 100, count).astype(np.float64)
+            sic = size / np.bincount(query, size, queries)[query]
+            batches = Batches(query, sic, size, chance.permutation(count))
+            for share in (0.5, 0.9) if (queries, count) == (QUERIES[-1], BATCHES[-1]) else (0.5,):
+                run = _deciding(batches, Entitlements.equal(queries), share * float(size.sum()))
+                # a core's seconds: other processes must not count
+                seconds = best_seconds({"decide": run}, rounds, time.process_time)["decide"]
+                name = f"quality.decide_ms.{queries}_queries.{count}_batches"
+                found[name if share == 0.5 else f"{name}.room_for_90_pct"] = 1e3 * seconds
+    found["quality.decide_ms"] = found[f"quality.decide_ms.{QUERIES[-1]}_queries.{BATCHES[-1]}_batches"]
+    return found
+
+
+def _deciding(batches: Batches, to: Entitlements, room: float) -> Callable[[], object]:
+    return lambda: admit_fairly(batches, to, room)
+
+
+def sic_figures(spark: Any, rows: int = 2_000_000, rounds: int = 11) -> dict[str, float]:
+    """What coverage adds to a query by Spark over so many rows, all of which are kept."""
+    engine = SparkEngine(lambda: spark)
+    with tempfile.TemporaryDirectory() as folder:
+        lake = _landed(folder, rows)
+        contract = read_workload(
+            {
+                "name": "asked",
+                "inputs": ["plain"],
+                "window": {"seconds": rows / 1000 + 1000},
+                "levers": [{"lever": "quality", "sql": SQL, "portion_tuples": 250_000}],
+            }
+        )
+        contracts = replace(lake.contracts, queries={"asked": contract})
+        (window,) = pinned_windows(lake.tables, contracts, contract)[:1]
+        room, found = Room("asked", contracts, lake.tables), lever("quality")
+        assert isinstance(found, WindowLever)
+        (plan,) = found.plan_windows(room, [window_work(lake.tables, contracts, contract, found, [window])])
+        decision = plan.decision
+        assert isinstance(decision, AskingDecision)
+        inputs = planned_inputs(lake.tables, room, contract, [window], 0.0)[window.window]
+        plain = _plain_view(inputs["plain"], decision, window)
+        files = [file.path for file in lake.tables.at("transmitted", "plain").files()]
+        spark.read.parquet(*files).createOrReplaceTempView("plain")
+
+        def with_sic() -> object:
+            return asked_of(engine, decision, window, inputs, {})
+
+        answer = spark.sql(SQL).toArrow()
+
+        def own_work() -> object:
+            decision.questions(window)
+            return decision.answered(window, [answer], {})
+
+        own = best_seconds({"own": own_work}, rounds, time.process_time)["own"]
+        seconds = best_seconds(
+            {
+                "with_sic": with_sic,
+                "without": lambda: engine.ask({"plain": plain}, (("asked", SQL),), 100_000),
+                "by_spark_alone": lambda: spark.sql(SQL).toArrow(),
+            },
+            rounds,
+        )
+    return {
+        "quality.sic_overhead_pct": 100 * (seconds["with_sic"] / seconds["without"] - 1),
+        "quality.sic_own_work_pct": 100 * own / seconds["without"],
+        "quality.asked_over_plain_parquet": seconds["with_sic"] / seconds["by_spark_alone"],
+        **{f"quality.{name}_seconds": value for name, value in seconds.items()},
+    }
+
+
+def _plain_view(rows: WindowRows, decision: AskingDecision, window: Any) -> SqlView:
+    """The same rows in the same pieces, by themselves."""
+    (question,) = decision.questions(window)
+    (read,) = question.reads.values()
+    schema = pa.schema([pa.field(name, rows.field(name).type) for name in read.columns])
+    # nothing of this module, which a worker would have to import first
+    return SqlView(schema, [partial(rows.only(portion), tuple(schema.names)) for portion in read.portions])
+
+
+def _landed(folder: str, rows: int) -> Lake:
+    """The stream on a disk: some files of many rows, and one row that closes the window."""
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    parts, files = 4, {}
+    for part in range(parts + 1):
+        count = rows // parts if part < parts else 1
+        seq = np.arange(count) + part * (rows // parts)
+        late = 0 if part < parts else 10_000_000_000
+        at = np.datetime64(first.replace(tzinfo=None), "us") + (seq * 1000 + late).astype("timedelta64[us]")
+        table = pa.table(
+            {
+                "site": pa.array([f"s{one}" for one in range(100)]).take(pa.array(seq % 100)),
+                "at": pa.array(at, pa.timestamp("us", "UTC")),
+                "level": np.sin(seq / 1000.0),
+            }
+        )
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        day = first.date() + timedelta(days=part)
+        files[f"{day}/{part}.parquet"] = sink.getvalue()
+    channels = {"wide": read_channel("wide", {"capacity": "10 Gbps"})}
+    lake = Lake.landed(
+        "bench-quality", {"plain": read_stream(STREAM)}, {"plain": files}, channels, str(Path(folder))
+    )
+    bring_through(lake.tables, ENGINE, lake.contracts, "wide", "bench")
+    return lake
+
+
+def quality_bench(spark: Any) -> dict[str, float]:
+    """Both."""
+    return decision_figures() | sic_figures(spark)
