@@ -1,8 +1,9 @@
 """Real streams and those of the demo with plausible sets of queries: learned on the first half, judged on the second.
 
 Regions are learned by the lever's own training from a contract; rows are then sifted piece by piece, and each query is
-asked of what stayed. The rivals keep as many rows of the same half: at random; whole keys at random (what hashing a key
-does); the best single attribute among those queried, in hindsight of nothing but the sample; offline in hindsight.
+asked of what stayed. The rivals keep as many rows of the same half: at random; whole keys at random (what hashing a
+key does); by the best single attribute, its values worth what their rows were in the first half, which one being known
+in hindsight; offline, in hindsight.
 """
 
 from __future__ import annotations
