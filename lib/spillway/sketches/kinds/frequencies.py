@@ -46,6 +46,7 @@ class Frequencies(Loaded):
         import pyarrow as pa
 
         from spillway.sketches.column_keys import keys_of
+        from spillway.sketches.types import Estimates
 
         types, names = self.types, [str(place) for place in range(len(columns))]
         if len(types) != len(columns):
