@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spillway.errors import Refused
 from spillway.sketches.answers import Answer, HeavyKey
 from spillway.sketches.kinds.base import (
     ANSWER,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from spillway.sketches.count_min import CountMin
     from spillway.sketches.specification import SketchSpec
     from spillway.sketches.types import Estimates, Keys
-
-from spillway.errors import Refused
 
 COUNTED = "exact"
 """The method of what was counted one by one."""
@@ -58,7 +57,6 @@ class Frequencies(Loaded):
         value, low, high = (
             np.where(counted < 0, edge, counted) for edge in (found.estimate, found.low, found.high)
         )
-        from spillway.sketches.types import Estimates
 
         return Estimates(value, low, high, confidence, found.method)
 
