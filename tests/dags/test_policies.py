@@ -12,7 +12,7 @@ DAG_IDS = (
     *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate"),
     *("spillway_recover", "spillway_keep", "spillway_workloads"),
 )
-ROOMS = ("market", "uplink")
+ROOMS = ("desk", "market", "uplink")
 """The channels of the demo."""
 SPARK_TASKS = [
     ("spillway_shed", "shed"),
@@ -168,9 +168,9 @@ def test_what_was_shed_is_announced(dags: dict[str, Any], dag_id: str) -> None:
     [
         ("spillway_shed", ["announce", "finished", "read_contracts"]),
         ("spillway_backfill", ["announce", "finished"]),
-        ("spillway_train", ["read_contracts", "train.market", "train.uplink"]),
-        ("spillway_validate", ["read_contracts", "validate.market", "validate.uplink"]),
-        ("spillway_keep", ["keep.market", "keep.uplink", "keep.what_all_share"]),
+        ("spillway_train", ["read_contracts", *(f"train.{room}" for room in ROOMS)]),
+        ("spillway_validate", ["read_contracts", *(f"validate.{room}" for room in ROOMS)]),
+        ("spillway_keep", [*(f"keep.{room}" for room in ROOMS), "keep.what_all_share"]),
         ("spillway_recover", ["recover"]),
         ("spillway_workloads", ["workloads"]),
     ],
