@@ -87,7 +87,7 @@ def test_the_screen_says_what_was_offered_used_lost_checked_and_what_more_would_
         "precip kept 4.8 % - - 500 B 500 B -",
         "origin: never touched, 70 B",
         "1,000 shed or rounded values one by one, 0 outside their bound",
-        "of 26,115 rows 0 missing",
+        "of 26,115 rows 0 are missing",
     ):
         assert said in shown, shown
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
+from spillway.ledger import TOTAL
 from spillway.levers.curve_of_loss import dropping_rows_pct
 from spillway.show.explain import WorkloadExplanation, explain_workload
 from spillway.show.fared import AttributeFigures, absent_values, attribute_figures, whole_bound_pct
@@ -147,6 +148,12 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
         checked = {row["batch"] for row in proofs}
         rows = sum(batch.rows or 0 for batch in batches if batch.batch in checked)
         back = sum(file.records for file in tables.at("recovered", name).files())
+        # whole rows that a lever shed, and did not keep aside, are none that went missing
+        lost = sum(
+            line["lost"]
+            for line in lines
+            if line["unit"] == "rows" and line["dimension_kind"] == TOTAL and line["batch"] in checked
+        )
         absent = absent_values(tables, contract, through)
         found.append(
             StreamOverview(
@@ -154,7 +161,7 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
                 tuple(attribute_figures(contract, lines, proofs, absent, _counts_pct(tables, contract))),
                 math.fsum(batch.seconds_covered or 0.0 for batch in through),
                 sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
-                abs(rows - back),
+                abs(rows - lost - back),
             )
         )
     return found
@@ -319,7 +326,9 @@ def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
     tuples = sum(one.figures.tuples for one in streams)
     outside = sum(one.figures.violations for one in streams)
     missing = sum(one.rows_missing for one in streams)
+    whole = sum(one.figures.rows_shed for one in streams)
+    shed = f" {whole:,} were shed whole, as their contracts allow, and" if whole else ""
     return sentences(
         f"Checked against raw: {checked:,} shed or rounded values one by one, {outside:,} outside their bound; "
-        f"seq and keys of all rows by checksum; of {tuples:,} rows {missing:,} missing."
+        f"seq and keys of all rows by checksum; of {tuples:,} rows{shed} {missing:,} are missing."
     )

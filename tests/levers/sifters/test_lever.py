@@ -18,6 +18,7 @@ from spillway.levers.sifters.filter import SifterFilter
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up, recover_batches
 from spillway.show.explain import explain
+from spillway.show.overview import overview, proof_lines
 from spillway.show.report import build_report
 from spillway.store.batches import load_batches
 
@@ -223,6 +224,13 @@ def test_training_says_what_it_chose_and_learns_nothing_new_of_the_same_rows(
     again.train("logs")
     again.train("logs")
     assert "learned nothing new" in again.said[-1]
+
+
+def test_rows_that_were_shed_are_none_that_went_missing(world: World) -> None:
+    (seen,) = [one for one in overview(world.tables.now()).streams if one.figures.stream == "logs"]
+    assert seen.figures.rows_shed > 0
+    assert seen.rows_missing == 0
+    assert f"{seen.figures.rows_shed:,} were shed whole" in " ".join(proof_lines([seen]))
 
 
 def test_a_batch_that_dies_half_way_ends_in_the_same_tables(world: World, tmp_path: Path) -> None:
