@@ -96,6 +96,33 @@ def sound_stream(stream: str) -> Rows:
             | {"stage": 1, "frame": 0, "attribute": "wind", "first_seq": 0, "last_seq": 5, "entries": 1}
             | {"shed_values": 6, "payload": b"packed"}
         ],
+        "sifters": [
+            at
+            | {"filter": 1, "model_version": 1, "partition": "one", "throttle": 1.0, "throttle_measured": 1.0}
+            | {"fairness": 1.0, "quality_planned": 1.0, "quality": 1.0, "shortfall_kbps": 0.0}
+            | {"reason": "all fits", "queries": "digest", "payload": b"packed"}
+            | {"regions": [region(0, 0.0, 4, 4), region(-1, 0.0, 2, 2)]}
+        ],
+        "join_windows": [
+            dict.fromkeys(_numbers("join_windows"), 0)
+            | {"subject": stream, "window": 7, "batch_date": DAY, "updated_at": NOW}
+            | {"left_rows": 3, "right_rows": 3, "possible": 9, "compared": 4, "may_spend": 5.0, "sampled": 2}
+            | {"missed": 5.0, "missed_low": 3.0, "missed_high": 8.0}
+        ],
+        "coverage": [
+            dict.fromkeys(_numbers("coverage"), 0)
+            | {"subject": stream, "window": 7, "batch_date": DAY, "room": "desk", "policy": "fair"}
+            | {"from_time": NOW, "to_time": NOW + timedelta(minutes=1), "updated_at": NOW, "relative": True}
+            | {
+                "floor": 0.5,
+                "sic": 0.75,
+                "portions_offered": 4,
+                "portions_kept": 3,
+                "produced": 6,
+                "arrived": 6,
+            }
+            | {"tuples_kept": 4, "tuples_shed": 2, "rows": 1}
+        ],
         "certificates": [
             at
             | {"lever": "attributes", "attribute": "temp", "way": "shed", "error_pct": 2.0, "shed_values": 6}
@@ -133,6 +160,17 @@ def sound_stream(stream: str) -> Rows:
             | {"sentence": "it balances", "validated_at": NOW}
         ],
     }
+
+
+def region(number: int, threshold: float, offered: int, kept: int) -> dict[str, Any]:
+    """What became of the rows of a region."""
+    found = {"bounds": "all", "frequency": 1.0, "worth": 1.0, "asked": True, "sampled_rows": 2, "marked": 0}
+    return {"region": number, "threshold": threshold, "offered": offered, "kept": kept} | found
+
+
+def _numbers(table: str) -> list[str]:
+    columns = table_contracts()[table].columns
+    return [column.name for column in columns if column.type in ("bigint", "double")]
 
 
 def sound_batch(stream: str) -> Batch:
@@ -227,6 +265,17 @@ def thinned_stream(stream: str) -> Rows:
     rows["certificates"][0]["shed_values"] = 3
     aside = {"lever": "thin", "attribute": "", "way": "shed", "shed_values": 2, "stored_values": 0}
     rows["certificates"].append(copy.deepcopy(rows["certificates"][0]) | aside)
+    return rows
+
+
+def sifted_stream(stream: str) -> Rows:
+    """The same where the lever is a sifter, whose one region lost half of its rows."""
+    rows = thinned_stream(stream)
+    for row in (*rows["ledger"], *rows["certificates"]):
+        row |= {name: "sifters" for name in ("stage", "lever") if row.get(name) == "thin"}
+    rows["batches"][0]["levers"] = ["sifters", "attributes"]
+    rows["sifters"][0]["regions"] = [region(0, 0.5, 6, 3)]
+    rows["sifted_rows"] = tuples(range(2))
     return rows
 
 
