@@ -263,6 +263,8 @@ def test_spark_and_this_process_sift_alike(world: World, engine: Any, tmp_path: 
         ({"queries": [{"where": "latency > 3", "weight": 0}]}, "have weights that sum to more than 0"),
         ({"queries": [{"where": "latency > 3", "alpha": 1.5}]}, "be a number at least 0 and at most 1"),
         ({"queries": [{"where": "latency > 3"}, {"where": "latency > 3"}]}, "be told apart from the others"),
+        ({"queries": [{"where": "true"}]}, "queries` must name an attribute: they want all rows alike, got 'true'"),
+        ({"keep": ["true"]}, r"keep\[0\]` must name an attribute: it keeps every row, got 'true'"),
         ({"keep": ["severity > 'NOTICE'"]}, "severity must be one of DEBUG, INFO"),
         ({"keep": ["true; drop table x"]}, r"keep\[0\]"),
         ({"dimensions": [{"attribute": "latenzy"}]}, "must be an attribute of the stream, got 'latenzy'"),

@@ -155,6 +155,24 @@ def test_the_best_scheme_on_rows_held_back_is_built() -> None:
     assert again.scores == {}
 
 
+def test_a_scheme_too_coarse_for_what_a_query_must_have_is_no_candidate_and_keeps_no_other_from_being_one() -> (
+    None
+):
+    """A uniform grid of few regions caps nearly all rows where one query must have its few."""
+    rng = np.random.default_rng(4)
+    points = np.sort(rng.lognormal(0.0, 1.5, (1, 2000)))
+    points /= points.max()
+    rare = np.quantile(points, 0.97)
+    boxes_ = np.array([[[rare, 1.0]], [[0.0, rare]]])
+    must = Asked(boxes_, np.arange(2), np.ones(2), at_least=np.array([0.8, 0.0]))
+    space = np.array([[0.0, 1.0]])
+    found = built(space, points, must, 8, throttle=0.3)
+    assert found.scores[found.scheme] > 0
+    assert min(found.scores.values()) < 0
+    nothing = Asked(np.array([[[0.0, 1.0]]]), np.zeros(1, int), np.ones(1), at_least=np.ones(1))
+    assert max(built(space, points, nothing, 8, throttle=0.3).scores.values()) < 0
+
+
 @pytest.mark.parametrize(
     ("points", "regions", "scheme", "said"),
     [

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway.errors import Refused
-from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import Asked, consolidated
 from spillway.levers.sifters.flexible import flexible
 from spillway.levers.sifters.membership import sums_within
 from spillway.levers.sifters.regions import MOST_DIMENSIONS, MOST_REGIONS, RegionTree
 from spillway.levers.sifters.slicing import data_equi_depth, query_equi_depth, uniform_grid
+from spillway.levers.sifters.throttle import configured_for
 
 PARTITIONERS = (
     "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data", "worth",
@@ -112,31 +112,33 @@ def scheme_scores(
     most: float,
     seed: int,
 ) -> dict[str, float]:
-    """By scheme, the mean quality on the half of the sample that it was not built on."""
+    """By scheme, the mean quality on the folds of the sample that it was not built on.
+
+    Of one that cannot keep to what is asked (`configured_for`), by how much, below 0: any that can is better.
+    """
     rows = points.shape[1]
     if rows < 4:
         return {}
     order = np.random.default_rng(seed).permutation(rows)
     folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
-    found = dict.fromkeys(PARTITIONERS, 0.0)
+    found, amiss = dict.fromkeys(PARTITIONERS, 0.0), dict.fromkeys(PARTITIONERS, 0.0)
     for fold in folds:
         held, build = points[:, fold], np.delete(points, fold, axis=1)
         lost = []
         for scheme in PARTITIONERS:
             tree = partitioned(scheme, space, build, asked, regions)
             worth = consolidated(tree, frequencies_of(tree, points), asked, build)
-            limits = np.minimum(worth.most_dropped, most)
-            thresholds = configured(
-                worth.worths, worth.frequencies, worth.touched, throttle, fairness, limits
-            )
-            lost.append(thresholds[tree.regions_of(held)])
+            # regions too coarse for what a query must have leave no more to drop: theirs is no way, but others may be
+            able = configured_for(worth, throttle, 0.0, fairness, 1.0 - most)
+            amiss[scheme] += able.short + max(0.0, able.fairness - fairness)
+            lost.append(able.thresholds[tree.regions_of(held)])
         by_row = np.stack(lost)
         sums, seen = sums_within(held, around(asked, points, held), asked.query, asked.count, by_row)
         mean = by_row.mean(axis=1, keepdims=True)
         by_query = (sums + PRIOR * mean) / (seen + PRIOR)
         for scheme, quality in zip(PARTITIONERS, 1.0 - by_query @ asked.values, strict=True):
             found[scheme] += float(quality) / FOLDS
-    return found
+    return {scheme: -amiss[scheme] if amiss[scheme] > 0 else score for scheme, score in found.items()}
 
 
 def around(asked: Asked, points: np.ndarray, held: np.ndarray) -> np.ndarray:

@@ -118,9 +118,14 @@ def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterat
             rule = one.rule if one.field == "where" else f"{one.rule} ({one.field})"
             yield where, rule, one.value, one.remedy
         else:
-            fine += [text] if where.startswith("queries") else []
+            if where.startswith("queries"):
+                fine.append(text)
+            elif not columns_named(parse_sql(text)):
+                yield where, "name an attribute: it keeps every row", text, "remove it, or say mode: observe"
     try:
-        _over(fine, known, "queries")
+        if fine and not _over(fine, known, "queries"):
+            alike = "name an attribute: they want all rows alike"
+            yield "queries", alike, fine[0], "say which rows one of them wants more"
     except Refused as problem:
         yield "queries", problem.problem.rule, problem.problem.value, problem.problem.remedy
 
