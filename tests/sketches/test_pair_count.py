@@ -226,6 +226,21 @@ def test_negative_estimates_are_clamped_and_say_so() -> None:
     assert all(answer.low >= 0 for answer in answers)
 
 
+def test_no_answer_and_no_end_of_an_interval_is_above_the_pairs_that_can_be() -> None:
+    alike, above = np.ones((12, 6), dtype=np.uint64), 0
+    for seed in range(40):
+        sketch = PairCount(PairCountParameters(6, 4, 0.3, width=8, seed=seed)).update(alike, np.arange(12))
+        most = {"pairs": 12 * 11 / 2, "join": 12 * 12, "search": 12}
+        other = PairCount(PairCountParameters(6, 4, 0.3, width=8, seed=seed, side=1)).update(
+            alike, np.arange(12)
+        )
+        found = {"pairs": sketch.pairs(), "join": sketch.join(other), "search": sketch.search(alike[0])}
+        for name, answer in found.items():
+            assert 0 <= answer.low <= answer.estimate <= answer.high <= most[name]
+            above += answer.note == "clamped to as many as there can be"
+    assert above > 0, "the sketch is too narrow for its pairs"
+
+
 def test_so_many_attributes_that_the_combinations_explode_are_refused_with_their_number() -> None:
     with pytest.raises(Refused, match="616666 subsets of 20 attributes from similarity 10"):
         PairCountParameters(attributes=20, similarity=10)

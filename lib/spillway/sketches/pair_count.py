@@ -174,7 +174,8 @@ class PairCount(binary.CounterSketch):
         spread = self._stddev(s, sizes, exact_pairs, ordered_twice=2.0)
         scale = 0.5 if convention == "unordered" else 1.0
         self_pairs = float(self.records) if convention == "with_self" else 0.0
-        return self._answer(ordered * scale + self_pairs, spread * scale, self_pairs, confidence)
+        ends = self_pairs, self_pairs + scale * self.records * (self.records - 1)
+        return self._answer(ordered * scale + self_pairs, spread * scale, ends, confidence)
 
     def per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Near-duplicate pairs a row: the cleanliness of a table, however many rows it has.
@@ -213,7 +214,8 @@ class PairCount(binary.CounterSketch):
             )
             for k, stream in self.streams.items()
         }
-        return self._answer(estimate, self._stddev(s, products, solved, 1.0), 0.0, confidence)
+        ends = 0.0, float(self.records * other.records)
+        return self._answer(estimate, self._stddev(s, products, solved, 1.0), ends, confidence)
 
     def search(self, record: object, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Records that agree with `record` in at least `at_least` attributes (SearchPairCount)."""
@@ -236,7 +238,8 @@ class PairCount(binary.CounterSketch):
             )
             for k, stream in self.streams.items()
         }
-        return self._answer(estimate, self._stddev(s, spreads, solved, 1.0, searched=True), 0.0, confidence)
+        ends = 0.0, float(self.records)
+        return self._answer(estimate, self._stddev(s, spreads, solved, 1.0, searched=True), ends, confidence)
 
     def theorem_stddev(self, at_least: int | None = None) -> float:
         """The bound of Theorem 7 (offline) or 9 (online, from its proof), in ordered pairs, G_s for g_s."""
@@ -296,13 +299,15 @@ class PairCount(binary.CounterSketch):
         """
         return 4.0 * (1.0 - self.parameters.drawn(k) / math.comb(self.parameters.attributes, k)) * triples
 
-    def _answer(self, estimate: float, spread: float, floor: float, confidence: float) -> Answer:
+    def _answer(self, found: float, spread: float, ends: tuple[float, float], confidence: float) -> Answer:
         reach = spread * normal_quantile(confidence)
         method = "pair_count_exact" if self.parameters.exact else "pair_count"
         method = f"pair_count_{self.parameters.table}" if self.parameters.width else method
-        note = "clamped from a negative estimate" if estimate < floor else ""
-        low, high = max(estimate - reach, floor), max(estimate + reach, floor)
-        return Answer(max(estimate, floor), low, high, confidence, method, note=note)
+        least, most = ends
+        note = "clamped from a negative estimate" if found < least else ""
+        note = "clamped to as many as there can be" if found > most else note
+        found, low, high = (min(max(one, least), most) for one in (found, found - reach, found + reach))
+        return Answer(found, low, high, confidence, method, note=note)
 
     @property
     def shape(self) -> dict[str, Any]:
