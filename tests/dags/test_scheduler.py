@@ -78,6 +78,14 @@ def poll(what: str, look: Callable[[], Any], seconds: float, log: Path) -> Any:
     raise AssertionError(f"no {what} within {seconds:.0f} s\n{log.read_text(errors='replace')[-4000:]}")
 
 
+def lives(process: psutil.Process) -> bool:
+    """Whether it still runs: one that has ended and waits for its new parent to hear of it (a zombie) does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class Server:
     """Airflow's REST API, spoken by the standard library."""
 
@@ -217,7 +225,7 @@ def server(tmp_path: Path, small: Settings, heard: ThreadingHTTPServer) -> Itera
         assert len(family) > 5, "the scheduler, the server, their workers"
         ui.send_signal(signal.SIGINT)
         assert guard.wait(timeout=START_SECONDS) == 128 + signal.SIGINT
-        assert [one for one in family if one.is_running()] == []
+        assert [one for one in family if lives(one)] == []
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0, "nobody listens any more"
 
