@@ -76,10 +76,7 @@ def _pairs(
         for row in range(np.searchsorted(first, boxes[box, 0, 0]), len(first)):
             if first[row] > boxes[box, 0, 1]:
                 break
-            inside = True
-            for d in range(points.shape[0]):
-                inside = inside and _holds(points, row, boxes, box, d)
-            if inside:
+            if _inside(points, row, boxes, box):
                 if found < len(pairs):
                     pairs[found] = query[box] * size + labels[row]
                 found += 1
@@ -94,16 +91,22 @@ def _holds(points: np.ndarray, row: int, boxes: np.ndarray, box: int, d: int) ->
 
 
 @njit(cache=True, nogil=True)
+def _inside(points: np.ndarray, row: int, boxes: np.ndarray, box: int) -> bool:
+    """Whether every side of a box holds the row."""
+    found = True
+    for d in range(points.shape[0]):
+        found = found and _holds(points, row, boxes, box, d)
+    return found
+
+
+@njit(cache=True, nogil=True)
 def _add_weights(points: np.ndarray, boxes: np.ndarray, weights: np.ndarray, hits: np.ndarray) -> None:
     first = points[0]
     for box in range(len(boxes)):
         for row in range(np.searchsorted(first, boxes[box, 0, 0]), len(first)):
             if first[row] > boxes[box, 0, 1]:
                 break
-            inside = True
-            for d in range(points.shape[0]):
-                inside = inside and _holds(points, row, boxes, box, d)
-            if inside:
+            if _inside(points, row, boxes, box):
                 hits[row] += weights[box]
 
 
@@ -121,10 +124,7 @@ def _add_values(
         for row in range(np.searchsorted(first, boxes[box, 0, 0]), len(first)):
             if first[row] > boxes[box, 0, 1]:
                 break
-            inside = True
-            for d in range(points.shape[0]):
-                inside = inside and _holds(points, row, boxes, box, d)
-            if inside:
+            if _inside(points, row, boxes, box):
                 counts[query[box]] += 1
                 for k in range(values.shape[1]):
                     sums[query[box], k] += values[row, k]
