@@ -19,7 +19,7 @@ from spillway.batch import TAKEN_IN, Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.engine.spark import SparkEngine
-from spillway.intake import repeats
+from spillway.intake import window
 from spillway.intake.alike import repeated_seqs
 from spillway.intake.aside import DELIVERED_BEFORE, kept_aside
 from spillway.intake.repeats import (
@@ -124,7 +124,7 @@ def test_those_whose_values_came_within_reach_are_found_by_either_way(
     cores: int, within: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", 32)
-    monkeypatch.setattr(repeats, "_ROWS_AT_A_TIME", 25)
+    monkeypatch.setattr(window, "_ROWS_AT_A_TIME", 25)
     before, rows = some_rows(1, 60), some_rows(2, 150)
     files, history = stored(tmp_path, table(60, rows), 3), stored(tmp_path, table(0, before), 4)
     truth = [60 + place for place in slowly(rows, before, within)]
@@ -145,8 +145,8 @@ def test_those_whose_values_came_within_reach_are_found_by_either_way(
 def test_a_new_row_that_the_filter_suspects_stays_and_one_fingerprint_of_two_values_drops_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = repeats.keys_of
-    monkeypatch.setattr(repeats, "keys_of", lambda *asked: real(*asked) % np.uint64(3))
+    real = window.keys_of
+    monkeypatch.setattr(window, "keys_of", lambda *asked: real(*asked) % np.uint64(3))
     before, rows = some_rows(3, 40), some_rows(4, 80)
     files, history = stored(tmp_path, table(40, rows)), stored(tmp_path, table(0, before))
     for way in ("exact", "filter"):
@@ -161,12 +161,12 @@ def test_a_batch_of_any_length_is_hashed_some_rows_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", 32)
-    monkeypatch.setattr(repeats, "_ROWS_AT_A_TIME", 32)
+    monkeypatch.setattr(window, "_ROWS_AT_A_TIME", 32)
     # a stretch is never shorter than what is read at a time
-    monkeypatch.setattr(repeats, "_stretches", lambda first, last, _: ((first, last),))
-    real, sizes = repeats.keys_of, []
+    monkeypatch.setattr(window, "_stretches", lambda first, last, _: ((first, last),))
+    real, sizes = window.keys_of, []
     monkeypatch.setattr(
-        repeats, "keys_of", lambda rows, *rest: sizes.append(rows.num_rows) or real(rows, *rest)
+        window, "keys_of", lambda rows, *rest: sizes.append(rows.num_rows) or real(rows, *rest)
     )
     files = stored(tmp_path, table(100, some_rows(1, 400)))
     history = stored(tmp_path, table(0, some_rows(2, 100)))
@@ -194,6 +194,51 @@ def test_what_came_later_or_lies_in_the_same_files_is_no_history(tmp_path: Path)
     found = find_repeated(HERE, contract(rows="exact"), batch(1, 0, 1), files, files)
     assert found is not None
     assert found.rows.tolist() == []
+
+
+@pytest.mark.parametrize("within", [None, 3, 40, 1000])
+def test_a_batch_that_comes_late_is_compared_with_what_stands_before_and_after_it(
+    within: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window, "_ROWS_AT_A_TIME", 25)
+    before, rows, after = some_rows(1, 60), some_rows(2, 30), some_rows(3, 90)
+    gone = table(90, some_rows(4, 20))
+    batches = [batch(1, 0, 59), batch(2, 60, 89), batch(3, 90, 109), batch(4, 110, 199)]
+    # a batch whose rows lie in the table, and do not stand, is between: that run died
+    history = [
+        file for part in (table(0, before), gone, table(110, after)) for file in stored(tmp_path, part, 3)
+    ]
+    for way in ("exact", "filter") if within else ("exact",):
+        asked = contract(rows=way, within=within)
+        found = find_repeated(
+            InProcess(2),
+            asked,
+            batches[1],
+            stored(tmp_path, table(60, rows)),
+            history,
+            None,
+            [batches[0], batches[3]],
+        )
+        assert found is not None
+        truth, stayed = [], [(place, plain(row)) for place, row in enumerate(before)]
+        stayed += [(110 + place, plain(row)) for place, row in enumerate(after)]
+        for place, row in enumerate(rows, 60):
+            reach = within or 1000
+            if any(values == plain(row) and abs(place - other) <= reach for other, values in stayed):
+                truth.append(place)
+            else:
+                stayed.append((place, plain(row)))
+        assert found.rows.tolist() == truth
+        reached = way == "filter" and within in (1000,)
+        assert (found.state is not None) == reached
+        if found.state is not None:
+            # the newest batch's state is made again: it forgets nothing that stands in its window
+            assert (found.state["batch"], found.state["rows"], found.state["started_from"]) == (4, 180, None)
+            held: Any = read_sketch(found.state["payload"])
+            keys = [
+                compared_by(asked).keys(one) for one in (table(0, before), table(60, rows), table(110, after))
+            ]
+            assert held.holds(np.concatenate(keys)).all()
 
 
 def test_no_question_no_rows_and_no_repeats_find_nothing(tmp_path: Path) -> None:
@@ -244,7 +289,7 @@ def test_a_filter_in_shards_and_over_batches_is_the_filter_of_the_stream(
     rows = [(f"s{place}", 1.0) for place in np.random.default_rng(5).integers(0, 2000, 700).tolist()]
     files, spec = stored(tmp_path, table(0, rows), 3), filter_of(asked)
     kernel: Any = spec.empty()
-    keys = repeats.keys_of(table(0, rows), spec.attributes, spec.types, spec.seed)
+    keys = compared_by(asked).keys(table(0, rows))
     suspected = np.flatnonzero(kernel.observe(keys)).tolist()
     truth = slowly(rows, (), 250)
     assert set(truth) < set(suspected)

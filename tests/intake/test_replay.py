@@ -16,6 +16,7 @@ from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
 
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
+from spillway.intake import into_raw
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 
@@ -165,6 +166,36 @@ def test_rows_that_were_delivered_before_are_replayed_only_when_that_is_asked_fo
     assert world.replay(reason="delivered before").records == 1
     assert world.ats() == [1, 2, 3, 4, 3]
     assert world.totals() == [(5, 4, 0, 1), (1, 1, 0, 0)]
+
+
+@pytest.mark.parametrize("way", ["exact", "filter"])
+def test_one_row_of_a_repeat_stays_whatever_order_its_batches_are_written_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    world = LandingWorld(tmp_path, contract(duplicates={"rows": way, "on": ["at"], "within": 30}))
+    whole, broken = into_raw.rate_of, {2, 4}
+
+    def failing(tables: Any, of: Any, batch: Any, *more: Any) -> Any:
+        # by then its rows lie in `raw`
+        if batch.batch in broken:
+            raise SpillwayError("`at` must be kind, got unkind; mend it")
+        return whole(tables, of, batch, *more)
+
+    monkeypatch.setattr(into_raw, "rate_of", failing)
+    for day, ats in enumerate(([1, 2], [2, 3, 4, 9], [3, 5], [3, 4, 5, 6], [4, 6, 7]), 1):
+        world.deliver(f"2026-01-0{day}/{day}.json", lines(ats))
+    assert "batch 2 could not be written" in world.fails()
+    assert [one.rows for one in world.batches()] == [2, None, 2, None, 3], "what failed counts for nothing"
+    broken.discard(2)
+    assert "batch 4 failed a second time" in world.fails()
+    broken.discard(4)
+    world.replay()
+    assert sorted(world.ats()) == [1, 2, 3, 4, 5, 6, 7, 9]
+    assert world.totals() == [(2, 2, 0, 0), (4, 1, 0, 3), (2, 2, 0, 0), (4, 0, 0, 4), (3, 3, 0, 0)]
+    world.deliver("2026-01-06/6.json", lines(range(1, 10)))
+    world.take_in()
+    assert sorted(world.ats()) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert world.totals()[5] == (9, 1, 0, 8)
 
 
 class Killed(BaseException):

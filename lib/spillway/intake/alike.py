@@ -23,20 +23,21 @@ def repeated_seqs(
     parts: Sequence[pa.Table],
     names: Sequence[str],
     types: Sequence[str],
-    first_seq: int = 0,
+    mine: tuple[int, int] | None = None,
     within: int | None = None,
 ) -> Integers:
-    """The `seq` of every row that repeats one which stayed and came at most `within` before: by values alone.
+    """The `seq` of every row that repeats one which stays, at most `within` before it, by values alone.
 
-    Rows before `first_seq` stand where they are.
+    Rows outside `mine` (from, to) stand where they are, and those after it count as those before do.
     """
     rows = pa.concat_tables([part.select(["seq", *names]) for part in parts], promote_options="permissive")
     if not rows.num_rows:
         return np.empty(0, np.int64)
     seqs, alike = np.asarray(rows["seq"]), alike_by_values(rows, names, types)
     order = np.lexsort((seqs, alike))
+    first, last = mine or (int(seqs.min()), int(seqs.max()))
     reach = np.iinfo(np.int64).max if within is None else within
-    return np.sort(seqs[order[_repeats(seqs[order], alike[order], first_seq, reach)]])
+    return np.sort(seqs[order[_repeats(seqs[order], alike[order], first, last, reach)]])
 
 
 def alike_by_values(rows: pa.Table, names: Sequence[str], types: Sequence[str]) -> Integers:
@@ -50,13 +51,25 @@ def alike_by_values(rows: pa.Table, names: Sequence[str], types: Sequence[str]) 
 
 
 @njit(cache=True)
-def _repeats(seqs: Integers, alike: Integers, first_seq: int, within: int) -> Booleans:
-    """Which rows, ordered by what they are alike in and then by `seq`, repeat the last like them that stayed."""
+def _repeats(seqs: Integers, alike: Integers, first: int, last: int, within: int) -> Booleans:
+    """Of rows ordered by what they are alike in and then by `seq`: those from `first` to `last` that repeat another.
+
+    Each is compared with the last like it that stays, and with the first like it after `last`.
+    """
     found = np.zeros(seqs.size, np.bool_)
+    after = np.full(seqs.size, -1)
+    for place in range(seqs.size - 1, -1, -1):
+        if seqs[place] > last:
+            after[place] = place
+        elif place + 1 < seqs.size and alike[place + 1] == alike[place]:
+            after[place] = after[place + 1]
     stayed = 0
     for place in range(seqs.size):
-        known = place > 0 and alike[place] == alike[stayed]
-        found[place] = known and seqs[place] >= first_seq and seqs[place] - seqs[stayed] <= within
+        if first <= seqs[place] <= last:
+            known = place > 0 and alike[place] == alike[stayed]
+            found[place] = known and seqs[place] - seqs[stayed] <= within
+            if not found[place] and after[place] >= 0:
+                found[place] = seqs[after[place]] - seqs[place] <= within
         if not found[place]:
             stayed = place
     return found

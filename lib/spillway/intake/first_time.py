@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,10 @@ from spillway.engine.protocol import Engine
 from spillway.intake.aside import kept_aside
 from spillway.intake.parse import Target
 from spillway.intake.repeats import Repeated, filter_before, find_repeated
+from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, rows_of
 from spillway.store.logs import data_file
-from spillway.store.tables import Between, Table, Tables
+from spillway.store.tables import Table, Tables
 from spillway.store.writing import Written, write_file
 
 _ROWS_AT_A_TIME = 131_072
@@ -31,17 +33,25 @@ def without_repeats(
     files: dict[int, list[Written]],
     aside: list[Written],
 ) -> dict[int, Repeated]:
-    """Find rows that were delivered before; the batches' drafts of `raw` are made anew without them."""
+    """Find rows that were delivered before; the batches' drafts of `raw` are made anew without them.
+
+    They are compared with what stands in `raw`, of whichever batch, and with each other in their order.
+    """
     found: dict[int, Repeated] = {}
-    state = filter_before(tables, contract, batches[0].batch)
-    earlier = list(tables.at("raw", contract.stream).files(batch=Between(high=batches[0].batch - 1)))
+    mine = {batch.batch for batch in batches}
+    standing = [
+        one for one in load_batches(tables, contract.stream) if one.is_in_raw and one.batch not in mine
+    ]
+    history = list(tables.at("raw", contract.stream).files())
+    state: Mapping[str, Any] | None = None
     for batch in sorted(batches, key=lambda one: one.batch):
         drafted = _drafted(raw, files[batch.batch])
-        one = find_repeated(engine, contract, batch, drafted, earlier, state)
+        before = state if state is not None else filter_before(tables, contract, batch.batch)
+        one = find_repeated(engine, contract, batch, drafted, history, before, standing)
         if one is None:
             return {}
         found[batch.batch] = one
-        state = one.state
+        state = one.state if one.state is not None else state
         if len(one.rows):
             rejected = Target.of(tables.at("rejected"))
             make = partial(_parted, contract, batch, one.rows, Target.of(raw), rejected)
@@ -49,7 +59,8 @@ def without_repeats(
             raw.erase(drafted)
             files[batch.batch] = [left for left, _ in parts if left]
             aside += [gone for _, gone in parts if gone]
-        earlier += _drafted(raw, files[batch.batch])
+        history += _drafted(raw, files[batch.batch])
+        standing.append(batch)
     return found
 
 

@@ -6,47 +6,57 @@ in the stream and came at most `duplicates.within` rows before, in whichever bat
 `raw` any more, is not looked at. The row that repeats leaves the stream and stands in `rejected` with its values: none
 is lost.
 
+Batches may be written out of their order, where one had failed and its successors had not. What stands in `raw` stays
+there: a batch that comes late is compared with the rows before it and with those after it, as far either way. So no two
+rows that are the same ever stand within reach of each other, and what left has one within reach that stayed.
+
 Both ways find the same rows. `exact` asks the window about every row of the batch; `filter` passes the rows through two
 Bloom filters that take turns, which forget nothing within the window, and asks the window about those alone that the
 filter suspects: what the look-up does not confirm stays, and the ledger says how often the filter was wrong beside how
 often it was expected to be.
 
-Rows are looked up by a 64-bit fingerprint first, which is small enough to travel to every piece of the history. What
-that finds is compared by its values, so that two rows of one fingerprint are never taken for one. Memory is that of
-the filter (`exact`: of the batch's fingerprints) and of the values of the rows that are found.
+Memory is that of the filter (`exact`: of the batch's fingerprints) and of the values of the rows that are found; how
+rows are looked up is told in `window`.
 
 The filter's state after a batch is a row of `sketches`, which names the state it went on from; that of the newest batch
-is kept, and the one it went on from. Where the state before a batch is not there, it is made of the window's rows.
+is kept, and the one it went on from. Where the state before a batch is not there, it is made of the window's rows; so
+is the newest batch's again when one within its reach comes late, and that one is looked up row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
-from spillway.engine.dividing import in_pieces
 from spillway.engine.protocol import Engine
-from spillway.intake.alike import alike_by_values, repeated_seqs
+from spillway.intake.window import (
+    FIRST,
+    HASH_SEED,
+    Compared,
+    SeqRange,
+    Surroundings,
+    confirmed,
+    files_between,
+    in_any,
+    repeated_exactly,
+    seq_ranges,
+    window_around,
+)
 from spillway.sketches.alternating_bloom import AlternatingBloom
-from spillway.sketches.column_keys import keys_of
 from spillway.sketches.specification import SketchSpec
-from spillway.sketches.types import Booleans, Integers, Keys
-from spillway.store.files import DataFile, RowReader, rows_of
+from spillway.sketches.types import Integers, Keys
+from spillway.store.files import DataFile, RowReader
 from spillway.store.tables import Between, Tables
 
 FILTER = "alternating_bloom"
 """The kind of the filter's rows in `sketches`."""
-_SEED = 1
-_PIECES_A_CORE = 4
-_ROWS_AT_A_TIME = 262_144
 
 
 @dataclass(frozen=True)
@@ -71,34 +81,6 @@ class Passed:
     state: AlternatingBloom
 
 
-@dataclass(frozen=True)
-class _Attributes:
-    """What rows are compared by."""
-
-    names: tuple[str, ...]
-    types: tuple[str, ...]
-
-    def keys(self, rows: pa.Table) -> Keys:
-        return keys_of(rows, self.names, self.types, _SEED)
-
-
-@dataclass(frozen=True)
-class _Sides:
-    """The batch's rows as stretches of its files, and the pieces of what lies within the window before it."""
-
-    files: tuple[DataFile, ...]
-    first_seq: int
-    last_seq: int
-    stretches: tuple[tuple[int, int], ...]
-    history: tuple[tuple[DataFile, ...], ...]
-    within: int | None
-
-    @property
-    def since(self) -> int | None:
-        """The first `seq` of the window; None for all there is."""
-        return None if self.within is None else self.first_seq - self.within
-
-
 def find_repeated(
     engine: Engine,
     contract: StreamContract,
@@ -106,46 +88,37 @@ def find_repeated(
     files: Sequence[DataFile],
     history: Sequence[DataFile],
     before: Mapping[str, Any] | None = None,
+    standing: Sequence[Batch] | None = None,
 ) -> Repeated | None:
     """The rows of the batch that were delivered before; None where the contract does not ask.
 
-    `files` hold the rows of the batch, `history` those of all batches before it (rows of others in them do not count).
-    `before` is the state that the filter goes on from (`filter_before`, or the last batch's `Repeated.state`).
+    `files` hold the rows of the batch, `history` those of the batches that are `standing` in `raw`, and maybe others
+    (None: of all before it). `before` is the state that the filter goes on from (`filter_before`, or that of the last
+    `Repeated` that has one).
     """
     if contract.duplicates.rows == "none":
         return None
-    spread, within = _PIECES_A_CORE * engine.cores, contract.duplicates.within
-    if within is not None:
-        history = [file for file in history if _reaches(file, batch.first_seq - within)]
-    sides = _Sides(
-        tuple(files),
-        batch.first_seq,
-        batch.last_seq,
-        _stretches(batch.first_seq, batch.last_seq, spread),
-        tuple(in_pieces(history, spread, weight=lambda file: file.size)),
-        within,
-    )
+    within, after = contract.duplicates.within, [one for one in standing or () if one.batch > batch.batch]
+    edges = ((FIRST, batch.first_seq - 1),) if standing is None else seq_ranges(standing)
+    mine = (batch.first_seq, batch.last_seq)
+    window = window_around(mine, files, history, edges, within, engine.cores)
     if contract.duplicates.rows == "exact":
-        found = _exactly(engine, compared_by(contract), sides)
+        found = repeated_exactly(engine, compared_by(contract), window)
         return Repeated(found, f"row delivered before{told_window(within)}")
-    return _suspected(engine, contract, batch, sides, before)
-
-
-def _reaches(file: DataFile, seq: int) -> bool:
-    """Whether the file may hold rows from `seq` on."""
-    high = file.high("seq")
-    return high is None or high >= seq
+    if after:
+        return _late(engine, contract, window, max(after, key=lambda one: one.batch), history)
+    return _suspected(engine, contract, batch, window, before)
 
 
 def told_window(within: int | None) -> str:
     return "" if within is None else f", within {within:,} rows"
 
 
-def compared_by(contract: StreamContract) -> _Attributes:
+def compared_by(contract: StreamContract) -> Compared:
     """The attributes in which a row must differ from every earlier one."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
     names = tuple(contract.duplicates.on or contract.names)
-    return _Attributes(names, tuple(types[name] for name in names))
+    return Compared(names, tuple(types[name] for name in names))
 
 
 def filter_of(contract: StreamContract) -> SketchSpec:
@@ -155,7 +128,7 @@ def filter_of(contract: StreamContract) -> SketchSpec:
         FILTER,
         on.names,
         on.types,
-        seed=_SEED,
+        seed=HASH_SEED,
         within=asked.within,
         false_positive_pct=asked.false_positive_pct,
         shards=asked.shards,
@@ -190,21 +163,17 @@ def keep_states(tables: Tables, stream: str, states: Sequence[Mapping[str, Any]]
         tables.at("sketches").replace([*rows, states[-1]], **mine)
 
 
-def _exactly(engine: Engine, on: _Attributes, sides: _Sides) -> Integers:
-    found = engine.map(partial(_fingerprints, on, sides.files), sides.stretches)
-    mine, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *found]), return_counts=True)
-    known = engine.map(partial(_known, on, mine, sides), sides.history)
-    wanted = np.unique(np.concatenate([mine[counts > 1], *known]))
-    return _confirmed(engine, on, sides, wanted)
-
-
 def _suspected(
-    engine: Engine, contract: StreamContract, batch: Batch, sides: _Sides, before: Mapping[str, Any] | None
+    engine: Engine,
+    contract: StreamContract,
+    batch: Batch,
+    window: Surroundings,
+    before: Mapping[str, Any] | None,
 ) -> Repeated:
     spec, on = filter_of(contract), compared_by(contract)
-    start = bytes(before["payload"]) if before is not None else _of_window(engine, spec, sides)
-    passed = pass_through(engine, spec, sides.files, (sides.first_seq, sides.last_seq), start)
-    truly = np.intersect1d(passed.suspects, _confirmed(engine, on, sides, np.unique(passed.keys)))
+    start = bytes(before["payload"]) if before is not None else _of_window(engine, spec, window)
+    passed = pass_through(engine, spec, window.files, (window.first_seq, window.last_seq), start)
+    truly = np.intersect1d(passed.suspects, confirmed(engine, on, window, np.unique(passed.keys)))
     row = spec.row(
         contract.stream,
         batch.batch,
@@ -217,25 +186,46 @@ def _suspected(
     return Repeated(truly, _told(contract.duplicates.within, passed, truly.size), row)
 
 
-def _of_window(engine: Engine, spec: SketchSpec, sides: _Sides) -> bytes | None:
+def _late(
+    engine: Engine, contract: StreamContract, window: Surroundings, newest: Batch, history: Sequence[DataFile]
+) -> Repeated:
+    """A batch that comes after later ones: every row is looked up, and the newest one's state has its rows too."""
+    spec, within = filter_of(contract), contract.duplicates.within
+    found = repeated_exactly(engine, compared_by(contract), window)
+    reason = (
+        f"row delivered before{told_window(within)}; looked up row by row, as its batch came after later ones"
+    )
+    first = newest.last_seq - (within or 0) + 1
+    if window.last_seq < first:
+        return Repeated(found, reason)
+    stand = (*window.standing, (window.first_seq, window.last_seq))
+    files = [*files_between(history, first, newest.last_seq), *window.files]
+    passed = pass_through(engine, spec, files, (first, newest.last_seq), standing=stand)
+    of_newest = (contract.stream, newest.batch, newest.batch_date, passed.rows, passed.state.to_bytes())
+    return Repeated(found, reason, spec.row(*of_newest))
+
+
+def _of_window(engine: Engine, spec: SketchSpec, window: Surroundings) -> bytes | None:
     """The state before the batch where none is kept: a filter that has seen the window."""
-    files = [file for piece in sides.history for file in piece]
-    if not files or sides.since is None:
+    files = [file for piece in window.history for file in piece]
+    if not files or window.within is None:
         return None
-    return pass_through(engine, spec, files, (sides.since, sides.first_seq - 1)).state.to_bytes()
+    seq = (window.since, window.first_seq - 1)
+    return pass_through(engine, spec, files, seq, standing=window.standing).state.to_bytes()
 
 
 def pass_through(
     engine: Engine,
     spec: SketchSpec,
     files: Sequence[DataFile],
-    seq: tuple[int, int],
+    seq: SeqRange,
     before: bytes | None = None,
+    standing: Sequence[SeqRange] | None = None,
 ) -> Passed:
-    """Pass the rows `seq` (from, to) through the filter in their order, each shard by one task."""
+    """Pass the rows `seq` (from, to), of them those `standing`, through the filter in order, each shard by one task."""
     start = before or spec.empty().to_bytes()
     tasks = min(spec.shards, engine.cores)
-    parts = engine.map(partial(_shards_passed, spec, start, tuple(files), seq, tasks), range(tasks))
+    parts = engine.map(partial(_shards_passed, spec, start, tuple(files), seq, standing, tasks), range(tasks))
     state = AlternatingBloom.from_bytes(start)
     for task, part in enumerate(parts):
         state.absorb_shards(part.state, range(task, spec.shards, tasks))
@@ -256,29 +246,27 @@ def _told(within: int | None, passed: Passed, truly: int) -> str:
     )
 
 
-def _confirmed(engine: Engine, on: _Attributes, sides: _Sides, wanted: Keys) -> Integers:
-    """The batch's rows that truly repeat an earlier one, among those of the wanted fingerprints."""
-    if not wanted.size:
-        return np.empty(0, np.int64)
-    mine = engine.map(partial(_alike, on, wanted, sides.files), sides.stretches)
-    before = engine.map(partial(_alike_before, on, wanted, sides), sides.history)
-    return repeated_seqs([*mine, *before], on.names, on.types, sides.first_seq, sides.within)
-
-
 def _shards_passed(
     spec: SketchSpec,
     start: bytes,
     files: Sequence[DataFile],
-    seq: tuple[int, int],
+    seq: SeqRange,
+    standing: Sequence[SeqRange] | None,
     tasks: int,
     task: int,
 ) -> Passed:
     """Every task reads all rows and takes those of its shards, so that none is moved or sorted."""
-    sketch, read = AlternatingBloom.from_bytes(start), RowReader(files)
+    sketch, read, on = (
+        AlternatingBloom.from_bytes(start),
+        RowReader(files),
+        Compared(spec.attributes, spec.types),
+    )
     suspects, doubtful, rows = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
     for low in range(seq[0], seq[1] + 1, RowReader.AT_A_TIME):
         part = read(spec.attributes, low, min(seq[1], low + RowReader.AT_A_TIME - 1))
-        keys, places = keys_of(part, spec.attributes, spec.types, spec.seed), np.asarray(part["seq"])
+        if standing is not None:
+            part = part.filter(pa.array(in_any(np.asarray(part["seq"]), standing)))
+        keys, places = on.keys(part), np.asarray(part["seq"])
         if tasks > 1:
             mine = sketch.shard_of(keys) % tasks == task
             keys, places = keys[mine], places[mine]
@@ -287,71 +275,3 @@ def _shards_passed(
         suspects.append(places[found])
         doubtful.append(keys[found])
     return Passed(rows, np.concatenate(suspects), np.concatenate(doubtful), sketch)
-
-
-def _stretches(first: int, last: int, most: int) -> tuple[tuple[int, int], ...]:
-    """The rows from `first` to `last` in at most `most` stretches, none of them tiny."""
-    size = max(-(-(last - first + 1) // most), RowReader.AT_A_TIME)
-    return tuple((low, min(last, low + size - 1)) for low in range(first, last + 1, size))
-
-
-def _fingerprints(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int, int]) -> Keys:
-    return np.concatenate([np.empty(0, np.uint64), *map(on.keys, _stretch(on, files, stretch))])
-
-
-def _known(on: _Attributes, mine: Keys, sides: _Sides, files: Sequence[DataFile]) -> Keys:
-    """Which of the batch's (sorted) fingerprints earlier rows of these files have."""
-    found = [np.empty(0, np.uint64)]
-    for rows in _earlier(on, sides, files):
-        keys = on.keys(rows)
-        found.append(np.unique(keys[_among(keys, mine)]))
-    return np.unique(np.concatenate(found))
-
-
-def _alike(on: _Attributes, wanted: Keys, files: Sequence[DataFile], stretch: tuple[int, int]) -> pa.Table:
-    found = [rows.filter(pa.array(_among(on.keys(rows), wanted))) for rows in _stretch(on, files, stretch)]
-    return pa.concat_tables([_nothing(on), *found], promote_options="permissive")
-
-
-def _alike_before(on: _Attributes, wanted: Keys, sides: _Sides, files: Sequence[DataFile]) -> pa.Table:
-    """The last row of each value of the wanted fingerprints: none before it reaches further."""
-    found = [_nothing(on)]
-    for rows in _earlier(on, sides, files):
-        found.append(rows.filter(pa.array(_among(on.keys(rows), wanted))))
-    rows = pa.concat_tables(found, promote_options="permissive")
-    if not rows.num_rows:
-        return rows
-    alike = alike_by_values(rows, on.names, on.types)
-    order = np.lexsort((np.asarray(rows["seq"]), alike))
-    last = np.flatnonzero(np.r_[alike[order][1:] != alike[order][:-1], True])
-    return rows.take(pa.array(order[last]))
-
-
-def _stretch(on: _Attributes, files: Sequence[DataFile], stretch: tuple[int, int]) -> Iterator[pa.Table]:
-    """The rows of a stretch, some at a time."""
-    read = RowReader(files)
-    for low in range(stretch[0], stretch[1] + 1, RowReader.AT_A_TIME):
-        rows = read(on.names, low, min(stretch[1], low + RowReader.AT_A_TIME - 1))
-        yield rows.select(["seq", *on.names])
-
-
-def _earlier(on: _Attributes, sides: _Sides, files: Sequence[DataFile]) -> Iterator[pa.Table]:
-    edges = (sides.since, sides.first_seq - 1)
-    for file in files:
-        for rows in rows_of(file, ["seq", *on.names], _ROWS_AT_A_TIME, [("seq", *edges)]):
-            kept = pc.less(rows["seq"], sides.first_seq)
-            if sides.since is not None:
-                kept = pc.and_(kept, pc.greater_equal(rows["seq"], sides.since))
-            yield rows.filter(kept)
-
-
-def _nothing(on: _Attributes) -> pa.Table:
-    return pa.table({"seq": pa.array([], pa.int64()), **{name: pa.nulls(0) for name in on.names}})
-
-
-def _among(keys: Keys, known: Keys) -> Booleans:
-    """Which keys are in the sorted `known`."""
-    if not known.size:
-        return np.zeros(keys.size, np.bool_)
-    found: Booleans = known[np.minimum(np.searchsorted(known, keys), known.size - 1)] == keys
-    return found
