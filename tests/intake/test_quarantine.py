@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.intake.landing_world import LandingWorld, contract, lines
+from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
 
 from spillway.batch import RECORDED, SET_ASIDE, TAKEN_IN
+from spillway.contracts import StreamContract
 from spillway.errors import RefusedElsewhere, SpillwayError
 from spillway.intake import into_raw, parse, tasks
 from spillway.records import parse_parts
@@ -175,6 +176,23 @@ def test_drafts_that_held_a_refused_file_leave_nothing_behind(
         if one.path.endswith(".parquet") and ("/raw/" in one.path or "/rejected/" in one.path)
     }
     assert there == live
+
+
+@pytest.mark.parametrize("was", ["double", "string", "date"])
+def test_a_changed_type_is_refused_by_name_before_rows_are_looked_up(tmp_path: Path, was: str) -> None:
+    def of_type(kind: str) -> StreamContract:
+        attributes = [*CONTRACT["attributes"][:2], {"name": "delay_ms", "type": kind, "nullable": True}]
+        return contract(attributes=attributes, duplicates={"rows": "exact"})
+
+    value = {"double": 1.5, "string": "x", "date": "2026-01-01"}[was]
+    world = LandingWorld(tmp_path, of_type(was))
+    world.deliver("a.json", lines(range(3), delay_ms=value))
+    world.take_in()
+    world.contract = of_type("integer")
+    world.deliver("b.json", lines(range(3), delay_ms=7))
+    told = f"column `delay_ms` must stay {was}, got bigint; give the changed attribute a new name in the contract"
+    assert told in world.fails()
+    assert [one.attempts for one in world.batches()] == [0, 0], "it is the contract's fault"
 
 
 def test_a_table_that_cannot_be_read_is_no_fault_of_the_batch(

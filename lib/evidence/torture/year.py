@@ -84,7 +84,7 @@ class Year:
             contract = {
                 "stream": stream,
                 "channel": "link",
-                "source": {"path": stream, "after_taken_in": "remove"},
+                "source": {"path": stream, "after_taken_in": "remove", "settle_seconds": 0},
                 "attributes": [
                     {"name": "site", "type": "string", "role": "key", "nullable": False},
                     {"name": "at", "type": "timestamp", "role": "order", "nullable": False},
@@ -150,7 +150,7 @@ class Year:
 def year_figures() -> dict[str, float]:
     """Figures of a simulated year, by name; says how far it is."""
     with tempfile.TemporaryDirectory() as folder:
-        return _simulated(Year.begin(Path(folder)), 365)
+        return simulated(Year.begin(Path(folder)), 365)
 
 
 def torture_by_a_year(_say: Callable[[str], None], _seed: int) -> Mapping[str, float]:
@@ -158,11 +158,11 @@ def torture_by_a_year(_say: Callable[[str], None], _seed: int) -> Mapping[str, f
     return {f"torture.{name.removeprefix('torture.')}": value for name, value in year_figures().items()}
 
 
-def _simulated(year: Year, days: int) -> dict[str, float]:
+def simulated(year: Year, days: int) -> dict[str, float]:
     said = time.monotonic()
     year.really(1, 4, train=True)
     year.learn_shapes(4)
-    middle = days // 2
+    middle = _middle(days)
     real = {1, 2, 3, 4} | {day * BATCHES_A_DAY + n for day in (middle, days - 1) for n in (1, 2)}
     for begin in range(0, days - 1, DAYS_LAID_AT_ONCE):
         some = range(begin, min(begin + DAYS_LAID_AT_ONCE, days - 1))
@@ -186,7 +186,7 @@ def measured(year: Year, days: int) -> dict[str, float]:
     number, today = days * BATCHES_A_DAY, _day_of(days * BATCHES_A_DAY)
     reads = {name: _best(5, partial(_afresh, year, one)) for name, one in _steps(year, number).items()}
     contract = year.contracts.streams["north"]
-    hours = [BEGIN + timedelta(days=day, minutes=2) for day in (0, days // 2, days - 1)]
+    hours = [BEGIN + timedelta(days=day, minutes=2) for day in (0, _middle(days), days - 1)]
     asked = [
         Question.parse(
             contract,
@@ -198,13 +198,15 @@ def measured(year: Year, days: int) -> dict[str, float]:
     ]
     looked = [_best(3, partial(_looked_up, year, contract, one)) for one in asked]
     tables = Tables(year.settings)
+    if (batches := tables.at("batches").rows(["batch"]).num_rows) != 2 * number:
+        raise RuntimeError(f"a year must be of {2 * number:,} batches, got {batches:,}")
     counts = {name: len(table.files()) for name, table in _all_tables(tables)}
     first, *_, latest = year.validate_seconds
     details = {name: round(seconds * 1000, 1) for name, seconds in reads.items()}
     say(f"a simulated year to {today}: reading, in ms: {json.dumps(details)}")
     say(f"files: {json.dumps(counts)}; looked up in {', '.join(f'{one:.2f}' for one in looked)} s")
     return {
-        "year_batches": float(2 * number),
+        "year_batches": float(batches),
         "year_read_ms": max(reads.values()) * 1000,
         "year_lookup_seconds": max(looked),
         "year_files_most": float(max(counts.values())),
@@ -273,6 +275,11 @@ def _mine(table: Table, stream: str) -> dict[str, str]:
 def _numbers(day: int) -> range:
     """The batches of a day, counted from the first."""
     return range(day * BATCHES_A_DAY + 1, (day + 1) * BATCHES_A_DAY + 1)
+
+
+def _middle(days: int) -> int:
+    """A day about half way on which a stretch begins: what is really brought through takes the next free number."""
+    return days // 2 // DAYS_LAID_AT_ONCE * DAYS_LAID_AT_ONCE
 
 
 def _day_of(number: int) -> date:
