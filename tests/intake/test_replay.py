@@ -17,6 +17,7 @@ from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
 from spillway.intake import into_raw
+from spillway.pipeline.migrate import migrate
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 
@@ -64,6 +65,57 @@ def test_refused_files_and_records_are_taken_in_once_under_numbers_of_their_own(
     assert len(world.rejected()) == 3, "what was refused once stays on record under its batch"
     assert world.replay() == type(done)(0, 0, (), ())
     assert world.is_quiet()
+
+
+def waiting(world: LandingWorld) -> list[tuple[int, str, int | None]]:
+    """What `rejected` says is still to be read again: batch, file and line."""
+    return [
+        (row["batch"], row["file"].removeprefix("delays/"), row["line"])
+        for row in world.rejected()
+        if row["replayed_by"] is None
+    ]
+
+
+def test_rejected_shows_what_still_waits_and_which_batch_read_the_rest_again(world: LandingWorld) -> None:
+    records, whole = [(1, "2026-03-01/a.json", n) for n in (31, 33)], (1, "2026-03-01/b.json", 0)
+    assert waiting(world) == [*records, whole]
+    world.replay(file="a.json")
+    assert waiting(world) == [whole, *((2, name, line) for _, name, line in records)], "refused again"
+    mended(world)
+    world.replay(file="a.json")
+    assert waiting(world) == [whole]
+    world.replay()
+    assert waiting(world) == []
+    assert world.replay().batches == ()
+    noted = [(row["batch"], row["line"], row["replayed_by"]) for row in world.rejected()]
+    assert noted == [(1, 31, 2), (1, 33, 2), (1, 0, 4), (2, 31, 3), (2, 33, 3)]
+    assert sorted(world.ats()) == [*range(33), *range(40, 43)]
+    assert world.totals() == [(36, 31, 5, 0), (2, 0, 2, 0), (2, 2, 0, 0), (3, 3, 0, 0)]
+    assert all(row["original"] for row in world.rejected() if row["line"]), "nothing of it is lost"
+
+
+def test_a_file_that_was_mended_and_delivered_again_waits_no_longer(world: LandingWorld) -> None:
+    world.deliver("2026-03-01/b.json", lines(range(40, 43)))
+    world.take_in()
+    assert waiting(world) == [(1, "2026-03-01/a.json", n) for n in (31, 33)]
+    assert sorted(world.ats()) == [*range(30), 31, *range(40, 43)]
+
+
+def test_migrating_notes_what_was_read_again_before_that_was_noted(world: LandingWorld) -> None:
+    world.replay(file="a.json")
+    mended(world)
+    world.replay()
+    noted = world.rejected()
+    world.tables.at("rejected").replace([{**row, "replayed_by": None} for row in noted], stream="delays")
+    assert len(waiting(world)) == 5
+    dry = [one.said for one in migrate(world.settings, dry_run=True)]
+    assert (len(waiting(world)), dry) == (
+        5,
+        ["rejected: version 2 to 2: 5 rows are noted as read again since"],
+    )
+    assert [one.said for one in migrate(world.settings)] == dry
+    assert world.rejected() == noted
+    assert migrate(world.settings) == []
 
 
 def test_what_is_refused_again_is_named_by_its_line_and_may_be_replayed_once_more(
@@ -202,7 +254,7 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("write", range(14))
+@pytest.mark.parametrize("write", range(16))
 def test_a_replay_that_is_killed_before_any_write_ends_in_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: int
 ) -> None:
@@ -234,6 +286,7 @@ def test_a_replay_that_is_killed_before_any_write_ends_in_the_same_rows(
     assert sorted(broken.ats()) == [*range(31), 40]
     assert [total[1] for total in broken.totals()] == [30, 1, 1]
     assert all(offered == sum(parts) for offered, *parts in broken.totals())
+    assert waiting(broken) == []
     assert broken.replay().records == 0
     assert broken.is_quiet()
 

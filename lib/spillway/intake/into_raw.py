@@ -21,6 +21,7 @@ from spillway.intake.first_time import without_repeats
 from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
 from spillway.intake.quarantine import FILE_REFUSED, settled_files, whole_files
 from spillway.intake.rate import rate_of
+from spillway.intake.read_again import note_read_again
 from spillway.intake.repeats import Repeated, keep_states
 from spillway.intake.replayed import originals_of
 from spillway.ledger import LedgerRow
@@ -118,9 +119,11 @@ def _write(
     days = sorted({batch.batch_date for batch in batches})
     raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
     rejected.publish(aside, stream=stream, batch=numbers)
+    every = load_batches(tables, stream)
+    note_read_again(rejected, stream, [taken[number].batch for number in numbers], every)
     keep_states(tables, stream, [one.state for _, one in sorted(repeated.items()) if one.state is not None])
     ledger: list[LedgerRow] = []
-    known = {one.batch: one for one in load_batches(tables, stream)}
+    known = {one.batch: one for one in every}
     for number, one in taken.items():
         again, rows = repeated.get(number), sum(part.rows for part in files[number])
         own = [part for part in parsed if part.batch == number]

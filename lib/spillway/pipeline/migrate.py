@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.errors import SpillwayError
+from spillway.intake.read_again import note_read_again
 from spillway.levers.protocol import Say
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -71,6 +72,12 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
         one = Migration("batches", version, version, (change,))
         say(one.said)
         done.append(one)
+    noted = sum(_read_again_before(tables, dry_run))
+    if noted:
+        version = tables.contract("rejected").version
+        one = Migration("rejected", version, version, (f"{noted:,} rows are noted as read again since",))
+        say(one.said)
+        done.append(one)
     count = len(done)
     say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")
     return done
@@ -88,6 +95,16 @@ def _differing(tables: Tables) -> Iterator[tuple[Table, Differences]]:
             lacks = differences(table.schema, contract)
             if table.exists and (table.format_version != contract.version or lacks.said or lacks.impossible):
                 yield table, lacks
+
+
+def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:
+    """By stream, rows of `rejected` that were read again before `rejected` noted it; they are noted."""
+    rejected = tables.at("rejected")
+    unmarked = rejected.rows(["stream"], replayed_by=None)
+    for stream in sorted(unmarked["stream"].unique().to_pylist()):
+        known = load_batches(tables, stream)
+        read = [batch for batch in known if batch.rows is not None]
+        yield note_read_again(rejected, stream, read, known, dry_run)
 
 
 def _validated_before(tables: Tables) -> dict[str, list[Batch]]:
