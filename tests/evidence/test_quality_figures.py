@@ -10,7 +10,7 @@ from evidence.quality.federated import deployed, optimum, rows_of_table
 from evidence.quality.laws import law_figures
 from evidence.quality.load_streams import DATA_SETS, values_of
 from evidence.quality.replays import kendall_distance
-from spillway.levers.quality.federation import Setting, simulate
+from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.policies_known import POLICIES
 
 
@@ -42,6 +42,13 @@ def test_no_policy_lifts_the_poorest_above_the_optimum() -> None:
     assert best.min() == pytest.approx(np.sort(best)[0])
     for policy in POLICIES:
         assert simulate(to, setting, policy, 1).sic.min() <= best.min() + 0.02
+
+
+def test_the_optimum_counts_what_is_handed_over() -> None:
+    apart = Deployment(np.array([0, 1]), np.array([0, 0]), 2)
+    setting = Setting(room=30.0, hand_over=5.0)
+    # a tuple that is handed over costs the last node 5 of every 50: 37.5 x + 3.75 x' <= 30, and x' <= 30 / 37.5
+    assert optimum(apart, setting)[0] == pytest.approx(((30 - 3.75 * 0.8) / 37.5 + 0.8) / 2)
 
 
 def test_data_sets_have_one_mean() -> None:

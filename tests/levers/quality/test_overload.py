@@ -108,3 +108,18 @@ def test_in_a_federation_the_fair_policy_is_fairer_than_chance() -> None:
     assert spread_of(fair.sic).jain > spread_of(random.sic).jain
     assert spread_of(fair.sic).std < spread_of(random.sic).std / 2
     assert spread_of(fair.sic).mean > spread_of(random.sic).mean
+
+
+def test_what_other_nodes_have_begun_is_finished_and_that_is_what_fairness_costs_without() -> None:
+    chance = np.random.default_rng(5)
+    query = np.repeat(np.arange(60), 3)
+    node = np.concatenate([chance.choice(4, 3, replace=False, p=[0.1, 0.2, 0.3, 0.4]) for _ in range(60)])
+    to, setting = Deployment(node, query, 4), Setting(room=800.0, seconds=25.0)
+    ours, text, lucky = (
+        spread_of(simulate(to, setting, policy, 1, finishing).sic)
+        for policy, finishing in (("fair", True), ("fair", False), ("random", True))
+    )
+    assert ours.mean > 1.05 * text.mean, "the text throws away what was worked on elsewhere"
+    assert ours.jain > max(0.99, lucky.jain)
+    # every tuple carries alike: whoever has the room, it is as much coverage (hand-overs differ by some per cent)
+    assert ours.mean == pytest.approx(lucky.mean, rel=0.03)
