@@ -7,11 +7,18 @@ from dataclasses import fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from spillway.batch import Batch, LandingFile
+from spillway.checks import ExaminedRows
+from spillway.checks.views import types_of
 from spillway.contracts import StreamContract, read_stream
 from spillway.ledger import LedgerRow
+from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
+from spillway.levers.joins.operands import Operand, Words, encoded
+from spillway.levers.joins.settings import JoinSettings, JoinSide
+from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
 from spillway.store.table_contracts import table_contracts
 
 DAY = date(2026, 1, 2)
@@ -107,7 +114,12 @@ def sound_stream(stream: str) -> Rows:
             dict.fromkeys(_numbers("join_windows"), 0)
             | {"subject": stream, "window": 7, "batch_date": DAY, "updated_at": NOW}
             | {"left_rows": 3, "right_rows": 3, "possible": 9, "compared": 4, "may_spend": 5.0, "sampled": 2}
-            | {"missed": 5.0, "missed_low": 3.0, "missed_high": 8.0}
+            | {"missed": 5.0, "missed_low": 3.0, "missed_high": 8.0, "pairs": 2, "utility": 2.0}
+        ],
+        "joined": [pair(0, 1), pair(2, 1)],
+        "results": [
+            {"window": 7, "batch_date": DAY, "row": 1, "sic": 0.75, "coverage": 0.75, "n": 9}
+            | {"n__estimate": 9.0, "n__low": 8.0, "n__high": 10.0}
         ],
         "coverage": [
             dict.fromkeys(_numbers("coverage"), 0)
@@ -162,6 +174,44 @@ def sound_stream(stream: str) -> Rows:
     }
 
 
+def pair(left: int, right: int) -> dict[str, Any]:
+    """A pair of two of the rows of `joined_rows`."""
+    times = {"left_time": NOW + timedelta(seconds=left), "right_time": NOW + timedelta(seconds=right)}
+    bounds = {"left_bound_pct": None, "right_bound_pct": None}
+    numbers = {"left_seq": left, "right_seq": right, "utility": 1.0, "weight": 1.0, "sic": 0.25}
+    return {"window": 7, "batch_date": DAY} | times | bounds | numbers
+
+
+JOIN = JoinSettings(
+    left=JoinSide(attribute="site", lasts_seconds=2.0), right=JoinSide(attribute="site", lasts_seconds=2.0)
+)
+
+
+def joined_rows() -> Operand:
+    """Either side of the join: a row a second, every second of `a`, the third and the last of `b`."""
+    sites = pa.array(["a", "a", "a", "b", "a", "b"])
+    sets, _ = encoded(sites, sites, Words())
+    begin = round(NOW.timestamp() * 1_000_000)
+    return Operand(begin + 1_000_000 * np.arange(ROWS), np.arange(ROWS), sets, np.zeros(ROWS, np.int64))
+
+
+def examined_results(table: str, stream: str, rows: list[dict[str, Any]]) -> ExaminedRows:
+    """Results of the join or query as its lever examines them: of window 7, of a minute."""
+    base = table_contracts()[table].arrow_schema
+    own = [(name, pa.float64()) for name in (rows[0] if rows else ()) if name not in base.names]
+    schema = pa.schema([*((field.name, field.type) for field in base), *own])
+    given = pa.Table.from_pylist(rows, schema)
+    if table == "joined":
+        span = (NOW, NOW + timedelta(minutes=1))
+        found = examined_pairs(JOIN, given, span, (joined_rows(), joined_rows()), with_itself=False)
+        said = EXAMINED_PAIRS
+    else:
+        found, said = examined_answer(given), EXAMINED_ANSWER
+    place = [("stream", pa.string()), ("window", pa.int64()), ("batch_date", pa.date32())]
+    one = {"stream": stream, "window": 7, "batch_date": DAY, **found}
+    return ExaminedRows(types_of(given.schema), pa.Table.from_pylist([one], pa.schema([*place, *said])))
+
+
 def region(number: int, threshold: float, offered: int, kept: int) -> dict[str, Any]:
     """What became of the rows of a region."""
     found = {"bounds": "all", "frequency": 1.0, "worth": 1.0, "asked": True, "sampled_rows": 2, "marked": 0}
@@ -211,7 +261,13 @@ def sound_ledger(stream: str) -> list[LedgerRow]:
         ),
         replace(rows, stage="sent", ordinal=2, bytes_offered=300, bytes_kept=250),
         replace(values, stage="sent", ordinal=2, offered=6, kept=6, shed=0, recoverable=0),
+        comparisons(stream),
     ]
+
+
+def comparisons(stream: str) -> LedgerRow:
+    """Of the join of the same name."""
+    return LedgerRow("join", stream, 7, DAY, "joins", 1, "comparisons", offered=4, kept=4)
 
 
 def thinned_stream(stream: str) -> Rows:
@@ -255,6 +311,7 @@ def thinned_stream(stream: str) -> Rows:
                 values, dimension_kind="attribute", dimension="mood", offered=3, kept=3, shed=0, recoverable=0
             ),
             replace(three, stage="sent", ordinal=3, bytes_kept=200),
+            comparisons(stream),
         )
     ]
     rows["batches"][0]["levers"] = ["thin", "attributes"]

@@ -6,13 +6,14 @@ Great Expectations then validates those rows, and the ones at fault are named in
 by the engine, their key columns only. There is one way for every engine.
 """
 
-from spillway.checks.digest import StoredRows
+from spillway.checks.digest import ExaminedRows, StoredRows
 from spillway.checks.gx import load_in_background
 from spillway.checks.outcomes import ExpectationsFailed, Outcome, failures
 from spillway.checks.run import run_suites
 from spillway.checks.suites import Expectation, Suite, load_suites
 
 __all__ = [
+    "ExaminedRows",
     "Expectation",
     "ExpectationsFailed",
     "Outcome",

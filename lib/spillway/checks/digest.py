@@ -64,6 +64,14 @@ class StoredRows:
 
 
 @dataclass(frozen=True)
+class ExaminedRows:
+    """The results of a join or a query as their lever examined them: the types of their columns, and a row a window."""
+
+    types: Mapping[str, str]
+    found: pa.Table
+
+
+@dataclass(frozen=True)
 class Digest:
     """What is to be summed up: of which stream, where, its keys, and the columns that must not be null."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from spillway import registry
-from spillway.checks.digest import SUMMARY, Digest, StoredRows, Unread, summaries
+from spillway.checks.digest import SUMMARY, Digest, ExaminedRows, StoredRows, Unread, summaries
 from spillway.checks.gx import Validator
 from spillway.checks.outcomes import Outcome, judge
 from spillway.checks.row_rules import judge_rows
@@ -20,7 +20,7 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Refused
 from spillway.settings import Settings
-from spillway.store.table_contracts import TableContract, table_contracts
+from spillway.store.table_contracts import table_contracts
 
 COLUMNS = Expectation(
     name="columns_as_contracted",
@@ -33,6 +33,8 @@ COLUMNS = Expectation(
 
 Added = Mapping[str, Sequence[tuple[str, str, str]]]
 """By stream, the columns (name, type, meaning) that its levers put on the rows they pass on."""
+Judged: TypeAlias = pa.Table | StoredRows | ExaminedRows
+"""The rows of a table, or of one that a stream, a join or a query has of its own where they lie or were examined."""
 
 
 def suite_folders() -> list[Path]:
@@ -42,7 +44,7 @@ def suite_folders() -> list[Path]:
 
 def run_suites(
     engine: Engine,
-    tables: Mapping[str, pa.Table | StoredRows],
+    tables: Mapping[str, Judged],
     streams: Mapping[str, StreamContract],
     settings: Settings,
     parameters: Mapping[str, float] | None = None,
@@ -55,7 +57,8 @@ def run_suites(
 
     `tables`: the rows to judge (the batches that changed), by table name, as Arrow tables; small ones may be given
     whole. A stream's own, as `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there), are
-    given as where they are stored, and the engine sums them up. `added`: the columns that a stream's levers put on
+    given as where they are stored, and the engine sums them up; a join's or a query's own, as `joined/winds`, as its
+    lever examined them. `added`: the columns that a stream's levers put on
     the rows of `transmitted` and `recovered`. `parameters` overrule those a suite states (such as
     `accuracy_floor_pct`). `only` names tables, `folders` where suites are instead of
     `suite_folders`. A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
@@ -66,14 +69,15 @@ def run_suites(
     unknown = {split_name(name)[0] for name in tables} - set(table_contracts())
     if unknown:
         raise Refused("tables", "be tables with a contract", ", ".join(sorted(unknown)), "correct the name")
-    odd = [name for name, table in tables.items() if isinstance(table, StoredRows) != ("/" in name)]
+    odd = [name for name, table in tables.items() if isinstance(table, pa.Table) == ("/" in name)]
     if odd:
         remedy = "a stream's own table is given as StoredRows, every other as an Arrow table"
         raise Refused("tables", "be of their kind", ", ".join(odd), remedy)
     asked = set(only) if only is not None else {split_name(name)[0] for name in tables}
-    contracts = {name: _contract(name, streams, added or {}) for name in tables}
     wrong = {
-        name: problems for name in tables if (problems := _wrong(name, tables[name], contracts, streams))
+        name: problems
+        for name, table in tables.items()
+        if (problems := _wrong(name, table, streams, added or {}))
     }
     usable = {name: table for name, table in tables.items() if name not in wrong}
     sums, unread = _sums(engine, usable, streams)
@@ -129,39 +133,32 @@ def _judged(validator: Validator, suite: Suite, found: pa.Table) -> list[Outcome
     ]
 
 
-def _contract(name: str, streams: Mapping[str, StreamContract], added: Added) -> TableContract:
-    """The contract of a table, or of a stream's own with its attributes and what its levers add."""
+def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added: Added) -> list[str]:
+    """Where the columns of a table differ from its contract; a stream's own has its attributes, and what levers add."""
     table, stream = split_name(name)
     contract = table_contracts()[table]
-    if stream is None:
-        return contract
-    if stream not in streams:
+    if isinstance(rows, pa.Table):
+        return column_problems(types_of(rows.schema), contract)
+    if isinstance(rows, ExaminedRows):
+        return column_problems(rows.types, contract)
+    if stream is None or stream not in streams:
         raise Refused("tables", "name streams with a contract", name, "pass its contract")
     attributes = [(attribute.name, attribute.type) for attribute in streams[stream].attributes]
-    return contract.with_attributes(attributes, () if table == "raw" else added.get(stream, ()))
-
-
-def _wrong(
-    name: str,
-    table: pa.Table | StoredRows,
-    contracts: Mapping[str, TableContract],
-    streams: Mapping[str, StreamContract],
-) -> list[str]:
-    stream = split_name(name)[1]
-    types = table.types if isinstance(table, StoredRows) else types_of(table.schema)
-    return column_problems(types, contracts[name], streams[stream].sheddable if stream else ())
+    mine = contract.with_attributes(attributes, () if table == "raw" else added.get(stream, ()))
+    return column_problems(rows.types, mine, streams[stream].sheddable)
 
 
 def _readable(
-    tables: Mapping[str, pa.Table | StoredRows],
+    tables: Mapping[str, Judged],
     streams: Mapping[str, StreamContract],
     sums: Mapping[str, Sequence[pa.Table]],
 ) -> dict[str, pa.Table]:
-    """The tables that views may read: streams' own summed up, one table for all of them; absent ones empty."""
+    """The tables that views may read; of streams', joins' and queries' own, what they come down to, one table for all
+    of a kind; absent ones empty."""
     found = stream_facts(streams)
     for name, contract in table_contracts().items():
         if contract.scope == "stream":
-            found[name] = pa.concat_tables([SUMMARY.empty_table(), *sums.get(name, [])])
+            found[name] = pa.concat_tables(sums[name]) if name in sums else SUMMARY.empty_table()
         else:
             given = tables.get(name)
             found[name] = given if isinstance(given, pa.Table) else contract.arrow_schema.empty_table()
@@ -169,20 +166,23 @@ def _readable(
 
 
 def _sums(
-    engine: Engine, tables: Mapping[str, pa.Table | StoredRows], streams: Mapping[str, StreamContract]
+    engine: Engine, tables: Mapping[str, Judged], streams: Mapping[str, StreamContract]
 ) -> tuple[dict[str, list[pa.Table]], list[Outcome]]:
-    """The sums of streams' own tables, by table; and an outcome for each of them that cannot be read."""
+    """What streams', joins' and queries' own tables come down to, by table; and an outcome for each of them that cannot
+    be read."""
     asked: list[tuple[str, Digest]] = []
+    found: dict[str, list[pa.Table]] = {}
     for name, rows in tables.items():
         table, stream = split_name(name)
-        if isinstance(rows, StoredRows) and stream is not None:
+        if isinstance(rows, ExaminedRows):
+            found.setdefault(table, []).append(rows.found)
+        elif isinstance(rows, StoredRows) and stream is not None:
             # what a table is partitioned by is not in its files and never null
             contract = table_contracts()[table]
             required = [
                 c.name for c in contract.columns if not c.nullable and c.name not in contract.partitioned_by
             ]
             asked.append((table, Digest(stream, rows, streams[stream].keys, tuple(required))))
-    found: dict[str, list[pa.Table]] = {}
     unread: list[Outcome] = []
     for (table, one), sums in zip(asked, summaries(engine, [one for _, one in asked]), strict=True):
         if isinstance(sums, Unread):

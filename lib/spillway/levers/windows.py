@@ -195,6 +195,9 @@ class WindowLever(ABC):
     """The table its results go to, a folder a join or query."""
     record_tables: tuple[str, ...] = ()
     """Tables of `WindowPlan.records`."""
+    examined: pa.Schema | None = None
+    """What `examine` finds in a window's results, as the suite of its results table reads it beside `stream`, `window`
+    and `batch_date`; None: results are not examined."""
     in_turn = False
     """Whether a window is planned by what those before it came to, and so after them: one window a call."""
 
@@ -220,6 +223,20 @@ class WindowLever(ABC):
     @abstractmethod
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         """A plan for each of `work`, in its order, decided together."""
+
+    def examine(
+        self,
+        contract: Workload,
+        room: Room,
+        window: Window,
+        results: pa.Table,
+        inputs: Mapping[str, ReadColumns] | None,
+    ) -> Mapping[str, Any]:
+        """What is to be judged of a window's results as they are in the table: the columns of `examined`.
+
+        `inputs`: what the window was handed where windows are worked out in turn; None where that was shed again since.
+        """
+        raise NotImplementedError(f"{self.name} examines no results")
 
     def told(self, contract: Workload, tables: Views) -> Told | None:
         """What `explain` says of a join or a query; None where there is nothing to say yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +16,11 @@ from spillway.checks.views import types_of
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.levers.protocol import Say
+from spillway.levers.windows import Window
 from spillway.pipeline.drafting import added_columns
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.faults import Faults
+from spillway.pipeline.judged_windows import tables_of_windows
 from spillway.pipeline.train import edge_of
 from spillway.registry import lever
 from spillway.store.tables import Between, Tables
@@ -28,31 +31,40 @@ def judge_changed(
     engine: Engine,
     contracts: Contracts,
     work: Mapping[str, Sequence[Batch]],
+    windows: Mapping[str, Sequence[Window]],
     run_id: str,
     say: Say,
     faults: Faults,
 ) -> list[Outcome]:
-    """Run every suite over what changed, write the outcomes, note those that failed."""
-    started = time.monotonic()
+    """Run every suite over the batches and windows that changed, write the outcomes, note those that failed."""
+    started, now = time.monotonic(), utc_now()
     streams = {stream: contracts.streams[stream] for stream in work}
     added = {stream: added_columns(contract) for stream, contract in streams.items()}
-    outcomes = run_suites(
-        engine, _judged_tables(tables, streams, work), streams, tables.settings, added=added
-    )
+    judged = _judged_tables(tables, streams, work) if work else {}
+    looked_at = partial(_window_tables, tables, contracts, windows)
+    for mine in faults.each("examine", windows, looked_at).values():
+        for name, part in mine.items():
+            judged[name] = pa.concat_tables([judged[name], part]) if name in judged else part
+    outcomes = run_suites(engine, judged, streams, tables.settings, added=added)
     for stream, contract in streams.items():
         for found in _noticed(tables, contract, work[stream]):
             say(found.sentence)
             outcomes.append(found)
-    now = utc_now()
     rows = [outcome.row(run_id, now) for outcome in outcomes]
     tables.at("validations").replace(rows, table=sorted({row["table"] for row in rows}), run_id=run_id)
     failed = failures(outcomes)
-    rules, judged = {(o.table, o.expectation) for o in outcomes}, {o.table for o in outcomes}
+    rules, seen = {(o.table, o.expectation) for o in outcomes}, {o.table for o in outcomes}
     took = time.monotonic() - started
-    say(f"{len(rules)} expectations on {len(judged)} tables, {len(failed)} failed, in {took:.1f} s")
+    say(f"{len(rules)} expectations on {len(seen)} tables, {len(failed)} failed, in {took:.1f} s")
     if failed:
         faults.note("", "judge", ExpectationsFailed(failed))
     return outcomes
+
+
+def _window_tables(
+    tables: Tables, contracts: Contracts, windows: Mapping[str, Sequence[Window]], subject: str
+) -> dict[str, Any]:
+    return tables_of_windows(tables, contracts, subject, windows[subject])
 
 
 def _judged_tables(
@@ -63,6 +75,8 @@ def _judged_tables(
     numbers = sorted({batch.batch for batches in work.values() for batch in batches})
     since = min(batch.updated_at for batches in work.values() for batch in batches)
     for name, contract in tables.contracts.items():
+        if "window" in contract.names:
+            continue  # of joins and queries, judged by window: `tables_of_windows`
         table = tables.at(name) if contract.scope == "shared" else None
         if table is None:
             for stream in streams:
@@ -86,9 +100,6 @@ def _judged_tables(
             if name == "models":
                 # what these were shed with, and what the next ones will be
                 where["version"] = _versions(tables, work)
-            if "window" in columns and "updated_at" in columns:
-                # of joins and queries, which streams do not name: those that have changed since these batches
-                where = {"updated_at": Between(since)}
             if name == "validations":
                 where = {"validated_at": Between(since)}
             if contract.curated:

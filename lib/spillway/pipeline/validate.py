@@ -1,7 +1,8 @@
 """Validating: recover what changed, certify it against raw, run the expectation suites, retire.
 
-Only batches that were shed since they were last certified are recovered and validated. A failed expectation fails the
-run with a sentence; only what passed may be retired.
+Only batches that were shed since they were last certified are recovered and validated; with them the windows of joins
+and queries that read these streams, where they were worked out since they were last judged. A failed expectation fails
+the run with a sentence; only what passed may be retired.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from spillway.errors import ConcurrentRun
 from spillway.levers.protocol import Say
 from spillway.pipeline.certify import recover_and_certify
 from spillway.pipeline.faults import Faults
+from spillway.pipeline.judged_windows import unjudged_windows
 from spillway.pipeline.judging import judge_changed
 from spillway.pipeline.retire import retire
 from spillway.pipeline.sketch import unsketched
@@ -67,6 +69,7 @@ def validate(
     names = [one.stream for one in chosen]
     work = faults.each("validate", names, lambda stream: changed_batches(tables, stream, every))
     work = {stream: batches for stream, batches in work.items() if batches}
+    windows = faults.attempt("", "judge", partial(unjudged_windows, tables, contracts, names)) or {}
     outcomes: list[Outcome] = []
 
     def certify(stream: str) -> list[Batch]:
@@ -74,14 +77,14 @@ def validate(
         recover_and_certify(tables, engine, contracts.streams[stream], batches, say)
         return batches
 
-    if work:
+    if work or windows:
         engine.load()
         load_in_background()  # beside the engine's start; where nothing changed, nothing is loaded
     else:
         say("nothing was shed since the last validation")
     certified = faults.each("certify", work, certify, work)
-    if certified:
-        work_out = partial(judge_changed, tables, engine, contracts, certified, run_id, say, faults)
+    if certified or windows:
+        work_out = partial(judge_changed, tables, engine, contracts, certified, windows, run_id, say, faults)
         judged = faults.attempt("", "judge", work_out)
         outcomes = judged or []
         for stream in certified if judged is not None else ():

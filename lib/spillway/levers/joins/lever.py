@@ -16,6 +16,7 @@ from spillway.errors import Refused
 from spillway.ledger import LedgerRow
 from spillway.levers.joins.allotting import Given
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
+from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded
 from spillway.levers.joins.settings import JoinSettings, JoinSide
@@ -162,6 +163,7 @@ class JoinLever(WindowLever):
     name = "joins"
     results_table = JOINED
     record_tables = (JOIN_WINDOWS,)
+    examined = EXAMINED_PAIRS
     in_turn = True
 
     def looks_back_seconds(self, contract: Workload) -> float:
@@ -181,6 +183,19 @@ class JoinLever(WindowLever):
 
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         return [JoinPlan(one, room) for one in work]
+
+    def examine(
+        self,
+        contract: Workload,
+        room: Room,
+        window: Window,
+        results: pa.Table,
+        inputs: Mapping[str, ReadColumns] | None,
+    ) -> Mapping[str, Any]:
+        settings: JoinSettings = contract.lever_settings("joins")
+        sides = None if inputs is None else sides_of(contract, room, settings, inputs)[:2]
+        with_itself = len(set(contract.inputs)) == 1
+        return examined_pairs(settings, results, (window.from_time, window.to_time), sides, with_itself)
 
     def advice(self, contract: Workload, room: Room, inputs: Mapping[str, ReadColumns]) -> Iterable[Advised]:
         """What the join of these rows would be, before it is run."""

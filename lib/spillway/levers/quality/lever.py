@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from spillway.batch import utc_now
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Picture, Room, Told, Views
 from spillway.levers.quality.decision import AskedQuery, tally
+from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
 from spillway.levers.quality.history import COVERAGE
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
-from spillway.levers.windows import Window, WindowLever, WindowPlan, WindowWork
+from spillway.levers.windows import ReadColumns, Window, WindowLever, WindowPlan, WindowWork
 
 
 class QueryPlan(WindowPlan):
@@ -106,6 +109,7 @@ class Quality(WindowLever):
     name = LEVER_NAME
     results_table = "results"
     record_tables = (COVERAGE,)
+    examined = EXAMINED_ANSWER
     portioned = True
 
     def portion_tuples(self, contract: Workload) -> int | None:
@@ -123,6 +127,16 @@ class Quality(WindowLever):
             )
             for one in work
         ]
+
+    def examine(
+        self,
+        contract: Workload,
+        room: Room,
+        window: Window,
+        results: pa.Table,
+        inputs: Mapping[str, ReadColumns] | None,
+    ) -> Mapping[str, Any]:
+        return examined_answer(results)
 
     def told(self, contract: Workload, tables: Views) -> Told | None:
         from spillway.levers.quality.told import query_told

@@ -1,0 +1,119 @@
+"""The pairs of a window looked at once more, one by one, each with the two rows it is of.
+
+What was found through windows, shares, ranks and an index is tested here by the definition alone: both rows are in the
+inputs at the times that the pair says, `predicates.makes_pair` holds for their items, the later of them came in the
+window, and the earlier one still lasted:
+
+    begin <= max(T(l), T(r)) < end,    T(r) - T(l) <= w_left  where the left row is the earlier (or neither is),
+                                       T(l) - T(r) <= w_right where the right row is
+
+Nothing is said of pairs that are not there: `join_windows` has an interval for these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from spillway.levers.joins.operands import Array, Operand
+from spillway.levers.joins.predicates import PREDICATES, makes_pair, shared
+from spillway.levers.joins.settings import JoinSettings
+
+EXAMINED_PAIRS = pa.schema(
+    [
+        ("pairs", pa.int64()),
+        ("null_columns", pa.int64()),
+        ("doubles", pa.int64()),
+        ("not_in_inputs", pa.int64()),
+        ("no_match", pa.int64()),
+        ("out_of_window", pa.int64()),
+        ("light", pa.int64()),
+        ("odd_shares", pa.int64()),
+        ("sic", pa.float64()),
+        ("utility", pa.float64()),
+    ]
+)
+"""What is said of a window; `not_in_inputs` and `no_match` are null where its inputs are no longer what was joined."""
+_REQUIRED = ("left_seq", "right_seq", "left_time", "right_time", "utility", "weight", "sic")
+
+
+def examined_pairs(
+    settings: JoinSettings,
+    rows: pa.Table,
+    span: tuple[datetime, datetime],
+    sides: tuple[Operand, Operand] | None,
+    with_itself: bool,
+) -> Mapping[str, Any]:
+    """How many of the pairs are not what they should be, and what all of them add up to.
+
+    `sides`: the rows that the join was handed in this window.
+    """
+    left, right = (np.asarray(rows[f"{side}_seq"].fill_null(-1)) for side in ("left", "right"))
+    times = [_micros(rows[f"{side}_time"]) for side in ("left", "right")]
+    weight, sic, utility = (_numbers(rows[name]) for name in ("weight", "sic", "utility"))
+    order = np.lexsort((right, left))
+    same = (np.diff(left[order]) == 0) & (np.diff(right[order]) == 0)
+    begin, end = (round(edge.timestamp() * 1_000_000) for edge in span)
+    later, gap = np.maximum(*times), times[1] - times[0]
+    lasts = [round(side.lasts_seconds * 1_000_000) for side in (settings.left, settings.right)]
+    too_far = np.where(gap >= 0, gap > lasts[0], -gap > lasts[1])
+    found: dict[str, Any] = {
+        "pairs": rows.num_rows,
+        "null_columns": sum(rows[name].null_count for name in _REQUIRED),
+        "doubles": int(same.sum()),
+        "not_in_inputs": None,
+        "no_match": None,
+        "out_of_window": int((too_far | (later < begin) | (later >= end)).sum()),
+        "light": int((~(weight >= 1.0)).sum()),
+        "odd_shares": int((~((sic > 0.0) & (sic <= 1.0))).sum()),
+        "sic": float(sic.sum()),
+        "utility": float(utility.sum()),
+    }
+    if sides is None:
+        return found
+    places = [_places(side, seq, at) for side, seq, at in zip(sides, (left, right), times, strict=True)]
+    known = (places[0] >= 0) & (places[1] >= 0)
+    first, second = (side.sets for side in sides)
+    matching = _matching(
+        first.first, first.items, first.weights, second.first, second.items, second.weights,
+        places[0][known], places[1][known], PREDICATES[settings.predicate], float(settings.threshold or 0.0),
+    )  # fmt: skip
+    if with_itself:
+        matching &= left[known] != right[known]
+    return found | {"not_in_inputs": int((~known).sum()), "no_match": int((~matching).sum())}
+
+
+def _places(side: Operand, seq: Array, at: Array) -> Array:
+    """Where each of these rows stands among those of its side; -1: nowhere, or at another time."""
+    if not side.rows:
+        return np.full(len(seq), -1, np.int64)
+    order = np.argsort(side.seq, kind="stable")
+    found = order[np.minimum(np.searchsorted(side.seq[order], seq), side.rows - 1)]
+    return np.where((side.seq[found] == seq) & (side.at[found] == at), found, -1)
+
+
+@njit(cache=True)
+def _matching(  # type: ignore[no-untyped-def]
+    first_l, items_l, weights_l, first_r, items_r, weights_r, left, right, predicate, threshold
+):
+    found = np.zeros(len(left), np.bool_)
+    for k in range(len(left)):
+        i, j = first_l[left[k]], first_l[left[k] + 1]
+        m, n = first_r[right[k]], first_r[right[k] + 1]
+        common, product = shared(items_l[i:j], items_r[m:n], weights_l[i:j], weights_r[m:n])
+        found[k] = makes_pair(predicate, threshold, common, product, j - i, n - m)
+    return found
+
+
+def _micros(column: pa.ChunkedArray) -> Array:
+    return np.asarray(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(0))
+
+
+def _numbers(column: pa.ChunkedArray) -> Array:
+    """The values; null is no number."""
+    return np.asarray(column.cast(pa.float64()).fill_null(float("nan")))

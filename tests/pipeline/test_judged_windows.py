@@ -1,0 +1,118 @@
+"""Windows of joins and queries are judged with the streams they read: once, whenever they were worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.levers.joins.lake import begun, run
+from tests.levers.quality.worlds import COUNT, put_queries, query
+from tests.pipeline.streams import World
+
+from spillway.batch import utc_now
+from spillway.engine import InProcess
+from spillway.errors import SpillwayError
+from spillway.pipeline.judged_windows import FAILED_FOR, _last_judged
+
+WARM = COUNT.replace("sites", "east").replace("temp", "level")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A join and a query, worked out when everything that they read was validated already."""
+    world = begun(tmp_path_factory.mktemp("lake"), InProcess())
+    put_queries(world, query("warm", WARM, inputs=["east"], window={"seconds": 10}, portion_tuples=64))
+    world.validate()
+    assert run(world) > 0
+    return world
+
+
+@pytest.fixture
+def world(lake: World, tmp_path: Path) -> World:
+    return lake.copy(tmp_path)
+
+
+def judged(world: World, *subjects: str) -> set[tuple[str, str]]:
+    return {(row["table"], row["stream"]) for row in world.rows("validations") if row["stream"] in subjects}
+
+
+def spoil(world: World, table: str, subject: str, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change the first of the rows of a window, in the table."""
+    rows = world.rows(table, subject)
+    mine = [row for row in rows if row["window"] == rows[0]["window"]]
+    change(mine[0])
+    own = world.tables.now().at(table, subject)
+    own = own.with_attributes((), [(n, t, "") for n, t in own.types().items() if n not in own.contract.names])
+    own.replace(mine, batch_date=[mine[0]["batch_date"]], window=[mine[0]["window"]])
+
+
+def test_what_was_worked_out_after_a_validation_is_judged_by_the_next_one_and_once(world: World) -> None:
+    assert not judged(world, "alike", "warm")
+    world.validate()
+    assert judged(world, "alike", "warm") == {
+        ("windows", "alike"), ("join_windows", "alike"), ("joined", "alike"), ("ledger", "alike"),
+        ("windows", "warm"), ("coverage", "warm"), ("results", "warm"), ("ledger", "warm"),
+    }  # fmt: skip
+    assert all(row["success"] for row in world.rows("validations"))
+    world.validate()
+    assert world.said[-1] == "nothing was shed since the last validation"
+
+
+def test_a_stream_that_they_do_not_read_is_validated_without_them(world: World) -> None:
+    world.validate("west")
+    assert judged(world, "alike", "warm") == {
+        (table, "alike") for table in ("windows", "join_windows", "joined", "ledger")
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "subject", "change", "said"),
+    [
+        ("joined", "alike", {"left_seq": 100_000}, "with a row that its inputs do not have"),
+        ("joined", "alike", {"weight": 0.25}, "that stand for less than themselves"),
+        ("results", "warm", {"sic": 0.125}, "has rows that carry 12.5 % together, and rests on 100"),
+    ],
+)
+def test_a_result_that_is_not_what_it_should_be_stays_red_when_it_is_tried_again(
+    world: World, table: str, subject: str, change: dict[str, Any], said: str
+) -> None:
+    spoil(world, table, subject, lambda row: row.update(change))
+    for _ in range(2):
+        with pytest.raises(SpillwayError, match=said):
+            world.validate()
+    tables = world.tables.now()
+    assert subject not in _last_judged(tables, [subject], utc_now())
+    later = _last_judged(tables, [subject], utc_now() + FAILED_FOR + timedelta(minutes=1))
+    assert subject in later, "what nobody can mend is not told every night"
+
+
+def test_a_pair_that_does_not_match_is_found_by_the_rows_it_is_of(world: World) -> None:
+    seqs = {row["right_seq"]: row for row in world.rows("joined", "alike")}
+
+    def swapped(row: dict[str, Any]) -> None:
+        """Another right row of the same window, which the left one was compared with in vain."""
+        pairs = {
+            one["right_seq"] for one in world.rows("joined", "alike") if one["left_seq"] == row["left_seq"]
+        }
+        other = next(
+            one
+            for seq, one in seqs.items()
+            if seq not in pairs and one["window"] == row["window"] and one["right_time"] >= row["left_time"]
+        )
+        row.update(right_seq=other["right_seq"], right_time=other["right_time"])
+
+    spoil(world, "joined", "alike", swapped)
+    with pytest.raises(SpillwayError, match=r"alike, window [\d,]+ has 1 pairs of [\d,]+ that do not match"):
+        world.validate()
+
+
+def test_what_was_shed_again_since_is_not_held_against_its_pairs(world: World) -> None:
+    spoil(world, "joined", "alike", lambda row: row.update(left_seq=100_000))
+    (batch,) = world.batches("east")
+    row = batch.becomes(utc_now()).row()
+    world.tables.now().at("batches").replace([row], stream="east", batch=[batch.batch])
+    world.validate()
+    assert ("joined", "alike") in judged(world, "alike")
