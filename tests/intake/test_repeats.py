@@ -14,12 +14,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.intake.landing_world import LandingWorld, lines
+from tests.intake.landing_world import contract as landed
 
-from spillway.batch import TAKEN_IN, Batch, LandingFile
+from spillway.batch import RETIRED, TAKEN_IN, Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.engine.spark import SparkEngine
-from spillway.intake import window
+from spillway.errors import Refused
+from spillway.intake import repeats, window
 from spillway.intake.alike import repeated_seqs
 from spillway.intake.aside import DELIVERED_BEFORE, kept_aside
 from spillway.intake.repeats import (
@@ -29,7 +32,9 @@ from spillway.intake.repeats import (
     find_repeated,
     keep_states,
 )
+from spillway.pipeline.sketch import load_sketch
 from spillway.settings import Settings
+from spillway.sketches.kinds.stream_filters import UNSEEN
 from spillway.sketches.query import read_sketch
 from spillway.store.batches import save_batches
 from spillway.store.files import DataFile, RowReader
@@ -342,6 +347,45 @@ def test_a_filter_goes_on_from_the_last_batch_with_rows_and_its_own_shape() -> N
     assert [found(asked, number) for number in (5, 6)] == [3, None], "it has not seen batch 5"
     assert filter_before(tables, contract(rows="exact"), 4) is None
     tables.forget()
+
+
+def test_a_no_is_certain_only_where_the_filter_has_seen_all_of_its_window(tmp_path: Path) -> None:
+    filtered = landed(duplicates={"rows": "filter", "on": ["at"], "within": 7})
+    world = LandingWorld(tmp_path, landed())
+    for name, ats in (("a", range(4)), ("b", range(4, 8))):
+        world.deliver(f"{name}.json", lines(ats))
+        world.take_in()
+    first = world.batches()[0]
+    world.tables.at("raw", "delays").delete(batch=1)
+    save_batches(world.tables, [replace(first, status=RETIRED)])
+
+    def asked(at: int) -> tuple[float, float]:
+        found: Any = load_sketch(world.tables, "delays", "at", "alternating_bloom")
+        return found.seen(at).estimate, found.seen(at).high
+
+    # a retired row is within reach of the third batch, and none of the fourth; the fifth is in no filter
+    for contract_now, ats, one, never in (
+        (filtered, (8, 9), (1.0, 1.0), (0.0, 1.0)),
+        (filtered, (10, 11), (1.0, 1.0), (0.0, 0.0)),
+        (landed(duplicates={"rows": "exact", "on": ["at"]}), (12, 13), (0.0, 1.0), (0.0, 1.0)),
+    ):
+        world.contract = contract_now
+        world.deliver(f"{ats[0]}.json", lines(ats))
+        world.take_in()
+        assert (asked(ats[0]), asked(99)) == (one, never)
+    with pytest.raises(Refused, match="`dates` must be left out"):
+        load_sketch(world.tables, "delays", "at", "alternating_bloom", from_date=date(2026, 3, 2))
+
+
+def test_a_state_made_of_a_window_that_is_partly_retired_says_so_until_it_has_passed() -> None:
+    gone = replace(batch(1, 0, 9), rows=10, status=RETIRED)
+    state: Any = filter_of(contract(rows="filter", within=8)).empty()
+    found = []
+    for last, others in ((11, [gone]), (16, []), (17, [])):
+        repeats._mark_unseen(state, last - 8, others)
+        found.append(state.context.get(UNSEEN))
+    assert found == [9, 9, None]
+    assert read_sketch(state.to_bytes()).context == state.context
 
 
 def test_repeated_rows_are_kept_aside_with_file_line_and_their_values() -> None:

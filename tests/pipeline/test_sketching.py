@@ -244,7 +244,7 @@ def test_a_question_that_cannot_be_answered_says_what_can(
     code, told = ask(world, monkeypatch, capsys, "pulses", "quantile", "half")
     assert (code, "`quantile` must be given some numbers, got half" in told["error"]) == (2, True)
     code, told = ask(world, monkeypatch, capsys, "site", "join", "sites")
-    assert (code, "must name the other STREAM and SKETCH" in told["error"]) == (2, True)
+    assert (code, "must be given 2 values" in told["error"]) == (2, True)
 
 
 def test_a_closed_day_is_one_row_and_is_not_used_once_its_batches_have_other_sketches(world: World) -> None:
@@ -329,6 +329,14 @@ def test_what_may_be_asked_is_listed(world: World, monkeypatch: pytest.MonkeyPat
         (("site", "frequency", "a", "b"), "must be given 1 values, got a b"),
         (("site+level", "distinct", "JFK", "7"), "`distinct` must be given 0 values, got JFK 7"),
         (("pulses", "between", "1", "2", "3"), "`between` must be given 2 values"),
+        (("site", "top", "-1"), "`count` must be a whole number of at least 1, got -1"),
+        (("site", "top", "2.5"), "`count` must be a whole number of at least 1, got 2.5"),
+        (("site+temp+level", "near-duplicates", "nan"), "`at_least` must be a whole number of at least 1"),
+        (
+            ("site+temp+level", "similarity-join", "sites"),
+            "`similarity-join` must be given 2 to 3 values, got sites",
+        ),
+        (("pulses", "quantile", "half"), "`quantile` must be given some numbers, got half"),
         (
             ("pulses", "between", "1", "many"),
             "`value` must be of type integer, or null, got 'many'; write e.g. 4711",
@@ -340,6 +348,25 @@ def test_words_that_are_too_many_too_few_or_of_another_type_are_refused(
 ) -> None:
     code, answer = ask(world, monkeypatch, capsys, *words)
     assert (code in (1, 2), told in answer["error"]) == (True, True), answer
+
+
+def test_a_similarity_join_is_asked_for_so_many_attributes(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    name = "site+temp+level"
+    found = []
+    for words in ((), ("2",), ("3",)):
+        code, (answer,) = ask(world, monkeypatch, capsys, name, "similarity-join", "sites", name, *words)
+        assert code == 0
+        found.append(answer)
+    assert (
+        found[0]["question"]
+        == found[1]["question"]
+        == "pairs of rows of both that agree in at least 2 attributes"
+    )
+    assert found[0]["estimate"] == found[1]["estimate"] > found[2]["estimate"] > 0
+    code, told = ask(world, monkeypatch, capsys, name, "similarity-join", "sites", name, "1")
+    assert (code, "`at_least` must lie from 2 to 3" in told["error"]) == (1, True)
 
 
 def test_times_are_asked_and_answered_on_the_contracts_clocks(

@@ -15,9 +15,10 @@ import pytest
 from spillway.errors import Refused
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.heavy_hitters import HeavyHitters
+from spillway.sketches.kinds.distinct import DistinctKind
 from spillway.sketches.query import load, loaded, merged, read_sketch
 from spillway.sketches.specification import SketchSpec
-from spillway.sketches.values import coerced, ordinal
+from spillway.sketches.values import as_value, coerced, ordinal
 
 DAY = datetime.date(2013, 1, 1)
 ORIGIN = SketchSpec("count_min", ("origin",), ("string",))
@@ -189,13 +190,129 @@ def test_a_method_that_no_kind_has_is_no_attribute() -> None:
     assert not hasattr(load(ROWS, "weather", "origin"), "median")
 
 
-def test_a_filters_state_is_the_last_one_and_not_merged() -> None:
+def distinct_of(spec: SketchSpec, batch: int, table: pa.Table) -> dict[str, Any]:
+    sketch: Any = spec.empty()
+    spec.made_of.feed(sketch, spec, table)
+    date = DAY + datetime.timedelta(days=batch - 1)
+    return spec.row("weather", batch, date, table.num_rows, sketch.to_bytes())
+
+
+def test_a_contracts_seed_is_none_of_the_librarys_and_doubles_no_key() -> None:
+    table = pa.table({"a": [f"{i}" for i in range(200)], "b": np.arange(200.0)})
+    for names, types in ((("b",), ("double",)), (("a", "b"), ("string", "double")), (("a",), ("string",))):
+        made = [SketchSpec("distinct", names, types, seed=seed) for seed in (1, 7)]
+        rows = [distinct_of(spec, batch, table) for batch, spec in enumerate(made, 1)]
+        assert [row["seed"] for row in rows] == [1, 1]
+        found = load(rows, "weather", "+".join(names), "distinct").distinct()
+        assert (found.estimate, found.note) == (pytest.approx(200, rel=0.05), "")
+
+
+def test_keys_that_were_hashed_apart_are_counted_from_the_most_to_the_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(DistinctKind, "seeded", True)  # as it once was
+    tables = [pa.table({"b": np.arange(200.0)}), pa.table({"b": np.arange(150.0, 250.0)})]
+    made = [SketchSpec("distinct", ("b",), ("double",), seed=seed) for seed in (1, 7)]
+    rows = [
+        distinct_of(spec, batch, table)
+        for batch, (spec, table) in enumerate(zip(made, tables, strict=True), 1)
+    ]
+    found = load(rows, "weather", "b", "distinct").distinct()
+    assert 190 < found.low <= 200 < 250 < 300 <= found.high < 320
+    assert found.low < found.estimate < found.high
+    assert "over 2 ranges whose keys are hashed apart" in found.note
+    # texts are counted as they are: every seed's unite
+    texts = [SketchSpec("distinct", ("a",), ("string",), seed=seed) for seed in (1, 7)]
+    rows = [distinct_of(spec, batch, pa.table({"a": ["x", "y"]})) for batch, spec in enumerate(texts, 1)]
+    assert load(rows, "weather", "a", "distinct").distinct().estimate == pytest.approx(2)
+
+
+def test_an_empty_text_is_a_value_and_null_is_none() -> None:
+    spec = SketchSpec("distinct", ("a",), ("string",))
+    rows = [
+        distinct_of(spec, 1, pa.table({"a": ["", "", None, "x"]})),
+        distinct_of(spec, 2, pa.table({"a": [""]})),
+    ]
+    assert load(rows, "weather", "a", "distinct").distinct().estimate == pytest.approx(2)
+    assert load(rows[1:], "weather", "a", "distinct").distinct().estimate == pytest.approx(1)
+
+
+def ordered(kind: str, values: list[Any]) -> Any:
+    spec = SketchSpec("quantiles", ("v",), (kind,))
+    part: Any = spec.made_of.part(spec)
+    spec.made_of.feed(part, spec, pa.table({"v": pa.array(values)}))
+    # bytes alone tell of which type the values were
+    return loaded(read_sketch(spec.made_of.whole(spec, part, {}).to_bytes()))
+
+
+MOMENTS = [datetime.datetime(2013, 1, day, 12, tzinfo=datetime.UTC) for day in range(1, 11)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "ends", "told"),
+    [
+        ("timestamp", MOMENTS, (DAY, DAY), "be of type timestamp, .* CAST it to TIMESTAMP"),
+        ("timestamp", MOMENTS, (0, 10**18), "be of type timestamp"),
+        ("date", [DAY], (MOMENTS[0], MOMENTS[1]), "be of type date, .* CAST it to DATE"),
+        ("integer", [1, 2], (DAY, DAY), "be of type integer, .* give a number"),
+        ("double", [1.0], (True, True), "be of type double"),
+        ("boolean", [True], (0, 1), "be of type boolean"),
+        ("integer", [1, 2], ("one", "two"), "be of type integer, got 'one'"),
+        ("double", [1.0], (None, 1.0), "be of type double, got None"),
+    ],
+)
+def test_a_range_of_another_type_is_refused_by_name(
+    kind: str, values: list[Any], ends: Any, told: str
+) -> None:
+    with pytest.raises(Refused, match=told):
+        ordered(kind, values).between(*ends)
+
+
+def test_a_range_is_counted_on_the_axis_of_its_attribute() -> None:
+    moments, numbers = ordered("timestamp", MOMENTS), ordered("integer", [1, 2, 3])
+    assert moments.between("2013-01-02T12:00", MOMENTS[3]).estimate == 3
+    assert ordered("date", [DAY]).between(DAY, "2013-01-01").estimate == 1
+    assert [
+        numbers.between(low, high).estimate for low, high in ((0.5, 2.5), (1.5, 1.75), (2, Decimal(9)))
+    ] == [2, 0, 2]
+    assert numbers.between(float("-inf"), 10**30).estimate == 3
+    assert ordered("double", [0.5, 2.0**53]).between(2**53 + 1, 2**60).estimate == 0
+    with pytest.raises(Refused, match="NaN has no order"):
+        numbers.between(float("nan"), 1)
+
+
+@pytest.mark.parametrize("kind", ["integer", "timestamp"])
+def test_no_digit_of_a_whole_number_is_lost(kind: str) -> None:
+    far = datetime.datetime(9999, 1, 1, 0, 0, 0, 123457, tzinfo=datetime.UTC)
+    values = [2**53 + 1, 2**53 + 3, 2**62 + 1] if kind == "integer" else [far]
+    whole = values if kind == "integer" else [ordinal(far)]
+    sketch = ordered(kind, values)
+    for share, truth in ((0.0, whole[0]), (0.5, whole[len(whole) // 2]), (1.0, whole[-1])):
+        found = sketch.quantile(share)
+        assert (found.estimate, type(found.low), type(found.high)) == (truth, int, int)
+        assert found.low <= truth <= found.high
+    assert as_value(sketch.quantile(0.0).estimate, kind) == values[0]
+    if kind == "integer":
+        assert sketch.between(2**53 + 2, 2**62).estimate == 1
+
+
+def test_a_filter_is_asked_by_its_newest_state_and_a_no_is_certain_only_when_it_is() -> None:
     spec = SketchSpec("alternating_bloom", ("k",), ("integer",), within=100)
     states, sketch = [], spec.empty()
-    for batch in (1, 2):
-        sketch.observe(np.arange(batch, 50 * batch, dtype=np.uint64))  # type: ignore[attr-defined]
-        states.append(spec.row("weather", batch, DAY, 50, sketch.to_bytes()))
-    assert load(states, "weather", "k", "alternating_bloom").sketch.digest() == sketch.digest()
+    for batch, day in ((1, 3), (2, 1)):
+        keys = [fingerprint([10 * batch + i], spec.types, spec.seed) for i in range(5)]
+        sketch.observe(np.array(keys, dtype=np.uint64))  # type: ignore[attr-defined]
+        states.append(spec.row("weather", batch, DAY.replace(day=day), 5, sketch.to_bytes()))
+    found: Any = load(states, "weather", "k", "alternating_bloom")
+    # the later batch is of an earlier date
+    assert found.sketch.digest() == sketch.digest()
+    assert [found.seen(key).estimate for key in (10, 21, "22", Decimal(23))] == [1.0] * 4
+    assert (found.seen(99).estimate, found.seen(99).high) == (0.0, 0.0)
+    found = load(states, "weather", "k", "alternating_bloom", missing=2)
+    assert (found.seen(99).estimate, found.seen(99).high) == (0.0, 1.0)
+    assert "not certain: 2 batches came that the filter has not seen" in found.seen(99).note
+    with pytest.raises(Refused, match="`dates` must be left out"):
+        load(states, "weather", "k", "alternating_bloom", from_date=DAY)
 
 
 def test_sparks_own_functions_read_what_is_stored_and_unite_with_it(spark: Any) -> None:

@@ -76,8 +76,10 @@ def test_heavy_keys_are_kept_by_value_where_they_are_asked_for() -> None:
 def test_null_payloads_give_null_and_merging_leaves_them_out() -> None:
     none = pa.array([None], pa.binary())
     for name in sql.sql_functions():
-        other = none if "join" in name else pa.array([["x"]]) if name.endswith("ies") else pa.array(["x"])
-        assert ask(name.removeprefix("spillway_"), none, other) is None
+        two = name in ("spillway_join_size", "spillway_near_duplicate_join")
+        other = none if two else pa.array([["x"]]) if name.endswith("ies") else pa.array(["x"])
+        others = [other] * (2 if name == "spillway_between" else 1)
+        assert ask(name.removeprefix("spillway_"), none, *others) is None
     payload = built("count_min", pa.array(ORIGINS))
     assert ask("join_size", payload, none) is None
     twice = sql.merged_payload(pa.array([payload, None, payload]))
@@ -140,6 +142,65 @@ def test_a_key_of_another_type_is_refused_or_read() -> None:
             ask("frequency", payload, key)
     with pytest.raises(Refused, match="have 1 values"):
         ask("frequency", numbers, 7, 8)
+
+
+def test_a_value_with_more_digits_than_a_double_lies_within_its_interval() -> None:
+    whole = 2**53 + 1
+    found = ask("quantile", built("quantiles", pa.array([whole] * 3)), 0.5)
+    assert int(found["low"]) < whole < int(found["high"])
+    assert found["note"].endswith("the interval holds it, and spillway ask tells all")
+    assert ask("between", built("quantiles", pa.array([whole] * 3)), whole - 1, whole - 1)["value"] == 0.0
+
+
+DAYS = pa.array([MOMENT + datetime.timedelta(days=day) for day in range(9)], pa.timestamp("us", "UTC"))
+WRONG: list[tuple[str, tuple[Any, ...], str]] = [
+    ("top", (-1,), "`count` must be a whole number of at least 1, got -1"),
+    ("top", (2.5,), "`count` must be a whole number"),
+    ("top", ("many",), "`count` must be a whole number of at least 1, got 'many'"),
+    ("top", ([1],), "`value` must be of a type among .* CAST it"),
+    ("top", (), "`spillway_top` must be given payload, count, \\[confidence\\], got 'payload'"),
+    ("top", (1, 0.9, 3), "`spillway_top` must be given payload"),
+    ("top", (1, "high"), "`confidence` must lie between 0 and 1, got 'high'"),
+    ("quantile", ("half",), "`share` must lie from 0 to 1, got 'half'"),
+    ("quantile", (float("nan"),), "`share` must lie from 0 to 1"),
+    ("between", (1,), "must be given payload, low, high"),
+    ("between", (DAY, DAY), "`value` must be of type timestamp, .* CAST it to TIMESTAMP"),
+    ("near_duplicate_pairs", (0.5,), "`at_least` must be a whole number"),
+    ("near_duplicate_pairs", (9,), "`at_least` must lie from"),
+    ("frequencies", ("JFK",), "`keys` must be an array of keys, got 'string'; write array"),
+    ("join_size", (7,), "`spillway_join_size` must be given sketches, which are BINARY, got 'int64'"),
+    ("distinct", (True,), "`confidence` must lie between 0 and 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "values", "told"), WRONG)
+def test_a_wrong_argument_is_refused_by_name_with_what_to_do(
+    name: str, values: tuple[Any, ...], told: str
+) -> None:
+    payload = {
+        "top": lambda: built("count_min, heavy_pct=1", pa.array(ORIGINS)),
+        "quantile": lambda: built("quantiles", pa.array(range(9))),
+        "between": lambda: built("quantiles", DAYS),
+        "near_duplicate_pairs": lambda: built("pair_count", pa.array(ORIGINS), pa.array(ORIGINS)),
+        "distinct": lambda: built("distinct", pa.array(ORIGINS)),
+    }.get(name, lambda: built("count_min", pa.array(ORIGINS)))()
+    with pytest.raises(Refused, match=told):
+        ask(name, payload, *values)
+
+
+def test_what_is_no_sketch_or_of_another_kind_is_refused_by_name() -> None:
+    numbers, days = built("quantiles", pa.array(range(9))), built("quantiles", DAYS)
+    with pytest.raises(Refused, match="`spillway_quantile` must be given sketches, which are BINARY"):
+        ask("quantile", "text", 0.5)
+    with pytest.raises(Refused, match="to be combined"):
+        sql.merged_payload(pa.array([numbers, days]))
+    with pytest.raises(Refused, match="`spillway_merge` must be given sketches"):
+        sql.merged_payload(pa.array([7]))
+    with pytest.raises(Refused, match="`kind` must be count_min for this question"):
+        ask("join_size", built("count_min", pa.array(ORIGINS)), built("pair_count", pa.array(ORIGINS)))
+    with pytest.raises(Refused, match="`memory_kib` must be at most 1,048,576"):
+        built("count_min, memory_kib=100000000000", pa.array(ORIGINS))
+    assert ask("between", days, None, MOMENT) is None
 
 
 BUILT = (

@@ -55,21 +55,17 @@ def _run(asked: argparse.Namespace) -> int:
     kind, question = QUESTIONS[asked.question]
     first, last = asked.from_date, asked.to_date
     sketch = load_sketch(tables, asked.stream, asked.sketch, kind, first, last)
-    about: Any = asked.values
+    words: Any = question.checked(asked.values, sketch.types)
     if question.of_two:
-        if len(asked.values) != 2:
-            raise UsageError(
-                f"`{asked.question}` must name the other STREAM and SKETCH; see spillway ask --help"
-            )
-        stream, name = asked.values
-        about = load_sketch(tables, stream, name, kind, first, last)
+        stream, name, *words = words
+        other = load_sketch(tables, stream, name, kind, first, last)
+        answers = question.ask(sketch, other, words, asked.confidence)
     else:
-        words = question.checked(asked.values, sketch.types)
         types = sketch.types if question.typed == "key" else sketch.types[:1] * len(words)
         if question.typed:
             moment = partial(utc_moment, zone=zone)
-            about = [read_value(word, kind, moment) for word, kind in zip(words, types, strict=True)]
-    answers = question.ask(sketch, about, asked.confidence)
+            words = [read_value(word, kind, moment) for word, kind in zip(words, types, strict=True)]
+        answers = question.ask(sketch, words, asked.confidence)
     if asked.json:
         say_json([{"question": told, **one.__dict__, **_shown(one, zone)} for told, one in answers])
         return 0

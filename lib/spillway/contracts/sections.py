@@ -23,7 +23,7 @@ from spillway.contracts.shapes import (
     Text,
     rule,
 )
-from spillway.sketches.kinds import SKETCH_KINDS
+from spillway.sketches.kinds import MOST_KIB, SKETCH_KINDS
 
 LANDING_PATH = Text(
     pattern=(
@@ -34,7 +34,7 @@ LANDING_PATH = Text(
     remedy="write the folder itself, e.g. weather",
 )
 """Where a stream may land: never a root, never out of one."""
-MEMORY_KIB = Number(least=1, most=1 << 20, whole=True)
+MEMORY_KIB = Number(least=1, most=MOST_KIB, whole=True)
 """At most a GiB: what a summary may take of every task's memory."""
 _NO_TABLES = "no table is read as a stream yet: land its rows as files, kind: files"
 

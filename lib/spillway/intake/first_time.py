@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.batch import Batch
+from spillway.batch import RETIRED, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.intake.aside import kept_aside
@@ -39,9 +39,8 @@ def without_repeats(
     """
     found: dict[int, Repeated] = {}
     mine = {batch.batch for batch in batches}
-    standing = [
-        one for one in load_batches(tables, contract.stream) if one.is_in_raw and one.batch not in mine
-    ]
+    others = [one for one in load_batches(tables, contract.stream) if one.batch not in mine]
+    standing = [one for one in others if one.is_in_raw or one.status == RETIRED]
     history = list(tables.at("raw", contract.stream).files())
     state: Mapping[str, Any] | None = None
     for batch in sorted(batches, key=lambda one: one.batch):

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.batch import Batch
+from spillway.batch import RETIRED, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.intake.window import (
@@ -50,6 +50,7 @@ from spillway.intake.window import (
     window_around,
 )
 from spillway.sketches.alternating_bloom import AlternatingBloom
+from spillway.sketches.kinds.stream_filters import UNSEEN
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Integers, Keys
 from spillway.store.files import DataFile, RowReader
@@ -92,22 +93,25 @@ def find_repeated(
 ) -> Repeated | None:
     """The rows of the batch that were delivered before; None where the contract does not ask.
 
-    `files` hold the rows of the batch, `history` those of the batches that are `standing` in `raw`, and maybe others
-    (None: of all before it). `before` is the state that the filter goes on from (`filter_before`, or that of the last
-    `Repeated` that has one).
+    `files` hold the rows of the batch, `history` those of the batches that are `standing` in `raw` (or were, and are
+    retired), and maybe others (None: of all before it). `before` is the state that the filter goes on from
+    (`filter_before`, or that of the last `Repeated` that has one).
     """
     if contract.duplicates.rows == "none":
         return None
     within, after = contract.duplicates.within, [one for one in standing or () if one.batch > batch.batch]
-    edges = ((FIRST, batch.first_seq - 1),) if standing is None else seq_ranges(standing)
+    gone = [one for one in standing or () if one.status == RETIRED]
+    edges: tuple[SeqRange, ...] = ((FIRST, batch.first_seq - 1),)
+    if standing is not None:
+        edges = seq_ranges([one for one in standing if one.status != RETIRED])
     mine = (batch.first_seq, batch.last_seq)
     window = window_around(mine, files, history, edges, within, engine.cores)
     if contract.duplicates.rows == "exact":
         found = repeated_exactly(engine, compared_by(contract), window)
         return Repeated(found, f"row delivered before{told_window(within)}")
     if after:
-        return _late(engine, contract, window, max(after, key=lambda one: one.batch), history)
-    return _suspected(engine, contract, batch, window, before)
+        return _late(engine, contract, window, max(after, key=lambda one: one.batch), history, gone)
+    return _suspected(engine, contract, batch, window, before, gone)
 
 
 def told_window(within: int | None) -> str:
@@ -169,10 +173,12 @@ def _suspected(
     batch: Batch,
     window: Surroundings,
     before: Mapping[str, Any] | None,
+    gone: Sequence[Batch],
 ) -> Repeated:
     spec, on = filter_of(contract), compared_by(contract)
     start = bytes(before["payload"]) if before is not None else _of_window(engine, spec, window)
     passed = pass_through(engine, spec, window.files, (window.first_seq, window.last_seq), start)
+    _mark_unseen(passed.state, window.last_seq - (spec.within or 0), gone if before is None else ())
     truly = np.intersect1d(passed.suspects, confirmed(engine, on, window, np.unique(passed.keys)))
     row = spec.row(
         contract.stream,
@@ -187,7 +193,12 @@ def _suspected(
 
 
 def _late(
-    engine: Engine, contract: StreamContract, window: Surroundings, newest: Batch, history: Sequence[DataFile]
+    engine: Engine,
+    contract: StreamContract,
+    window: Surroundings,
+    newest: Batch,
+    history: Sequence[DataFile],
+    gone: Sequence[Batch],
 ) -> Repeated:
     """A batch that comes after later ones: every row is looked up, and the newest one's state has its rows too."""
     spec, within = filter_of(contract), contract.duplicates.within
@@ -201,8 +212,16 @@ def _late(
     stand = (*window.standing, (window.first_seq, window.last_seq))
     files = [*files_between(history, first, newest.last_seq), *window.files]
     passed = pass_through(engine, spec, files, (first, newest.last_seq), standing=stand)
+    _mark_unseen(passed.state, first - 1, gone)
     of_newest = (contract.stream, newest.batch, newest.batch_date, passed.rows, passed.state.to_bytes())
     return Repeated(found, reason, spec.row(*of_newest))
+
+
+def _mark_unseen(state: AlternatingBloom, before: int, gone: Sequence[Batch]) -> None:
+    """Say in the state up to which row it has not seen its window, which begins after row `before`."""
+    to = max([state.context.get(UNSEEN, before), *(one.last_seq for one in gone if one.rows)])
+    kept = {name: value for name, value in state.context.items() if name != UNSEEN}
+    state.context = {**kept, UNSEEN: to} if to > before else kept
 
 
 def _of_window(engine: Engine, spec: SketchSpec, window: Surroundings) -> bytes | None:

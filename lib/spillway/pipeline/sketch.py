@@ -29,7 +29,7 @@ from spillway.sketches.binary import digest
 from spillway.sketches.build import SketchPart, all_parts, heavy_labels, keys_in, parts_of, sketched_columns
 from spillway.sketches.kinds import kind_of
 from spillway.sketches.kinds.base import Loaded
-from spillway.sketches.query import load, no_such_dates, no_such_sketch
+from spillway.sketches.query import check_no_dates, load, no_such_dates, no_such_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Integers
 from spillway.store.batches import load_batches
@@ -144,13 +144,13 @@ def load_sketch(
     A day that has been summed up is read as one row, where that is of the very sketches that its batches have now.
     """
     tables = tables.now()
+    if not kind_of(kind).merges:
+        return _load_state(tables, stream, name, kind, from_date, to_date)
     where: dict[str, Any] = {"stream": stream, "kind": kind, "name": name}
     dates: dict[str, Any] = {"batch_date": Between(from_date, to_date)}
     known = _known(tables, **where, **dates)
     if not known:
-        there = tables.at("sketches").rows(["kind", "name", "batch_date"], stream=stream).to_pylist()
-        mine = [row["batch_date"] for row in there if (row["kind"], row["name"]) == (kind, name)]
-        raise no_such_dates(mine, from_date, to_date) if mine else no_such_sketch(there, name, kind)
+        raise _nothing_there(tables, stream, name, kind, from_date, to_date)
     made_of = {day: _made_of(rows) for day, rows in known.items()}
     days = [
         row
@@ -159,12 +159,32 @@ def load_sketch(
     ]
     summed = {row["batch_date"] for row in days}
     single = [row["batch"] for day, rows in known.items() if day not in summed for row in rows]
-    if not kind_of(kind).merges:
-        single = single[-1:]
     rows = tables.at("sketches").rows(_PAYLOAD, batch=single, **where).to_pylist() if single else []
     held = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), **dates)["batch"].to_pylist()
     missing = set(held) - {row["batch"] for rows in known.values() for row in rows}
-    return load([*days, *rows], stream, name, kind, missing=len(missing) if kind_of(kind).merges else 0)
+    return load([*days, *rows], stream, name, kind, missing=len(missing))
+
+
+def _load_state(
+    tables: Tables, stream: str, name: str, kind: str, from_date: date | None, to_date: date | None
+) -> Loaded:
+    """The newest state, and how many batches with rows came after it."""
+    check_no_dates(name, from_date, to_date)
+    where = {"stream": stream, "kind": kind, "name": name}
+    newest = max(tables.at("sketches").rows(["batch"], **where)["batch"].to_pylist(), default=None)
+    if newest is None:
+        raise _nothing_there(tables, stream, name, kind, None, None)
+    rows = tables.at("sketches").rows(_PAYLOAD, batch=newest, **where).to_pylist()
+    later = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), batch=Between(newest + 1))
+    return load(rows, stream, name, kind, missing=later.num_rows)
+
+
+def _nothing_there(
+    tables: Tables, stream: str, name: str, kind: str, from_date: date | None, to_date: date | None
+) -> Refused:
+    there = tables.at("sketches").rows(["kind", "name", "batch_date"], stream=stream).to_pylist()
+    mine = [row["batch_date"] for row in there if (row["kind"], row["name"]) == (kind, name)]
+    return no_such_dates(mine, from_date, to_date) if mine else no_such_sketch(there, name, kind)
 
 
 @dataclass(frozen=True)
@@ -241,7 +261,8 @@ def sum_up_days(
 
 def _known(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any]]]:
     """What is sketched, by date and in order, without the sketches themselves."""
-    rows = tables.at("sketches").rows(["batch", "batch_date", "digest", "parameters"], **where).to_pylist()
+    columns = ["batch", "batch_date", "digest", "parameters", "seed"]
+    rows = tables.at("sketches").rows(columns, **where).to_pylist()
     found: dict[date, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda one: (one["batch_date"], one["batch"])):
         found.setdefault(row["batch_date"], []).append(row)
@@ -249,9 +270,10 @@ def _known(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any]]]:
 
 
 def _made_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Names the sketches of a day."""
-    told = "|".join(f"{row['batch']} {row['digest']} {row['parameters']}" for row in rows)
-    return digest(told.encode())
+    """Names the sketches of a day; those of several seeds by these too, for some were summed up that do not unite."""
+    told = [f"{row['batch']} {row['digest']} {row['parameters']}" for row in rows]
+    seeds = {row["seed"] for row in rows}
+    return digest("|".join([*told, *map(str, sorted(seeds) if len(seeds) > 1 else ())]).encode())
 
 
 def _parts(

@@ -12,16 +12,26 @@ The text stops at the variances; these intervals are ours and the evidence measu
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from functools import cache
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from spillway.errors import Refused
 
 
-def check_confidence(confidence: float) -> float:
-    if not 0.0 < confidence < 1.0:
+def check_confidence(confidence: Any) -> float:
+    """
+
+    >>> check_confidence("high")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `confidence` must lie between 0 and 1, got 'high'; write 0.95 for 95 %
+    """
+    number = isinstance(confidence, int | float | Decimal) and not isinstance(confidence, bool)
+    if not (number and 0.0 < confidence < 1.0):
         raise Refused("confidence", "lie between 0 and 1", confidence, "write 0.95 for 95 %")
     return float(confidence)
 

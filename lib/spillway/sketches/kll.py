@@ -39,7 +39,8 @@ _FRONT = struct.Struct("<BBBBHBB")
 _WHOLE = struct.Struct("<QHBB")
 _EMPTY, _SINGLE, _SORTED = 1, 4, 2
 _INTEGERS = 1
-"""In a byte that the library leaves unused: the items are 64-bit integers."""
+_TYPES = {2: "integer", 3: "timestamp", 4: "date", 5: "boolean", 6: "double"}
+"""In a byte that the library leaves unused: of which type the values were, or only that they are 64-bit integers."""
 _SETTLE = 1 << 22
 OrderedItems = npt.NDArray[Any]
 
@@ -170,7 +171,10 @@ class Kll(LibrarySketch):
         """The sketch of both together: their items united, none lost; `narrowed` makes it small again."""
         require_same(self.kind, self.parameters.integers, other.parameters.integers)
         found = Kll(KllParameters(min(self.parameters.k, other.parameters.k), self.parameters.integers))
-        found.context = self.shared_context(other)
+        # bytes of old, and the library's, do not say of what they are
+        found.context = (
+            self.shared_context(other) if self._type and other._type else self.context or other.context
+        )
         for one in (self, other):
             if one.n:
                 found._take(one.items, one.weights, one.least, one.greatest)
@@ -208,7 +212,8 @@ class Kll(LibrarySketch):
     def to_bytes(self) -> bytes:
         """The bytes that DataSketches and Spark read."""
         p, n = self.parameters, self.n
-        marked = _INTEGERS if p.integers else 0
+        kinds = {kind: mark for mark, kind in _TYPES.items()}
+        marked = kinds.get(self._type, _INTEGERS if p.integers else 0)
         if n == 0:
             return _FRONT.pack(2, 1, Kll.family, _EMPTY, p.k, _M, marked)
         if n == 1:
@@ -231,11 +236,19 @@ class Kll(LibrarySketch):
 
     @classmethod
     def from_native(cls, payload: bytes, types: Sequence[str] = ()) -> Kll:
-        """A sketch from the library's bytes, its own or ours; without types, ours tell whether they are integers."""
+        """A sketch from the library's bytes, its own or ours; without types, ours tell of what type they are."""
         with contained():
             if len(payload) < _FRONT.size:
                 raise _bad("be a whole sketch", f"{len(payload)} bytes")
-            return cls._read(payload, types[0] != "double" if types else payload[7] == _INTEGERS)
+            told = tuple(types[:1]) or tuple(_TYPES[mark] for mark in (payload[7],) if mark in _TYPES)
+            found = cls._read(payload, told[0] != "double" if told else payload[7] == _INTEGERS)
+            found.context = {"attributes": [], "types": list(told)} if told else {}
+            return found
+
+    @property
+    def _type(self) -> str:
+        """Of which type the values were; "" where that is not known."""
+        return next(iter(self.context.get("types", ())), "")
 
     @classmethod
     def _read(cls, payload: bytes, integers: bool) -> Kll:

@@ -37,7 +37,8 @@ def read_sketch(payload: bytes, types: Sequence[str] = (), attributes: Sequence[
                 "payload", "begin as one of our sketches, or DataSketches', does", payload[:8], REBUILD
             )
         found = family.from_native(payload, types)
-        found.context = {"attributes": list(attributes), "types": list(types)} if types else {}
+        if types:
+            found.context = {"attributes": list(attributes), "types": list(types)}
         return found
     forms = {form.kind: form for form in every if issubclass(form, CounterSketch)}
     header = binary.read_header(payload)
@@ -77,6 +78,9 @@ def load(
     A row is a batch's, or a day's, which says how many `batches` it sums up. What was sketched alike becomes one; rows
     that cannot be read count as `missing`, the number of batches that are known to have none.
     """
+    merges = kind_of(kind).merges
+    if not merges:
+        check_no_dates(name, from_date, to_date)
     rows = [row for row in rows if row["stream"] == stream]
     of_name = [row for row in rows if row["name"] == name and row["kind"] == kind]
     if not of_name:
@@ -91,8 +95,8 @@ def load(
     if not chosen:
         raise no_such_dates([row["batch_date"] for row in of_name], from_date, to_date)
     chosen.sort(key=lambda row: (row["batch_date"], row["batch"]))
-    # what does not merge is a state, which holds all that came before
-    needed = chosen if kind_of(kind).merges else chosen[-1:]
+    # what does not merge is a state, which holds all that came before, of whatever date
+    needed = chosen if merges else [max(chosen, key=lambda row: int(row["batch"]))]
     held: list[tuple[Mapping[str, Any], StoredSketch]] = []
     unread: Refused | None = None
     for row in needed:
@@ -103,7 +107,7 @@ def load(
     if unread is not None and not held:
         raise unread
     segments = _segments(kind, held)
-    read = [row for row, _ in held] if kind_of(kind).merges else chosen
+    read = [row for row, _ in held]
     covers = Covers(
         stream,
         name,
@@ -132,6 +136,14 @@ def no_such_dates(
     return Refused("dates", f"touch {min(dates)} to {max(dates)}", got, "ask for dates with sketches")
 
 
+def check_no_dates(name: str, *dates: datetime.date | None) -> None:
+    """Refuse dates for what holds the last rows, whatever their dates are."""
+    if any(date is not None for date in dates):
+        rule = "be left out for what the newest rows of a stream are asked"
+        got = " to ".join(str(date or "") for date in dates)
+        raise Refused("dates", rule, got, f"{name} holds as many rows back as the contract says", name)
+
+
 def _batches(row: Mapping[str, Any]) -> int:
     return int(row.get("batches") or 1)
 
@@ -150,4 +162,6 @@ def _segments(kind: str, held: Sequence[tuple[Mapping[str, Any], StoredSketch]])
 
 def _of_row(row: Mapping[str, Any]) -> StoredSketch:
     types = json.loads(row["parameters"]).get("types", ())
-    return read_sketch(bytes(row["payload"]), types, row["attributes"])
+    found = read_sketch(bytes(row["payload"]), types, row["attributes"])
+    found.context = {**found.context, **kind_of(row["kind"]).context_of(row)}
+    return found

@@ -28,7 +28,8 @@ class SketchSpec:
     `memory_kib` 0 is what the kind takes by itself. `heavy_pct` (count_min) keeps the keys above that share of the rows
     with their values, for top-k; null: none. `at_least` (pair_count) is the similarity, default all but one attribute;
     `rate` the share of subsets drawn, by draws that are the stream's own (`side`) where it is below 1. `within`
-    (alternating_bloom) is how many rows back nothing is forgotten.
+    (alternating_bloom) is how many rows back nothing is forgotten. `seed` is that of count_min and pair_count:
+    quantiles hash nothing, and all `distinct` hash alike, so that any two of them unite.
     """
 
     kind: str
@@ -49,6 +50,8 @@ class SketchSpec:
     def __post_init__(self) -> None:
         if not self.attributes or len(self.attributes) != len(self.types):
             raise Refused("attributes", "be named, each with a type", self.attributes, "name at least one")
+        if not self.made_of.seeded:
+            object.__setattr__(self, "seed", 1)
         if not self.memory_kib:
             object.__setattr__(self, "memory_kib", self.made_of.default_kib)
         if not self.name:

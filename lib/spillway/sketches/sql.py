@@ -25,6 +25,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -32,12 +33,12 @@ import pyarrow as pa
 
 from spillway.errors import Refused
 from spillway.sketches.answers import Answer
-from spillway.sketches.kinds import every_kind
-from spillway.sketches.kinds.base import Loaded
+from spillway.sketches.kinds import MOST_KIB, every_kind
+from spillway.sketches.kinds.base import Kind, Loaded
 from spillway.sketches.query import loaded, merged, read_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Estimates
-from spillway.sketches.values import coerced, json_values
+from spillway.sketches.values import coerced, json_values, rounded
 
 ANSWER_TYPE = pa.struct(
     {
@@ -55,6 +56,7 @@ _ARROW = {
 }  # fmt: skip
 _OPTIONS = {"memory_kib": int, "depth": int, "seed": int, "at_least": int, "heavy_pct": float}
 _ROWS_AT_A_TIME = 262_144
+_BEYOND = "above 2^53 a double has not every digit: the interval holds it, and spillway ask tells all"
 _KINDS = ("count_min", "quantiles", "distinct", "pair_count")
 
 
@@ -71,7 +73,7 @@ def sql_functions() -> dict[str, tuple[Callable[..., pa.Array], str]]:
     ['between', 'distinct', 'frequencies', 'frequency']
     """
     return {
-        f"spillway_{method}": (partial(_asked, method, method in kind.of_two), returns)
+        f"spillway_{method}": (partial(_asked, kind, method), returns)
         for kind in every_kind()
         for method, returns in kind.answers.items()
     }
@@ -128,7 +130,7 @@ def in_parts(columns: Sequence[pa.Array]) -> Iterator[Sequence[pa.Array]]:
 
 def merged_payload(payloads: pa.Array) -> bytes | None:
     """spillway_merge(payload), an aggregate."""
-    whole = None
+    whole, payloads = None, _as_payloads("spillway_merge", payloads)
     for payload in payloads.drop_null():
         sketch = read_sketch(payload.as_py())
         whole = sketch if whole is None else merged([whole, sketch])
@@ -137,7 +139,7 @@ def merged_payload(payloads: pa.Array) -> bytes | None:
 
 def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
     """What is asked to be built, of columns of these types."""
-    kind, *told = [part.strip() for part in (text or "").split(",")]
+    kind, *told = [part.strip() for part in str(text or "").split(",")]
     if kind not in _KINDS:
         raise Refused("kind", f"be one of {', '.join(_KINDS)}", kind, "name one of them")
     given: dict[str, Any] = {"heavy_pct": None}
@@ -148,6 +150,8 @@ def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
         except (KeyError, ValueError):
             wanted = f"be {', '.join(f'{option}=NUMBER' for option in _OPTIONS)}"
             raise Refused("option", wanted, one, "write e.g. 'count_min, memory_kib=256'") from None
+    if given.get("memory_kib", 0) > MOST_KIB:
+        raise Refused("memory_kib", f"be at most {MOST_KIB:,}", given["memory_kib"], "give it less")
     names = tuple(f"value {place + 1}" for place in range(len(columns)))
     return SketchSpec(kind, names, tuple(_kind_of(one.type) for one in columns), **given)
 
@@ -191,22 +195,58 @@ def _plain(value: object) -> object:
     return (int(value) if value == int(value) else float(value)) if isinstance(value, Decimal) else value
 
 
-def _asked(method: str, of_two: bool, payloads: pa.Array, *values: pa.Array) -> pa.Array:
-    """The answers of `method` to the sketch in each payload; null where a payload is."""
-    distinct = payloads.dictionary_encode()
+def _as_payloads(function: str, column: pa.Array) -> pa.Array:
+    if any(known(column.type) for known in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_null)):
+        return column.cast(pa.binary())
+    rule = "be given sketches, which are BINARY"
+    raise Refused(
+        function, rule, str(column.type), "give it `payload` of the table `sketches`, or spillway_sketch(...)"
+    )
+
+
+def _check_given(kind: Kind, method: str, values: Sequence[pa.Array]) -> Sequence[bool]:
+    """Which of the values may be null, and are then asked all the same; refused where they are too many or too few."""
+    takes = [
+        one
+        for one in signature(getattr(kind.asking(), method)).parameters.values()
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL)
+    ][1:]
+    any_number = bool(takes) and takes[-1].kind is Parameter.VAR_POSITIONAL
+    needed = sum(one.default is Parameter.empty for one in takes)
+    if len(values) < needed or (len(values) > len(takes) and not any_number):
+        named = [one.name if one.default is Parameter.empty else f"[{one.name}]" for one in takes]
+        rule = f"be given {', '.join(['payload', *named]) + ', ...' * any_number}"
+        got = ", ".join(["payload", *(str(column.type) for column in values)])
+        raise Refused(f"spillway_{method}", rule, got, "see spillway.sketches.sql")
+    takes = takes[: len(values)] + takes[-1:] * (len(values) - len(takes))
+    return [one.kind is Parameter.VAR_POSITIONAL or one.default is None for one in takes]
+
+
+def _single_values(column: pa.Array) -> list[Any]:
+    """What is asked about, a value a row."""
+    if not (pa.types.is_null(column.type) or pa.types.is_decimal(column.type)):
+        _kind_of(column.type)
+    return [_plain(value) for value in column.to_pylist()]
+
+
+def _asked(kind: Kind, method: str, payloads: pa.Array, *values: pa.Array) -> pa.Array:
+    """The answers of `method` to the sketch in each payload; null where a payload is, or what has to be told."""
+    may_be_null, of_two = _check_given(kind, method, values), method in kind.of_two
+    distinct = _as_payloads(f"spillway_{method}", payloads).dictionary_encode()
     if method == "frequency":
         return _frequency_of_each(distinct, values)
     if method == "frequencies":
         return _frequencies_of_each(distinct, *values)
     places, known = distinct.indices.to_pylist(), distinct.dictionary.to_pylist()
-    others = [column.to_pylist() for column in values]
+    others = [_as_payloads(f"spillway_{method}", values[0]).to_pylist()] if of_two else []
+    others += [_single_values(column) for column in values[of_two:]]
     found: dict[tuple[object, ...], Any] = {}
     answers: list[Any] = []
     for place, *told in zip(places, *others, strict=True):
-        if place is None or (of_two and told[0] is None):
+        if place is None or any(one is None and not may for one, may in zip(told, may_be_null, strict=True)):
             answers.append(None)
             continue
-        asked = (place, *map(_plain, told))
+        asked = (place, *told)
         if asked not in found:
             given = [_loaded(told[0]), *asked[2:]] if of_two else asked[1:]
             found[asked] = _as_struct(_loaded(known[place]), getattr(_loaded(known[place]), method)(*given))
@@ -216,13 +256,18 @@ def _asked(method: str, of_two: bool, payloads: pa.Array, *values: pa.Array) -> 
 
 def _as_struct(sketch: Loaded, found: Answer | Sequence[Any]) -> Any:
     if isinstance(found, Answer):
-        told = f"{found.method}, {100 * found.confidence:g} % confidence"
+        low, high = rounded(found.low, upward=False), rounded(found.high, upward=True)
+        told = [f"{found.method}, {100 * found.confidence:g} % confidence"]
+        told += [found.note] * bool(found.note)
+        told += [_BEYOND] * (
+            (low, high) != (found.low, found.high) or float(found.estimate) != found.estimate
+        )
         return {
-            "value": found.estimate,
-            "low": found.low,
-            "high": found.high,
+            "value": float(found.estimate),
+            "low": low,
+            "high": high,
             "rows": sketch.rows,
-            "note": f"{told}; {found.note}" if found.note else told,
+            "note": "; ".join(told),
         }
     return [
         {
@@ -250,6 +295,10 @@ def _frequency_of_each(payloads: pa.DictionaryArray, columns: Sequence[pa.Array]
 
 def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array) -> pa.Array:
     """An array of keys a row."""
+    if not (pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type) or pa.types.is_null(keys.type)):
+        raise Refused(
+            "keys", "be an array of keys", str(keys.type), "write array(key, ...), or collect_set(key)"
+        )
     known: list[bytes] = payloads.dictionary.to_pylist()
     answers: list[pa.Array | None] = []
     for place, asked in zip(payloads.indices.to_pylist(), keys, strict=True):
@@ -272,9 +321,10 @@ def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array) -> pa.Arr
 
 
 def _estimates(sketch: Any, columns: Sequence[pa.Array]) -> Estimates:
+    ask = sketch.frequencies
     typed = [_typed(column, kind) for column, kind in zip(columns, sketch.types, strict=False)]
     typed += columns[len(typed) :]
-    found: Estimates = sketch.frequencies(typed)
+    found: Estimates = ask(typed)
     return found
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,15 @@ _WRITE = {
     "timestamp": "write e.g. 2013-02-01T06:00, on the clocks of the contract's timezone, or with an offset",
     "boolean": "write true or false",
 }
+_CAST = {
+    "timestamp": "CAST it to TIMESTAMP, by the clocks that you mean",
+    "date": "CAST it to DATE, by the clocks that you mean",
+    "boolean": "write true or false",
+    "integer": "give a number",
+    "double": "give a number",
+    "": "give a value of the attribute's own type",
+}
+_LEAST, _MOST, _EXACT = -(1 << 63), (1 << 63) - 1, 1 << 53
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -30,10 +41,14 @@ def coerced(value: object, kind: str) -> object:
     (7, 'seven', 7.0)
     """
     if value is None or isinstance(value, str) == (kind == "string"):
-        if kind == "double" and value is not None and not isinstance(value, float | bool):
-            return float(value)  # type: ignore[arg-type]
-        if kind == "integer" and not isinstance(value, bool | float) and value is not None:
-            return int(value) if int(value) == value else value  # type: ignore[call-overload]
+        number = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        if kind == "double" and number:
+            try:
+                return float(value)  # type: ignore[arg-type]
+            except OverflowError:
+                return str(value)
+        if kind == "integer" and isinstance(value, Decimal) and value.is_finite():
+            return int(value) if value == value.to_integral_value() else value
         return value
     if not isinstance(value, str):
         return value
@@ -82,6 +97,22 @@ def read_value(
     return found
 
 
+def whole_number(name: str, value: object, least: int, remedy: str = "") -> int:
+    """A number that counts things.
+
+    >>> whole_number("count", 3, 1), whole_number("count", Decimal(3), 1)
+    (3, 3)
+    >>> whole_number("count", 2.5, 1)
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `count` must be a whole number of at least 1, got 2.5; write e.g. 10
+    """
+    number = isinstance(value, int | float | Decimal | np.integer) and not isinstance(value, bool)
+    if not number or value % 1 != 0 or value < least:  # type: ignore[operator]
+        raise Refused(name, f"be a whole number of at least {least}", value, remedy or "write e.g. 10")
+    return int(value)  # type: ignore[call-overload]
+
+
 def as_value(number: float, kind: str) -> object:
     """What a number on the axis of a quantile sketch stands for.
 
@@ -100,18 +131,72 @@ def as_value(number: float, kind: str) -> object:
     return int(number) if kind == "integer" else number
 
 
-def ordinal(value: object) -> int | float:
+def ordinal(value: object, kind: str = "", upward: bool = False) -> int | float:
     """A value on the axis of a quantile sketch: dates in days, timestamps in microseconds, both since 1970.
 
-    >>> ordinal(datetime.date(1970, 1, 3)), ordinal(0.5)
-    (2, 0.5)
+    Values of another type than `kind` are refused by name ("" takes any that has a place on an axis). What lies between
+    two places of the axis goes to the upper one (`upward`), or the lower.
+
+    >>> ordinal(datetime.date(1970, 1, 3)), ordinal(0.5), ordinal(0.5, "integer", upward=True), ordinal("7", "integer")
+    (2, 0.5, 1, 7)
+    >>> ordinal(datetime.date(1970, 1, 3), "timestamp")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `value` must be of type timestamp, got datetime.date(1970, 1, 3); CAST it to TIMESTAMP, \
+by the clocks that you mean
     """
-    if isinstance(value, datetime.datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+    found = _parsed_or_same(value, kind) if isinstance(value, str) and kind else value
+    if isinstance(found, datetime.datetime) and kind in ("", "timestamp"):
+        moment = found if found.tzinfo else found.replace(tzinfo=datetime.UTC)
         return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
-    if isinstance(value, datetime.date):
-        return (value - _EPOCH.date()).days
-    return value if isinstance(value, int) else float(value)  # type: ignore[arg-type]
+    if isinstance(found, datetime.date) and not isinstance(found, datetime.datetime) and kind in ("", "date"):
+        return (found - _EPOCH.date()).days
+    if isinstance(found, bool) and kind in ("", "boolean"):
+        return int(found)
+    number = isinstance(found, int | float | Decimal) and not isinstance(found, bool)
+    if not number or kind not in ("", "integer", "double"):
+        raise Refused(
+            "value", f"be of type {kind or 'number, date or timestamp'}", value, _CAST.get(kind, _CAST[""])
+        )
+    return _whole(found, upward) if kind == "integer" else _fraction(found, upward)  # type: ignore[arg-type]
+
+
+def _parsed_or_same(text: str, kind: str) -> object:
+    try:
+        return _parsed(text, kind)
+    except ValueError:
+        return text
+
+
+def _whole(number: float | Decimal, upward: bool) -> int | float:
+    """The nearest whole number of 64 bits on that side; NaN stays, and has no order."""
+    if number != number or abs(number) == math.inf:
+        return float(number) if number != number else (_MOST if number > 0 else _LEAST)
+    return max(_LEAST, min(_MOST, math.ceil(number) if upward else math.floor(number)))
+
+
+def _fraction(number: float | Decimal, upward: bool) -> int | float:
+    """The number itself where there is no axis, else as a double the nearest on that side."""
+    if isinstance(number, int):
+        return number if -_EXACT <= number <= _EXACT else rounded(number, upward)
+    return number if isinstance(number, float) else rounded(number, upward)
+
+
+def rounded(number: float | Decimal, upward: bool) -> float:
+    """The nearest double that is no less (`upward`), or no greater.
+
+    >>> rounded(2**53 + 1, True) - 2**53, rounded(2**53 + 1, False) - 2**53
+    (2.0, 0.0)
+    """
+    try:
+        near = float(number)
+    except OverflowError:
+        near = math.inf if number > 0 else -math.inf
+    if near == number or near != near:
+        return near
+    if upward:
+        return near if near > number else math.nextafter(near, math.inf)
+    return near if near < number else math.nextafter(near, -math.inf)
 
 
 def order_values(column: pa.ChunkedArray, kind: str) -> npt.NDArray[Any]:

@@ -16,6 +16,8 @@ from spillway.errors import Refused
 if TYPE_CHECKING:
     from spillway.sketches.kinds.base import Kind
 
+MOST_KIB = 1 << 20
+"""The most memory that may be asked for."""
 SKETCH_KINDS: dict[str, str] = {
     "count_min": "spillway.sketches.kinds.frequencies.FrequencyKind",
     "quantiles": "spillway.sketches.kinds.quantiles.QuantileKind",

@@ -29,9 +29,10 @@ Answered = list[tuple[str, Answer]]
 class SketchQuestion:
     """A question of the command line: its name, what is said of it, and how its values become answers.
 
-    `ask` gets the loaded sketch, the values and the confidence; of two sketches (`of_two`) it gets the other one
-    instead of values. `takes` are the least and the most words it takes (None: any number), and `typed` says what they
-    are: `key`, a value of each attribute; `ordered`, values of the one attribute; else words.
+    `ask` gets the loaded sketch, the values and the confidence; of two sketches (`of_two`) it gets the other one before
+    the values. `takes` are the least and the most words it takes (None: any number), beside the other sketch's stream
+    and name, and `typed` says what they are: `key`, a value of each attribute; `ordered`, values of the one attribute;
+    else words.
     """
 
     name: str
@@ -44,6 +45,8 @@ class SketchQuestion:
     def checked(self, words: Sequence[str], types: Sequence[str]) -> Sequence[str]:
         """The words, when they are as many as the question takes."""
         least, most = (len(types), len(types)) if self.typed == "key" else self.takes
+        named = 2 * self.of_two
+        least, most = least + named, None if most is None else most + named
         if len(words) < least or (most is not None and len(words) > most):
             ends = f"{least} to {most}" if most != least else str(least)
             wanted = f"at least {least}" if most is None else ends
@@ -64,6 +67,8 @@ class Kind(ABC):
     of_two: ClassVar[frozenset[str]] = frozenset()
     questions: ClassVar[tuple[SketchQuestion, ...]] = ()
     merges: ClassVar[bool] = True
+    seeded: ClassVar[bool] = True
+    """Whether its sketches hash by the contract's `seed`; the library's have one of their own."""
 
     default_kib: ClassVar[int] = 64
     """The memory of a sketch whose contract names none."""
@@ -71,6 +76,10 @@ class Kind(ABC):
     def alike(self, sketch: Any) -> Any:
         """What sketches of this kind must have in common to become one."""
         return sketch.shape
+
+    def context_of(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a row of `sketches` knows of the keys in its payload, beside the attributes and their types."""
+        return {}
 
     @abstractmethod
     def forms(self) -> tuple[type[StoredSketch], ...]:
@@ -189,6 +198,8 @@ class Loaded:
 
     def paired(self, other: Loaded) -> str:
         """How the attributes of two sketches meet, in words; refused where they cannot, saying what differs."""
+        if type(other) is not type(self):
+            raise other.wrong_kind(self._sketch.kind)
         mine, theirs = self._sketch.context, other._sketch.context
         types = [list(context.get("types", ())) for context in (mine, theirs)]
         if types[0] != types[1]:
@@ -245,4 +256,6 @@ def asks(method: str, told: str) -> Callable[..., Answered]:
 
 def asks_both(method: str, told: str) -> Callable[..., Answered]:
     """A question about two sketches."""
-    return lambda sketch, other, confidence: [(told, getattr(sketch, method)(other, confidence=confidence))]
+    return lambda sketch, other, _, confidence: [
+        (told, getattr(sketch, method)(other, confidence=confidence))
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,16 +16,43 @@ if TYPE_CHECKING:
     from spillway.sketches.specification import SketchSpec
 
 
+SUREST = 0.997
+"""Three standard errors, beyond which the library gives no bounds."""
+
+
 class DistinctKeys(Loaded):
     """Questions to a count of different keys."""
 
     def distinct(self, confidence: float = 0.95) -> Answer:
-        """How many different keys there are; rows in which one of the attributes is null count for none, as in SQL."""
-        return self.covered(self.sketch.count(confidence))
+        """How many different keys there are; rows in which one of the attributes is null count for none, as in SQL.
+
+        Of ranges whose keys cannot be told to be the same, there are as many as in the largest at least, and as in all
+        together at most; each range is asked so surely that all hold at the confidence.
+        """
+        from spillway.sketches.intervals import check_confidence
+
+        ranges, confidence = len(self.segments), check_confidence(confidence)
+        surely = min(1 - (1 - confidence) / ranges, max(SUREST, confidence)) if ranges > 1 else confidence
+        first, *others = (one.sketch.count(surely) for one in self.segments)
+        if not others:
+            return self.covered(first)
+        every = [first, *others]
+        most = max(one.estimate for one in every)
+        return self.covered(
+            Answer(
+                (most + sum(one.estimate for one in every)) / 2,
+                max(one.low for one in every),
+                sum(one.high for one in every),
+                confidence,
+                first.method,
+                note=f"over {ranges} ranges whose keys are hashed apart: which come in several is not known",
+            )
+        )
 
 
 class DistinctKind(Kind):
     name = "distinct"
+    seeded = False
     default_kib = 4
     answers: ClassVar[Mapping[str, str]] = {"distinct": ANSWER}
     questions = (SketchQuestion("distinct", "different keys", asks("distinct", "different keys")),)
@@ -35,8 +63,15 @@ class DistinctKind(Kind):
         return (Hll,)
 
     def alike(self, sketch: Any) -> Any:
-        """The types alone: the finer is as coarse as the coarser when they unite."""
-        return sketch.shape["types"]
+        """The types, and the seed of hashed keys: the finer is as coarse as the coarser when they unite."""
+        return sketch.shape["types"], sketch.context.get("seed", 1)
+
+    def context_of(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Contracts of old chose the seed by which keys were hashed."""
+        from spillway.sketches.column_keys import are_hashed
+
+        types = json.loads(row["parameters"]).get("types") or ["double"]
+        return {"seed": row["seed"]} if row.get("seed", 1) != 1 and are_hashed(types) else {}
 
     def empty(self, spec: SketchSpec) -> StoredSketch:
         from spillway.sketches.hll import MOST_LG_K, Hll

@@ -39,7 +39,7 @@ class Frequencies(Loaded):
     def rows(self) -> int:
         return int(self._counts().total)
 
-    def frequencies(self, columns: Sequence[pa.Array], confidence: float = 0.95) -> Estimates:
+    def frequencies(self, columns: Sequence[pa.Array], *, confidence: float = 0.95) -> Estimates:
         """How many rows have each of these keys: all at once, an array an attribute, of the attributes' types."""
         import numpy as np
         import pyarrow as pa
@@ -86,12 +86,14 @@ class Frequencies(Loaded):
     def top(self, count: int, confidence: float = 0.95) -> list[HeavyKey]:
         """The `count` most frequent keys, each with its frequency."""
         from spillway.sketches.heavy_hitters import HeavyHitters
+        from spillway.sketches.values import whole_number
 
+        count = whole_number("count", count, 1)
         if not all(isinstance(one.sketch, HeavyHitters) for one in self.segments):
             raise self.wrong_kind("count_min with heavy_pct")
         if len(self.segments) > 1:
-            return self._top_of_segments(int(count), confidence)
-        found = self.sketch.top(int(count), confidence=confidence)
+            return self._top_of_segments(count, confidence)
+        found = self.sketch.top(count, confidence=confidence)
         note = f"complete above {100 * self.sketch.share:g} % of the rows"
         answers = []
         for place, key in enumerate(found.keys.tolist()):
@@ -150,7 +152,7 @@ def _frequency(sketch: Frequencies, values: Sequence[object], confidence: float)
 
 def _top(sketch: Frequencies, values: Sequence[str], confidence: float) -> Answered:
     (count,) = numbers("top", values or ["10"], 1)
-    found = sketch.top(int(count), confidence)
+    found = sketch.top(count, confidence)  # type: ignore[arg-type]
     return [(", ".join(map(str, heavy.key or ("?",))), heavy.answer) for heavy in found]
 
 

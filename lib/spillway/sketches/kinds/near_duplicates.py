@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.errors import Refused
 from spillway.sketches.answers import Answer
-from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion, asks_both, numbers
+from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,23 +26,40 @@ class NearDuplicates(Loaded):
 
     def near_duplicate_pairs(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """How many pairs of rows agree in at least `at_least` attributes."""
-        return self.covered(self.sketch.pairs(at_least, "unordered", confidence))
+        return self.covered(self.sketch.pairs(_agreeing(at_least), "unordered", confidence))
 
     def near_duplicates_per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """The same a row: the cleanliness of a table."""
-        return self.covered(self.sketch.per_row(at_least, confidence))
+        return self.covered(self.sketch.per_row(_agreeing(at_least), confidence))
 
     def near_duplicate_join(
         self, other: NearDuplicates, at_least: int | None = None, confidence: float = 0.95
     ) -> Answer:
         """How many pairs of rows, one of each, agree in `at_least` attributes: ask before a similarity join is run."""
         paired = self.paired(other)
-        answer = self.sketch.join(other.sketch, at_least, confidence)
+        answer = self.sketch.join(other.sketch, _agreeing(at_least), confidence)
         return self.of_both(other, answer, "similarity join", paired)
 
 
+def _agreeing(at_least: object) -> int | None:
+    from spillway.sketches.values import whole_number
+
+    return None if at_least is None else whole_number("at_least", at_least, 1, "write e.g. 2")
+
+
+def _least(question: str, sketch: NearDuplicates, words: Sequence[str]) -> int:
+    told = numbers(question, words, 1)[0] if words else None
+    return _agreeing(told) or int(sketch.sketch.parameters.similarity)
+
+
+def _join(sketch: NearDuplicates, other: NearDuplicates, words: Sequence[str], confidence: float) -> Answered:
+    least = _least("similarity-join", sketch, words)
+    told = f"pairs of rows of both that agree in at least {least} attributes"
+    return [(told, sketch.near_duplicate_join(other, least, confidence))]
+
+
 def _pairs(sketch: NearDuplicates, values: Sequence[str], confidence: float) -> Answered:
-    least = int(numbers("near-duplicates", values, 1)[0]) if values else sketch.sketch.parameters.similarity
+    least = _least("near-duplicates", sketch, values)
     return [
         (f"pairs that agree in at least {least} attributes", sketch.near_duplicate_pairs(least, confidence)),
         ("such pairs a row", sketch.near_duplicates_per_row(least, confidence)),
@@ -66,9 +83,10 @@ class NearDuplicateKind(Kind):
         ),
         SketchQuestion(
             "similarity-join",
-            "STREAM SKETCH: pairs of rows of both that are near-duplicates; ask before you run such a join",
-            asks_both("near_duplicate_join", "pairs of rows of both that are near-duplicates"),
+            "STREAM SKETCH [ATTRIBUTES]: pairs of rows of both that agree in so many; ask before you run such a join",
+            _join,
             of_two=True,
+            takes=(0, 1),
         ),
     )
 

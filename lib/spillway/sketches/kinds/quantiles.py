@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.errors import Refused
@@ -31,22 +32,27 @@ class Quantiles(Loaded):
         return int(self.sketch.n)
 
     def quantile(self, share: float, confidence: float = 0.95) -> Answer:
-        """The value below which `share` of the values lie, from the values at the ranks that it may be off by."""
+        """The value below which `share` of the values lie, from the values at the ranks that it may be off by.
+
+        The three numbers are whole where the values are: no double holds every digit above 2^53.
+        """
         from spillway.sketches.intervals import check_confidence
 
-        wanted, held = float(share), self.sketch
+        held = self.sketch
         check_confidence(confidence)
-        if not 0.0 <= wanted <= 1.0:
+        number = isinstance(share, int | float | Decimal) and not isinstance(share, bool)
+        if not (number and 0.0 <= share <= 1.0):
             raise Refused("share", "lie from 0 to 1", share, "write 0.5 for the median")
+        wanted = float(share)
         reach = held.error()
         rank = max(math.ceil(wanted * held.n), 1)
         (middle,) = held.quantiles([wanted])
         low, high = held.at_ranks([max(rank - reach, 1), min(rank + reach, held.n)])
         return self.covered(
             Answer(
-                float(middle),
-                float(low),
-                float(high),
+                middle.item(),
+                low.item(),
+                high.item(),
                 confidence,
                 METHOD,
                 kind=(self.types or ("double",))[0],
@@ -58,11 +64,13 @@ class Quantiles(Loaded):
         from spillway.sketches.intervals import check_confidence
         from spillway.sketches.values import ordinal
 
-        first, last, held = ordinal(low), ordinal(high), self.sketch
+        kind, held = self.types[0] if self.types else "", self.sketch
+        first, last = ordinal(low, kind, upward=True), ordinal(high, kind)
         check_confidence(confidence)
-        if not first <= last:
+        if not ordinal(low, kind) <= ordinal(high, kind, upward=True):
             raise Refused("range", "have its low end first", (low, high), "swap the ends; NaN has no order")
-        count = int(held.ranks([last])[0] - held.ranks([first], inclusive=False)[0]) if held.n else 0
+        count = held.ranks([last])[0] - held.ranks([first], inclusive=False)[0] if held.n else 0
+        count = max(int(count), 0)
         reach = held.error(of_range=True)
         least, most = max(count - reach, 0.0), min(count + reach, float(held.n))
         return self.covered(Answer(float(count), least, most, confidence, METHOD))
@@ -121,7 +129,9 @@ class QuantileKind(Kind):
         from spillway.sketches.kll import MOST_K, Kll
 
         whole = self._parameters(spec)
-        return Kll(replace(whole, k=min(16 * whole.k, MOST_K)))
+        found = Kll(replace(whole, k=min(16 * whole.k, MOST_K)))
+        found.context = spec.context
+        return found
 
     def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
         from spillway.sketches.values import order_values

@@ -15,20 +15,48 @@ if TYPE_CHECKING:
     from spillway.sketches.specification import SketchSpec
 
 
+UNSEEN = "unseen_to"
+"""In a state's context: the last `seq` of its window that it has not seen, where there is one."""
+
+
 class RowFilter(Loaded):
     """Questions to the filter of `duplicates.rows`, as the last batch left it."""
 
     def seen(self, *key: object, confidence: float = 0.95) -> Answer:
-        """Whether rows with these values came lately: 1 for yes (or a false positive), 0 for no (or long ago)."""
+        """Whether rows with these values came lately: 1 for yes (or a false positive), 0 for no (or long ago).
+
+        A no is certain (its interval ends at 0) where the filter has seen every row of its window; rows that came after
+        it, or were gone before it was made, may hold what it has not.
+        """
         import numpy as np
 
         from spillway.sketches.hashing import fingerprint
+        from spillway.sketches.intervals import check_confidence
+        from spillway.sketches.values import coerced
 
-        hashed = np.array([fingerprint(list(key), self.types, self.sketch.context["seed"])], dtype=np.uint64)
+        check_confidence(confidence)
+        values, types = list(key), self.types
+        if len(values) == len(types):
+            values = [coerced(value, kind) for value, kind in zip(values, types, strict=True)]
+        hashed = np.array([fingerprint(values, types, self.sketch.context["seed"])], dtype=np.uint64)
         found = float(self.sketch.holds(hashed)[0])
         wrong = 100 * self.sketch.parameters.false_positive_bound
-        note = f"a yes is wrong for at most {wrong:.2g} % of new keys; a no is right within the contract's window"
-        return self.covered(Answer(found, 0.0, found, confidence, "alternating_bloom", note=note))
+        told = [f"a yes is wrong for at most {wrong:.2g} % of new keys"]
+        unseen = self.sketch.context.get(UNSEEN, 0)
+        if self.covers.missing:
+            told.append(
+                f"a no is not certain: {self.covers.missing} batches came that the filter has not seen"
+            )
+        if unseen:
+            told.append(
+                "a no is not certain: raw tuples of its window were retired before the filter was made"
+            )
+        sure = not (self.covers.missing or unseen)
+        told += ["a no is right within the contract's window"] * sure
+        answer = Answer(
+            found, 0.0, found if sure else 1.0, confidence, "alternating_bloom", note="; ".join(told)
+        )
+        return self.covered(answer)
 
 
 def _seen(sketch: RowFilter, values: Sequence[object], confidence: float) -> Answered:
