@@ -13,6 +13,8 @@ export SPILLWAY_HOME ?= $(CURDIR)
 export PYSPARK_PYTHON ?= $(BIN)/python
 export PYSPARK_DRIVER_PYTHON ?= $(BIN)/python
 export PYTHONUNBUFFERED := 1
+# Airflow and Spark start dozens of processes of thousands of modules: compiled once, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 with_java = JAVA_HOME="$$(cat $(VENV)/.java_home)"
 
 .PHONY: help
