@@ -89,6 +89,26 @@ def test_dates_in_the_form_reach_the_job(tmp_path: Path, run_dag: Run, fake_spar
     )  # fmt: skip
 
 
+RUNS_THE_JOB = """#!{python}
+import contextlib, runpy, sys
+from spillway.engine import InProcess, session
+print("Exception in thread main java.lang.IllegalStateException: not of interest")
+print("    at org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)")
+(at,) = [i for i, one in enumerate(sys.argv) if one.endswith(".py") and "/jobs/" in one]
+session.spark_engine = lambda name: contextlib.nullcontext(InProcess())
+sys.argv = sys.argv[at:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""A spark-submit whose Spark is the job's own process."""
+
+
+def spark_submit(folder: Path, script: str) -> None:
+    program = folder / "fake-bin" / "spark-submit"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(script)
+    program.chmod(0o755)
+
+
 FAILS_TO_SKETCH = """#!{python}
 import sys
 (job,) = [one for one in sys.argv if one.endswith(".py") and "/jobs/" in one]
@@ -145,11 +165,11 @@ def test_the_recover_form_leaves_what_its_page_says_in_the_table_in_one_of_its_o
     world = brought_through(InProcess(), tmp_path)
     rows = world.rows("recovered", "sites")
     world.at("recovered", "sites").delete(batch=[1, 2, 3])
-
     done = run_dag("spillway_recover", world.settings, {"stream": "sites", "from_seq": 325, "to_seq": 335})
     assert (done["state"], [state for _, _, state, _ in done["tasks"]]) == ("success", ["success"] * 3), done
     assert world.rows("recovered", "sites") == [row for row in rows if row["batch"] in (1, 2)]
 
+    spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))
     form = {
         "stream": "sites",
         "attributes": ["temp"],
@@ -166,22 +186,6 @@ def test_the_recover_form_leaves_what_its_page_says_in_the_table_in_one_of_its_o
         assert {name: given[name] for name in ("seq", "temp", "temp__bound_pct")} == {
             name: truth[name] for name in ("seq", "temp", "temp__bound_pct")
         }
-
-
-RUNS_THE_JOB = """#!{python}
-import subprocess, sys
-print("Exception in thread main java.lang.IllegalStateException: not of interest")
-print("    at org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)")
-(at,) = [i for i, one in enumerate(sys.argv) if one.endswith(".py") and "/jobs/" in one]
-sys.exit(subprocess.run([{python!r}, *sys.argv[at:]]).returncode)
-"""
-
-
-def spark_submit(folder: Path, script: str) -> None:
-    program = folder / "fake-bin" / "spark-submit"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(script)
-    program.chmod(0o755)
 
 
 def failure_of(done: dict[str, Any]) -> str:
