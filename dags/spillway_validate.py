@@ -64,9 +64,12 @@ with DAG(
         from spillway.scheduling import stream_arguments
         from spillway.settings import Settings
 
-        form = get_current_context()["params"]
+        context = get_current_context()
+        form = context["params"]
         with in_sentences():
-            every = ["--all"] if form["everything"] else []
-            return follow("validate", stream_arguments(Settings.from_environment(), form["streams"], every))
+            more = ["--all"] if form["everything"] else []
+            # all channels of a run are one validation: its outcomes are counted and shown together
+            more += ["--run-id", context["run_id"]]
+            return follow("validate", stream_arguments(Settings.from_environment(), form["streams"], more))
 
     [*each_room("validate", read_form()), contracts_are_usable()] >> Tell(task_id="tell").as_teardown()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from spillway.batch import utc_now
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.pipeline.judged_windows import FAILED_FOR, _last_judged
+from spillway.pipeline.validate import validate
+from spillway.show.summary import expectation_figures
 
+PLACE = ("table", "stream", "batch_date", "expectation")
 WARM = COUNT.replace("sites", "east").replace("temp", "level")
 
 
@@ -66,6 +70,18 @@ def test_a_stream_that_they_do_not_read_is_validated_without_them(world: World) 
     assert judged(world, "alike", "warm") == {
         (table, "alike") for table in ("windows", "join_windows", "joined", "ledger")
     }
+
+
+def test_channels_that_are_validated_one_after_the_other_in_a_run_are_one_validation(world: World) -> None:
+    run_as_one = partial(validate, world.tables, world.engine, world.contracts, "one", world.said.append)
+    for stream in ("west", "east", "east"):
+        run_as_one([stream], every=True)
+    rows = world.tables.now().at("validations").rows(run_id="one").to_pylist()
+    assert {row["stream"] for row in rows} >= {"west", "east", "alike", "warm"}
+    assert len({tuple(row[name] for name in PLACE) for row in rows}) == len(rows), "and none is said twice"
+    assert expectation_figures(world.tables.now().at("validations").rows().to_pylist())[
+        "expectations.run"
+    ] == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,12 @@ def judge_changed(
             say(found.sentence)
             outcomes.append(found)
     rows = [outcome.row(run_id, now) for outcome in outcomes]
-    tables.at("validations").replace(rows, table=sorted({row["table"] for row in rows}), run_id=run_id)
+    # what was said of others in this run stays: a run may judge channel by channel
+    whose = [*work, *windows, None]
+    seen = {row["table"] for row in rows}
+    tables.at("validations").replace(rows, table=sorted(seen), run_id=run_id, stream=whose)
     failed = failures(outcomes)
-    rules, seen = {(o.table, o.expectation) for o in outcomes}, {o.table for o in outcomes}
+    rules = {(o.table, o.expectation) for o in outcomes}
     took = time.monotonic() - started
     say(f"{len(rules)} expectations on {len(seen)} tables, {len(failed)} failed, in {took:.1f} s")
     if failed:
@@ -101,7 +104,7 @@ def _judged_tables(
                 # what these were shed with, and what the next ones will be
                 where["version"] = _versions(tables, work)
             if name == "validations":
-                where = {"validated_at": Between(since)}
+                where = {"validated_at": Between(since), "stream": [*work, None]}
             if contract.curated:
                 rows = table.rows(**where)
                 found[name] = _of_these(rows, of, work) if of and "batch" in where else rows
