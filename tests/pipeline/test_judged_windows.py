@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.levers.joins.lake import begun, run
+from tests.levers.joins.lake import JOIN, begun, contract_becomes, run
 from tests.levers.quality.worlds import COUNT, put_queries, query
 from tests.pipeline.streams import World
 
@@ -17,6 +17,7 @@ from spillway.batch import utc_now
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.pipeline.judged_windows import FAILED_FOR, _last_judged
+from spillway.pipeline.keep import Kept, keep
 from spillway.pipeline.validate import validate
 from spillway.show.summary import expectation_figures
 
@@ -132,3 +133,26 @@ def test_what_was_shed_again_since_is_not_held_against_its_pairs(world: World) -
     world.tables.now().at("batches").replace([row], stream="east", batch=[batch.batch])
     world.validate()
     assert ("joined", "alike") in judged(world, "alike")
+
+
+def test_what_old_windows_left_goes_and_what_the_next_one_begins_with_stays(world: World) -> None:
+    contract_becomes(world, {**JOIN, "retain_days": 30})
+    tables = ("join_windows", "coverage")
+    before = {name: {row["window"] for row in world.rows(name)} for name in tables}
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    assert kept(world, day + timedelta(days=30)).rows_removed == {}
+    assert kept(world, day + timedelta(days=31)).rows_removed.keys() == {"joined"}
+    assert (world.rows("joined", "alike"), len(world.rows("results", "warm")) > 0) == ([], True)
+    kept(world, day + timedelta(days=401))
+    assert {name: {row["window"] for row in world.rows(name)} for name in tables} == {
+        name: {max(windows)} for name, windows in before.items()
+    }
+    subjects = {row["subject"] for row in world.rows("ledger")}
+    kept(world, day + timedelta(days=1101))
+    left = [row["batch"] for row in world.rows("ledger") if row["subject"] in ("alike", "warm")]
+    assert subjects >= {"alike", "warm"}
+    assert set(left) == {max(before["join_windows"]), max(before["coverage"])}
+
+
+def kept(world: World, now: datetime) -> Kept:
+    return keep(world.tables, world.contracts, world.said.append, now=now)

@@ -215,7 +215,7 @@ class RetainRaw:
     retire: bool = rule(Flag(), "delete raw dates that are older, once their recovery was validated", False)
 
 
-_RETAINED = Maybe(Number(least=1, most=36_500, whole=True))
+RETAINED = Maybe(Number(least=1, most=36_500, whole=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,12 +226,12 @@ class Retain:
     """
 
     transmitted_days: int | None = rule(
-        _RETAINED, "with all that gives them back, and never before their raw tuples", None
+        RETAINED, "with all that gives them back, and never before their raw tuples", None
     )
-    rejected_days: int | None = rule(_RETAINED, "tuples and files that could not be used", None)
-    certificates_days: int | None = rule(_RETAINED, "never before their raw tuples", None)
-    ledger_days: int | None = rule(_RETAINED, "what every stage did", None)
-    sketches_days: int | None = rule(_RETAINED, "summaries", None)
+    rejected_days: int | None = rule(RETAINED, "tuples and files that could not be used", None)
+    certificates_days: int | None = rule(RETAINED, "never before their raw tuples", None)
+    ledger_days: int | None = rule(RETAINED, "what every stage did", None)
+    sketches_days: int | None = rule(RETAINED, "summaries", None)
 
     def days_of(self, table: str) -> int | None:
         """Days for a table; None where the contract of the stream has no say.

@@ -19,6 +19,7 @@ from typing import Any
 
 from spillway.contracts.alerts import AlertHook
 from spillway.contracts.levers import LeverEntry, Levers, Subject
+from spillway.contracts.sections import RETAINED
 from spillway.contracts.shapes import DRAFT, SUBJECT_NAME, Choice, Listing, Maybe, Number, Record, Text, rule
 
 
@@ -48,6 +49,9 @@ class Workload(Subject):
     levers: tuple[LeverEntry, ...] = rule(Levers(least=1), "the levers that work on it, in order")
     alerts: tuple[AlertHook, ...] = rule(
         Listing(Record(AlertHook)), "who is told of what goes wrong with it: of what its suites find", ()
+    )
+    retain_days: int | None = rule(
+        RETAINED, "how long its results stay, in days after their window; null: for ever", None
     )
 
     @property

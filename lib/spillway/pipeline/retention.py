@@ -1,9 +1,10 @@
 """Retention: rows that are older than their table keeps them go, unless somebody still needs them.
 
-How long stands in each table's column contract (`retain_days`), for some tables in a stream's (`retain`). Whatever its
-age, a batch's row stays as long as the tables that its contract names (`kept_for`) have rows of that batch: what gives
-transmitted rows back stays with them, transmitted rows stay with the raw ones they are validated against, and a row of
-`batches` is the last to go. That stays too while a file of it lies in the landing folder, or it would be taken in anew.
+How long stands in each table's column contract (`retain_days`), for some tables in a stream's (`retain`), for results
+in that of their join or query. Whatever its age, a batch's row stays as long as the tables that its contract names
+(`kept_for`) have rows of that batch: what gives transmitted rows back stays with them, transmitted rows stay with the
+raw ones they are validated against, and a row of `batches` is the last to go. That stays too while a file of it lies in
+the landing folder, or it would be taken in anew.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any
 
 from spillway.batch import DONE, PENDING, RETIRED, SET_ASIDE
 from spillway.contracts import Contracts, StreamContract
+from spillway.contracts.workload import Workload
 from spillway.intake.landing import delivered
 from spillway.store.files import as_date
 from spillway.store.table_contracts import TableContract
 from spillway.store.tables import Between, Table, Tables
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
+ALERTS, LEDGER = "alerts", "ledger"
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,13 @@ class Retention:
                     take_out(found)
             for found in self._models(contract.stream):
                 take_out(found)
-        for found in [*self._validations(), *self._windows()] if self.shared else ():
-            take_out(found)
+        if self.shared:
+            for workload in [*self.contracts.joins.values(), *self.contracts.queries.values()]:
+                for found in self._of_workload(workload):
+                    take_out(found)
+            dated = ((VALIDATIONS, "validated_at"), (ALERTS, "told_at"))
+            for found in [*(one for name, at in dated for one in self._dated(name, at)), *self._windows()]:
+                take_out(found)
 
     def _limit(self, table: TableContract, stream: StreamContract | None = None) -> date | None:
         """The first date that stays."""
@@ -145,10 +153,31 @@ class Retention:
                 where = {"stream": stream, "lever": lever, "version": gone}
                 yield Outlived(table, table.rows(["version"], **where).num_rows, where)
 
-    def _validations(self) -> Iterator[Outlived]:
-        table, limit = self.tables.at(VALIDATIONS), self._limit(self.tables.contract(VALIDATIONS))
+    def _dated(self, name: str, column: str) -> Iterator[Outlived]:
+        table, limit = self.tables.at(name), self._limit(self.tables.contract(name))
         if limit is not None and table.exists:
-            yield from _before(table, "validated_at", limit, self.now)
+            yield from _before(table, column, limit, self.now)
+
+    def _of_workload(self, workload: Workload) -> Iterator[Outlived]:
+        """What old windows of a join or a query left; what the last one left stays, for the next begins with it."""
+        for name, contract in sorted(self.tables.contracts.items()):
+            own = contract.scope == "stream"
+            if name == WINDOWS or not ("window" in contract.names or name == LEDGER):
+                continue
+            days = workload.retain_days if own else contract.retain_days
+            table = self.tables.at(name, workload.subject if own else None)
+            if days is None or not table.exists:
+                continue
+            number = "window" if "window" in contract.names else "batch"
+            mine: dict[str, Any] = {} if own else {"subject": workload.subject}
+            before = Between(high=self.now.date() - timedelta(days=days + 1))
+            old = table.rows([number], **mine, batch_date=before)[number]
+            gone = set(old.to_pylist())
+            if not own:
+                gone -= set(table.newest(number, [number], **mine)[number].to_pylist())
+            if gone:
+                rows = sum(one in gone for one in old.to_pylist())
+                yield Outlived(table, rows, {**mine, "batch_date": before, number: sorted(gone)})
 
     def _still_sent(self, stream: str, numbers: Collection[int]) -> set[int]:
         """Which of these batches have transmitted rows; one that `batches` does not know any more has none."""
