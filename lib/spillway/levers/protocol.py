@@ -217,8 +217,8 @@ class Decision(ABC):
     """What was decided for some batches of one stream, and whatever shares a frame with them; travels to tasks."""
 
     @property
-    def sheds(self) -> frozenset[str]:
-        """The attributes of which any value was shed, and so may come with a bound."""
+    def bounded(self) -> frozenset[str]:
+        """The attributes of which any value was shed or made inexact, and so may come with a bound."""
         return frozenset()
 
     @abstractmethod

@@ -9,8 +9,8 @@ is that of some ten thousand rows, however long the range.
 What stands in a column tells what became of a value by its bound, in the column `<attribute>__bound_pct`:
 
     value   bound      it
-    any     null       was not shed: it is as it was, or rounded within what `certificates` says; a null was null
-    any     a number   was shed, and is given back within so many per cent; a null was null
+    any     null       is as it was; a null was null
+    any     a number   was rounded, or shed and given back, within so many per cent; a null was null
     null    infinity   was shed and is not here: lost, or held at the source for whoever asks there
 """
 
@@ -121,10 +121,10 @@ class Reading:
         return Reading(schema, tuple(replace(stretch, schema=schema) for stretch in self.stretches))
 
     @property
-    def sheds(self) -> frozenset[str]:
-        """The attributes of which values may have been shed."""
+    def bounded(self) -> frozenset[str]:
+        """The attributes of which values may come with a bound."""
         decisions = (one for stretch in self.stretches for one in stretch.way.decisions)
-        return frozenset(name for one in decisions for name in one.sheds)
+        return frozenset(name for one in decisions for name in one.bounded)
 
     def rows(self, counts: dict[str, int]) -> Iterator[pa.Table]:
         """All of it, in `seq` order, some rows at a time."""

@@ -157,7 +157,7 @@ def answer(tables: Tables, contract: StreamContract, question: Question, own: Se
     names = [*asked_columns(contract, readable(tables, contract), question), *own]
     asked = plan_reading(tables, contract, question, names)
     # what may not be shed any more may have been
-    bounded = {name + BOUND_SUFFIX for name in (*contract.sheddable, *asked.sheds)}
+    bounded = {name + BOUND_SUFFIX for name in (*contract.sheddable, *asked.bounded)}
     return asked.only([name for name in names if not name.endswith(BOUND_SUFFIX) or name in bounded])
 
 

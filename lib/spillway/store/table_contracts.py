@@ -87,7 +87,7 @@ class TableContract:
                     name + BOUND_SUFFIX,
                     "double",
                     True,
-                    f"bound of {name} in %; null where it was not shed, infinite where it was and is not here",
+                    f"bound of {name} in %; null where it is as it was, infinite where it was shed and is not here",
                 )
                 for name, _ in attributes
             ]

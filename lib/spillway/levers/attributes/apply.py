@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,10 @@ from spillway.levers.attributes.frames import (
     shed_frame,
     with_regressors,
 )
+from spillway.levers.attributes.inexact import bounds_of_shed, with_rounded
 from spillway.levers.attributes.scheme import Runs
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 from spillway.levers.attributes.synopsis.certificate import certify, changed
-from spillway.levers.attributes.synopsis.entries import Recovered
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import round_rows
 from spillway.levers.certificate import Certificate
@@ -80,6 +81,14 @@ class Shedding(Decision):
                 yield self.parts[at]
             at += 1
 
+    def models_within(self, from_seq: int, to_seq: int) -> Iterator[tuple[Models, int, int]]:
+        """The models of a range, each with the stretch of it that was shed with them."""
+        for version, parts in groupby(
+            self.parts_of(from_seq, to_seq), key=lambda part: self.versions[part.batch]
+        ):
+            here = list(parts)
+            yield self.models[version], here[0].from_seq, here[-1].to_seq
+
     def models_of(self, part: FramePart) -> Models:
         """The models that a part of a frame was shed with."""
         return self.models[self.versions[part.batch]]
@@ -89,8 +98,8 @@ class Shedding(Decision):
         return self.keys[self.versions[part.batch]]
 
     @property
-    def sheds(self) -> frozenset[str]:
-        return frozenset(self.runs.attributes("shed"))
+    def bounded(self) -> frozenset[str]:
+        return frozenset((*self.runs.attributes("shed"), *self.runs.attributes("round")))
 
     def kept(self, before: Rows, day: date) -> Rows:
         return SentRows(self, before)
@@ -275,7 +284,7 @@ class SentRows:
 
 
 class GivenBackRows:
-    """The rows with shed values given back, each with its bound in the column `<attribute>__bound_pct`."""
+    """The rows with shed values given back, and of what is inexact its bound in a column `<attribute>__bound_pct`."""
 
     def __init__(
         self,
@@ -301,9 +310,11 @@ class GivenBackRows:
         asked = dict.fromkeys(name.removesuffix(BOUND_SUFFIX) for name in columns)
         back = [name for name in runs.attributes("shed") if name in asked]
         bounds = [name for name in columns if name.endswith(BOUND_SUFFIX)]
-        past = [name for name in columns if name not in back and name not in bounds]
-        rows = self.after(past, from_seq, to_seq)
+        rounded = [one for one in runs.attributes("round") if one + BOUND_SUFFIX in bounds]
+        past = [name for name in (*columns, *rounded) if name not in back and name not in bounds]
+        rows = self.after(list(dict.fromkeys(past)), from_seq, to_seq)
         seq = np.asarray(rows["seq"])
+        found: Columns = {}
         if len(seq):
             runs.index(seq)  # a row under no run may have lost values that nobody knows of
         made: Columns = {name: pa.nulls(len(seq), pa.float64()) for name in bounds}
@@ -313,6 +324,14 @@ class GivenBackRows:
             made |= {name: column for name, column in found.items() if name in columns}
         elif back:
             made |= {name: pa.nulls(0) for name in back}
+        for name in rounded if len(seq) else ():
+            sent, bound = (
+                found.get(name, rows[name] if name in rows.column_names else None),
+                name + BOUND_SUFFIX,
+            )
+            if sent is not None:
+                spans = self.plan.models_within(from_seq, to_seq)
+                made[bound] = with_rounded(made[bound], sent, name, runs, seq, spans)
         return _with(rows, columns, made)
 
     def _give_back(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
@@ -336,8 +355,7 @@ class GivenBackRows:
         for name, one in recover_frame(rows, key, runs, models, payloads, shed, self.plan.held_here).items():
             made[name] = one.values.to_arrow(_kind(rows, name))
             gone = runs.mask(name, "shed", np.asarray(rows["seq"]))
-            bound = _bound(one, gone)
-            made[name + BOUND_SUFFIX] = pa.array(bound, mask=np.isnan(bound))
+            made[name + BOUND_SUFFIX] = bounds_of_shed(one, gone)
         return np.asarray(rows["seq"]), made
 
     def _blocks_at(self, part: FramePart) -> list[tuple[str, bool, int, bytes]]:
@@ -352,14 +370,6 @@ class GivenBackRows:
                     block = (row["attribute"], sent, row["first_seq"], row["payload"])
                     self._blocks.setdefault(row["frame"], []).append(block)
         return self._blocks.get(part.frame, [])
-
-
-def _bound(back: Recovered, gone: np.ndarray) -> np.ndarray:
-    """What is told of each value: NaN where it was not shed, infinity where it was and is not here."""
-    absent = gone & np.isnan(back.bound_pct)
-    # a null that is given back is exact, in whatever unit its bound is stated
-    null = gone & ~absent & ~back.values.valid & np.isinf(back.bound_pct)
-    return np.asarray(np.where(absent, np.inf, np.where(null, 0.0, back.bound_pct)))
 
 
 def _with(rows: pa.Table, columns: Sequence[str], made: Mapping[str, Any]) -> pa.Table:

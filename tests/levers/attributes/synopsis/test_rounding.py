@@ -16,7 +16,13 @@ from spillway.levers.attributes.synopsis.model import (
     Rounding,
     Term,
 )
-from spillway.levers.attributes.synopsis.rounding import as_sent, levels_per_octave, parquet_bytes, round_rows
+from spillway.levers.attributes.synopsis.rounding import (
+    as_sent,
+    levels_per_octave,
+    parquet_bytes,
+    round_rows,
+    rounded_bound_pct,
+)
 
 BOUNDS = [1e-9, 1.0, 4.7, 13.5, 100.0, 250.0]
 
@@ -40,6 +46,40 @@ def test_rounding_never_leaves_the_bound_and_only_touches_its_rows(column, bound
     assert (errors[~np.array(wanted)] == 0).all()
     again = round_rows(model(column.kind, bound, rounding), frame, np.array(wanted))
     assert again.values.tobytes() == given_back.values.tobytes()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(["real", "integer", "text"]).flatmap(lambda kind: columns(kind, 12)),
+    st.sampled_from([(4.7, None), (13.5, 0.5), (np.inf, 2.0), (0.0, None)]),
+    st.sampled_from(["grid", "hold"]),
+    st.lists(st.booleans(), min_size=12, max_size=12),
+    st.lists(st.integers(0, 1), min_size=12, max_size=12),
+)
+def test_what_is_told_of_a_rounded_value_holds_and_what_is_not_told_of_is_exact(
+    column, bound, how, wanted, places
+):
+    roundings = (Rounding(how, 1.0, 0.1 if bound[1] else None), Rounding(how, *bound))
+    roundings = roundings if bound[0] else roundings[1:]
+    made = AttributeModel(
+        "a",
+        column.kind,
+        bound[0],
+        way="round",
+        roundings=roundings,
+        error=bound[1],
+        precisions=(Precision(0.0),),
+    )
+    frame, rows = Frame(np.arange(12), np.arange(12) % 3, {"a": column}), np.array(wanted)
+    precision = np.array(places) % len(roundings)
+    sent = round_rows(made, frame, rows, precision)
+    told, errors = rounded_bound_pct(made, sent, rows, precision), relative_errors_pct(column, sent)
+    assert (errors[np.isnan(told)] == 0).all()
+    here = ~np.isnan(told)
+    assert rows[here].all()
+    # a bound in its own unit is told by a division of its own
+    assert (errors[here] <= told[here] * (1 + 1e-12)).all()
+    assert (told[here] <= np.array([one.bound.error_pct for one in roundings])[precision][here]).all()
 
 
 @settings(max_examples=60, deadline=None)

@@ -26,6 +26,7 @@ False
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +62,25 @@ class ErrorBound:
 
 
 EXACT = ErrorBound(0.0, 0.0)
+
+
+def told_pct(places: Sequence[ErrorBound], precision: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """What values that were given back keep to, each at the place of its `precision`, in % of the truth.
+
+    A bound in the attribute's own unit is told in per cent of the least that the truth can be, 100 a / (|v| - a) for
+    |v| > a; infinity where that is nothing. Zero stands for zero alone.
+
+    >>> told_pct([ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([0, 1, 1]), np.array([41.0, 41.0, 3.0])).tolist()
+    [5.0, 2.5, 5.0]
+    """
+    limits_pct, limits = (np.array([getattr(one, name) for one in places]) for name in ("error_pct", "error"))
+    if np.isinf(limits).all():
+        return np.asarray(limits_pct[precision])
+    limit, size = limits[precision], np.abs(values.astype(np.float64))
+    with np.errstate(all="ignore"):
+        least = np.where(limit < size, 100.0 * limit / (size - limit), np.inf)
+    exact = (limit == 0) | ~np.isfinite(size) | (size == 0)
+    return np.minimum(limits_pct[precision], np.where(exact, 0.0, least))
 
 
 @_njit

@@ -38,7 +38,7 @@ from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
-from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
+from spillway.levers.attributes.synopsis.bounds import told_pct, within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
 from spillway.levers.attributes.synopsis.walking import step_tables, walk
@@ -312,15 +312,11 @@ def _tell_bounds(
     bound: np.ndarray, model: AttributeModel, is_shed: np.ndarray, precision: np.ndarray, values: Column
 ) -> None:
     """What shed values keep to at their rows' precisions, in per cent."""
-    aims_pct, aims = _aims(model)
-    if np.isinf(aims).all():
-        bound[is_shed] = aims_pct[0] if len(aims_pct) == 1 else aims_pct[precision[is_shed]]
+    if model.kind == "text":  # comes back exactly at every precision
+        bound[is_shed] = 0.0
         return
-    aim, size = aims[precision], np.abs(values.values.astype(np.float64))
-    with np.errstate(all="ignore"):
-        least = np.where(aim < size, 100.0 * aim / (size - aim), np.inf)
-    exact = (aim == 0) | ~np.isfinite(size) | (size == 0)  # zero stands for zero alone
-    bound[is_shed] = np.minimum(aims_pct[precision], np.where(exact, 0.0, least))[is_shed]
+    places = [model.bound_at(place) for place in range(len(model.precisions))]
+    bound[is_shed] = told_pct(places, precision, values.values)[is_shed]
 
 
 def _aims(model: AttributeModel) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from numba import njit
 
 from spillway.encoding import widths_of
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
+from spillway.levers.attributes.synopsis.bounds import told_pct, within_integer, within_real
 from spillway.levers.attributes.synopsis.entries import checked_precision
 from spillway.levers.attributes.synopsis.model import AttributeModel
 
@@ -123,6 +123,25 @@ def round_rows(
         np.array([one.method == "hold" for one in model.roundings]),
     )
     return Column(column.kind, values, column.valid)
+
+
+def rounded_bound_pct(
+    model: AttributeModel, sent: Column, is_rounded: np.ndarray, precision: np.ndarray
+) -> np.ndarray:
+    """What values that were rounded, as they were sent, keep to in %; NaN where they are sent as they are.
+
+    >>> from spillway.levers.attributes.synopsis.model import Rounding
+    >>> model = AttributeModel("max", "real", error_pct=10, way="round", roundings=(Rounding("grid", 10.0),))
+    >>> rows, first = np.array([True, True, False]), np.zeros(3, int)
+    >>> rounded_bound_pct(model, Column.real([102.4, 0.0, 7.0]), rows, first).tolist()
+    [10.0, nan, nan]
+    """
+    bounds = [one.bound for one in model.roundings]
+    if sent.kind == "text" or not bounds:
+        return np.full(len(sent), np.nan)
+    told = told_pct(bounds, precision, sent.values)
+    inexact = is_rounded & sent.valid & np.isfinite(sent.values) & (sent.values != 0) & (told > 0)
+    return np.where(inexact, told, np.nan)
 
 
 def as_sent(
