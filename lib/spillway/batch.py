@@ -19,6 +19,8 @@ DONE = "done"
 RETIRED = "retired"
 SET_ASIDE = "set_aside"
 PENDING = (RECORDED, TAKEN_IN, UNTRAINED, PLANNED)
+SHOWN_BATCHES = 1000
+"""Of how many of a stream's last batches figures are shown: what is read for a page does not grow with the history."""
 MOST_ATTEMPTS = 2
 """How often a batch may fail before it is set aside; a run that dies, or gives way to another, is no failure of it."""
 TAKEN, REPLAYED, DUPLICATE, EMPTY, REFUSED, MISSED = (

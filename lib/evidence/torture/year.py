@@ -42,6 +42,8 @@ from spillway.pipeline.recover import look_up
 from spillway.pipeline.train import train_streams
 from spillway.pipeline.validate import changed_batches, validate
 from spillway.settings import Settings
+from spillway.show.report import build_report
+from spillway.show.status import status
 from spillway.store.batches import load_batches, settle_batches
 from spillway.store.blobs import write_bytes
 from spillway.store.filters import matching
@@ -201,6 +203,8 @@ def measured(year: Year, days: int) -> dict[str, float]:
     if (batches := tables.at("batches").rows(["batch"]).num_rows) != 2 * number:
         raise RuntimeError(f"a year must be of {2 * number:,} batches, got {batches:,}")
     counts = {name: len(table.files()) for name, table in _all_tables(tables)}
+    stands = _best(3, partial(_afresh, year, status))
+    shown = _best(3, lambda: build_report(Tables(year.settings), year.folder / "report.html"))
     first, *_, latest = year.validate_seconds
     details = {name: round(seconds * 1000, 1) for name, seconds in reads.items()}
     say(f"a simulated year to {today}: reading, in ms: {json.dumps(details)}")
@@ -209,6 +213,8 @@ def measured(year: Year, days: int) -> dict[str, float]:
         "year_batches": float(batches),
         "year_read_ms": max(reads.values()) * 1000,
         "year_lookup_seconds": max(looked),
+        "year_status_seconds": stands,
+        "year_report_seconds": shown,
         "year_files_most": float(max(counts.values())),
         "year_validate_last_over_first": latest / first,
     }

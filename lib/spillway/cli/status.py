@@ -14,7 +14,8 @@ def add_status(commands: Any) -> None:
     made = command(
         commands,
         "status",
-        "Last runs, batches by status, the ledger's balance, and what is falling short.",
+        "Last runs, batches by status, the ledger's balance, and what is falling short; rates are of a stream's last "
+        "1,000 batches.",
         [
             "spillway status",
             "spillway status --metrics /var/lib/node_exporter/spillway.prom",

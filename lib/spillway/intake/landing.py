@@ -32,7 +32,9 @@ from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, Batch, L
 from spillway.contracts import StreamContract
 from spillway.errors import Refused
 from spillway.settings import Settings
+from spillway.store.batches import batches_of_files
 from spillway.store.landing_zone import leads_outside, list_landed
+from spillway.store.tables import Tables
 
 DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
 
@@ -138,6 +140,13 @@ def look(
         else:
             fresh.append(one)
     return Landing(tuple(fresh), tuple(doubtful), tuple(settling), tuple(refused))
+
+
+def landed(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
+    """A look by what the tables know: of however many batches, those that know a name that lies there are read."""
+    there = {one.name for one, _ in _listed(contract, tables.settings)}
+    known = batches_of_files(tables, contract.stream, there) if there else []
+    return look(contract, tables.settings, known, now)
 
 
 def _known(batches: Iterable[Batch]) -> dict[str, list[LandingFile]]:

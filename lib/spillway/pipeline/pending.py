@@ -11,13 +11,13 @@ from datetime import date, datetime
 
 from spillway.batch import PENDING, UNTRAINED, utc_now
 from spillway.contracts import StreamContract, load_usable
-from spillway.intake.landing import delivered, look
+from spillway.intake.landing import landed
 from spillway.intake.take_in import can_be_rated, waits_for_a_rate
 from spillway.pipeline.exemptions import exemption_of
 from spillway.pipeline.facts import untrained
 from spillway.pipeline.workloads import chosen_workloads, waits
 from spillway.settings import Settings
-from spillway.store.batches import batches_of_files, load_batches
+from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
 
 
@@ -38,10 +38,7 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
         not untrained(tables, contract) or exemption_of(tables, contract.stream, utc_now()) is not None
     ):
         return True
-    # what lies there is looked up among the batches that know its name, however many others there are
-    there = {one.name for one in delivered(contract, tables.settings)}
-    known = batches_of_files(tables, contract.stream, there) if there else []
-    return bool(look(contract, tables.settings, known, now).waiting)
+    return bool(landed(contract, tables, now).waiting)
 
 
 def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | None) -> bool:

@@ -19,6 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import Contracts
 from spillway.contracts.quota import DAY_SECONDS, Period, Quota
@@ -127,6 +130,15 @@ class Spending:
 def spends(batch: Batch) -> bool:
     """Whether the batch has sent something, or has been promised that it may."""
     return batch.is_pinned or batch.status in (DONE, RETIRED)
+
+
+def last_spent(tables: Tables, stream: str) -> date | None:
+    """The last batch date of which a batch `spends`, column by column; None where none does."""
+    held = tables.at("batches").rows(["batch_date", "status", "frame_origin"], stream=stream)
+    done = pc.is_in(held["status"], value_set=pa.array([DONE, RETIRED]))
+    spent = pc.max(held["batch_date"].filter(pc.or_(done, pc.is_valid(held["frame_origin"]))))
+    found: date | None = spent.as_py()
+    return found
 
 
 def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterable[date]) -> Spending:

@@ -17,6 +17,7 @@ from spillway.levers.windows import WindowLever
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
+from spillway.show.recent import last_windows, read_recent
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.trades import ChannelTrade, traded
 from spillway.store.tables import Tables
@@ -67,13 +68,12 @@ def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
             f"`attribute` must be one of {contract.stream}'s ({', '.join(contract.names)}), got {attribute!r}; "
             f"{suggest(attribute, contract.names)}"
         )
-    ledger = tables.at("ledger").rows(scope="stream", subject=contract.stream).to_pylist()
     return Explanation(
         contract.stream,
         attribute,
         contract.attribute(attribute).role,
         tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
-        tuple(stages_of(ledger, attribute)),
+        tuple(stages_of(read_recent(tables, contract.stream).ledger, attribute)),
         traded(tables, contracts, contract.channel),
         exempt_streams(tables, [contract.stream], utc_now()).get(contract.stream),
     )
@@ -101,10 +101,8 @@ def explain_workload(tables: Tables, name: str) -> WorkloadExplanation | None:
         facts, found = newest_facts(tables, name, one), lever(one)
         told = found.told(contract, tables) if isinstance(found, WindowLever) else None
         tells.append(LeverTells(one, None if facts is None else facts.version, told))
-    ledger = tables.at("ledger").rows(scope=["join", "query"], subject=name).to_pylist()
-    return WorkloadExplanation(
-        name, contract.inputs, contract.description, tuple(tells), tuple(stages_of(ledger))
-    )
+    stages = tuple(stages_of(last_windows(tables, name)))
+    return WorkloadExplanation(name, contract.inputs, contract.description, tuple(tells), stages)
 
 
 def _part(tables: Tables, contract: StreamContract, attribute: str, name: str) -> LeverTells:

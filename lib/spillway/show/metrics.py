@@ -16,17 +16,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from spillway.batch import DONE, PENDING, Batch
+from spillway.batch import PENDING, SHOWN_BATCHES
 from spillway.errors import Refused
-from spillway.ledger import TOTAL, Row
-from spillway.pipeline.exemptions import exemption_of
+from spillway.pipeline.exemptions import exempt_streams
 from spillway.show.status import Status, StreamStatus, status
-from spillway.show.summary import last_validation, totals
-from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
 FILE = "metrics/spillway.prom"
@@ -64,51 +61,55 @@ def write_metrics(tables: Tables, now: datetime, path: str | Path | None = None)
 def metrics_of(tables: Tables, now: datetime) -> list[Metric]:
     """Every metric, by name."""
     tables = tables.now()
-    found = status(tables)
-    batches = load_batches(tables)
-    of_stream = {one.stream: [b for b in batches if b.stream == one.stream] for one in found.streams}
-    ledger = tables.at("ledger").rows(scope="stream", dimension_kind=TOTAL).to_pylist()
-    ways = {stream: totals(row for row in ledger if row["subject"] == stream) for stream in of_stream}
+    found = status(tables, now)
+    exempt = exempt_streams(tables, [one.stream for one in found.streams], now)
     by_stream = {
         name: (meaning, {one.stream: float(value(one)) for one in found.streams})
         for name, (meaning, value) in _OF_STATUS.items()
     }
     by_stream |= {
-        "values_kept": ("Values that the last stage handed on.", _last(ways, "kept")),
-        "values_shed": (
-            "Values that stages shed, of all they were offered.",
-            _summed(ways, "values", "shed"),
-        ),
-        "values_lost": ("Of the values shed, those shed for good.", _summed(ways, "values", "lost")),
-        "batches_over_capacity": ("Batches for which there was not enough room.", _short(ways)),
         "lag_seconds": (
             "How long the oldest batch that is not done has waited; 0 where none does.",
-            {stream: _lag(mine, now) for stream, mine in of_stream.items()},
+            {one.stream: _lag(one, now) for one in found.streams},
         ),
         "last_done_timestamp_seconds": (
             "When a batch was last done; absent where none was.",
-            {s: max(d) for s, mine in of_stream.items() if (d := [_at(b) for b in mine if b.status == DONE])},
+            {s.stream: s.last_done_at.timestamp() for s in found.streams if s.last_done_at is not None},
         ),
         "exempt": (
             "1 while nothing of the stream is shed because somebody exempted it.",
-            {stream: float(exemption_of(tables, stream, now) is not None) for stream in of_stream},
+            {one.stream: float(one.stream in exempt) for one in found.streams},
         ),
     }
     metrics = [
         Metric(f"spillway_{name}", meaning, *(((("stream", s),), v) for s, v in sorted(values.items())))
         for name, (meaning, values) in by_stream.items()
     ]
-    metrics += list(_of_lake(found, tables))
+    metrics += list(_of_lake(found))
     return sorted(metrics, key=lambda one: one.name)
 
 
+_LAST = f", of the last {SHOWN_BATCHES} batches"
 _OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
     "tuples_taken_in": ("Tuples taken in.", lambda one: one.figures.tuples),
     "tuples_rejected": ("Tuples that broke the contract.", lambda one: one.figures.rejected),
-    "tuples_shed": ("Tuples that were shed whole.", lambda one: one.figures.rows_shed),
-    "offered_kbps": ("What the stream offered, mean of its batches.", lambda one: one.figures.rate_in_kbps),
-    "sent_kbps": ("What crossed, mean of its batches.", lambda one: one.figures.rate_out_kbps),
-    "capacity_kbps": ("The stream's part of its channel, mean.", lambda one: one.figures.capacity_kbps),
+    "tuples_shed": (f"Tuples that were shed whole{_LAST}.", lambda one: one.figures.rows_shed),
+    "values_kept": (f"Values that the last stage handed on{_LAST}.", lambda one: one.values.kept),
+    "values_shed": (
+        f"Values that stages shed, of all they were offered{_LAST}.",
+        lambda one: one.values.shed,
+    ),
+    "values_lost": (f"Of the values shed, those shed for good{_LAST}.", lambda one: one.values.lost),
+    "batches_over_capacity": (
+        f"Batches for which there was not enough room{_LAST}.",
+        lambda one: one.batches_over_capacity,
+    ),
+    "offered_kbps": (f"What the stream offered, mean{_LAST}.", lambda one: one.figures.rate_in_kbps),
+    "sent_kbps": (f"What crossed, mean{_LAST}.", lambda one: one.figures.rate_out_kbps),
+    "capacity_kbps": (
+        f"The stream's part of its channel, mean{_LAST}.",
+        lambda one: one.figures.capacity_kbps,
+    ),
     "headroom_ratio": (
         "Share of its part of the channel that the stream leaves free; below 0 where it exceeds it.",
         lambda one: _headroom(one),
@@ -128,15 +129,14 @@ def _headroom(one: StreamStatus) -> float:
     return 1.0 - one.figures.rate_out_kbps / part if part else math.nan
 
 
-def _of_lake(found: Status, tables: Tables) -> Iterator[Metric]:
-    last = last_validation(tables.at("validations").rows(["run_id", "success", "validated_at"]).to_pylist())
+def _of_lake(found: Status) -> Iterator[Metric]:
     if found.validated_at is not None:
         yield Metric(
             "spillway_last_validation_timestamp_seconds",
             "When the lake was last validated.",
             ((), found.validated_at.timestamp()),
         )
-    failed = float(sum(not row["success"] for row in last))
+    failed = float(found.expectations_failed)
     yield Metric(
         "spillway_expectations_failed", "Expectations that the last validation failed.", ((), failed)
     )
@@ -150,35 +150,8 @@ def _of_lake(found: Status, tables: Tables) -> Iterator[Metric]:
         )
 
 
-def _last(ways: Mapping[str, Sequence[Row]], name: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for stream, way in ways.items():
-        last = {row["batch"]: row for row in way if row["unit"] == "values"}
-        found[stream] = float(sum(int(row[name]) for row in last.values()))
-    return found
-
-
-def _summed(ways: Mapping[str, Sequence[Row]], unit: str, name: str) -> dict[str, float]:
-    return {
-        stream: float(sum(int(row[name]) for row in way if row["unit"] == unit))
-        for stream, way in ways.items()
-    }
-
-
-def _short(ways: Mapping[str, Sequence[Row]]) -> dict[str, float]:
-    return {
-        stream: float(len({row["batch"] for row in way if int(row["shortfall"]) > 0}))
-        for stream, way in ways.items()
-    }
-
-
-def _lag(batches: Iterable[Batch], now: datetime) -> float:
-    waiting = [batch.created_at for batch in batches if batch.status in PENDING]
-    return max(0.0, (now - min(waiting)).total_seconds()) if waiting else 0.0
-
-
-def _at(batch: Batch) -> float:
-    return batch.updated_at.timestamp()
+def _lag(one: StreamStatus, now: datetime) -> float:
+    return 0.0 if one.waiting_since is None else max(0.0, (now - one.waiting_since).total_seconds())
 
 
 def _lines(metric: Metric) -> Iterator[str]:

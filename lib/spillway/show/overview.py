@@ -17,10 +17,10 @@ from spillway.levers.curve_of_loss import dropping_rows_pct
 from spillway.show.explain import WorkloadExplanation, explain_workload
 from spillway.show.fared import AttributeFigures, absent_values, attribute_figures, whole_bound_pct
 from spillway.show.lines import sentences, table_lines
-from spillway.show.summary import StreamFigures, grouped, last_stages, stream_figures
+from spillway.show.recent import read_recent
+from spillway.show.summary import StreamFigures, last_stages, recent_figures
 from spillway.show.trades import MORE_PCT, ChannelTrade, traded
 from spillway.show.words import bytes_said, loss_said, rate_said
-from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
 
@@ -135,19 +135,17 @@ def overview(tables: Tables) -> Overview:
 
 def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
     """What became of every stream that went through at least once, by name."""
-    ledger = grouped(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
-    certificates = grouped(tables.at("certificates").rows().to_pylist())
     found = []
     for name, contract in sorted(streams.items()):
-        lines, proofs = ledger.get(name, []), certificates.get(name, [])
+        recent = read_recent(tables, name)
+        lines, proofs = recent.ledger, recent.certificates
         sent = last_stages(lines)
-        batches = load_batches(tables, name)
-        through = [batch for batch in batches if batch.batch in sent]
+        through = [batch for batch in recent.batches if batch.batch in sent]
         if not through:
             continue
         checked = {row["batch"] for row in proofs}
-        rows = sum(batch.rows or 0 for batch in batches if batch.batch in checked)
-        back = sum(file.records for file in tables.at("recovered", name).files())
+        rows = sum(batch.rows or 0 for batch in recent.batches if batch.batch in checked)
+        back = tables.at("recovered", name).rows(["batch"], batch=sorted(checked)).num_rows
         # whole rows that a lever shed, and did not keep aside, are none that went missing
         lost = sum(
             line["lost"]
@@ -157,7 +155,7 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
         absent = absent_values(tables, contract, through)
         found.append(
             StreamOverview(
-                stream_figures(name, batches, lines, proofs),
+                recent_figures(recent),
                 tuple(attribute_figures(contract, lines, proofs, absent, _counts_pct(tables, contract))),
                 math.fsum(batch.seconds_covered or 0.0 for batch in through),
                 sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),

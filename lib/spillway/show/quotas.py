@@ -8,9 +8,8 @@ from datetime import date
 
 from spillway.contracts import Contracts
 from spillway.contracts.quota import DAY_SECONDS
-from spillway.pipeline.spending import spending_of, spends
+from spillway.pipeline.spending import last_spent, spending_of
 from spillway.show.words import bytes_said
-from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
 
@@ -62,15 +61,11 @@ class QuotaStatus:
 
 def quotas_of(tables: Tables, contracts: Contracts) -> Iterator[QuotaStatus]:
     """Every channel with a quota that anything was planned for, by name."""
-    newest: dict[str, date] = {}
-    for batch in load_batches(tables):
-        if spends(batch):
-            newest[batch.stream] = max(batch.batch_date, newest.get(batch.stream, batch.batch_date))
     for name, channel in sorted(contracts.channels.items()):
         quota = channel.capacity.quota
-        day = max(
-            (newest[one.stream] for one in contracts.streams_of(name) if one.stream in newest), default=None
-        )
+        streams = contracts.streams_of(name) if quota is not None else ()
+        spent_on = [last for one in streams if (last := last_spent(tables, one.stream)) is not None]
+        day = max(spent_on, default=None)
         if quota is None or day is None:
             continue
         period, found = quota.period_of(day), spending_of(tables, contracts, name, [day])

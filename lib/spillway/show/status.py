@@ -6,37 +6,36 @@ Read from what the stages wrote about themselves; starts no Spark and lists the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
-from spillway.batch import PENDING, RETIRED, UNTRAINED, Batch, utc_now
+from spillway.batch import PENDING, SET_ASIDE, UNTRAINED, utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
-from spillway.intake.landing import look
+from spillway.intake.landing import landed
 from spillway.intake.take_in import waits_for_a_rate
-from spillway.ledger import TOTAL, Row, difference
+from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
+from spillway.show.held import Held
 from spillway.show.landed import troubles
 from spillway.show.quotas import QuotaStatus, quotas_of
+from spillway.show.recent import Recent, last_windows, read_recent
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.summary import (
-    CERTIFIED,
     StreamFigures,
     grouped,
     last_outcomes,
     last_stages,
-    stream_figures,
+    recent_figures,
     totals,
 )
 from spillway.store.batches import load_batches
-from spillway.store.tables import Between, Tables
+from spillway.store.tables import Tables
 
 RUNS_SHOWN = 5
-PARTS_LOOKED_AT = timedelta(days=31)
-"""How far back from a stream's last batch date its ledger is added up part by part."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,15 @@ class RunShown:
     streams: tuple[str, ...]
     batches: int
     tuples: int
+
+
+@dataclass(frozen=True)
+class ValueSums:
+    """What became of the values of a stream's last batches."""
+
+    kept: int
+    shed: int
+    lost: int
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,13 @@ class StreamStatus:
     untrained: tuple[str, ...]
     last_batch_date: date | None
     figures: StreamFigures
+    """Of its last batches; tuples, refused ones and violations of all."""
+    values: ValueSums
+    batches_over_capacity: int
+    """Of its last batches, those for which there was not enough room."""
+    waiting_since: datetime | None
+    """When the oldest batch that is not done was begun."""
+    last_done_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,7 @@ class Status:
     quotas: tuple[QuotaStatus, ...]
     shortages: tuple[Shortage, ...]
     validated_at: datetime | None
+    expectations_failed: int = 0
 
     @property
     def wrong(self) -> bool:
@@ -110,22 +126,21 @@ class Status:
 
 def status(tables: Tables, now: datetime | None = None) -> Status:
     """How things stand now. A lake without tables is a lake where nothing has happened yet."""
-    contracts, batches = load_usable(tables.settings.schemas), load_batches(tables)
-    certificates = grouped(tables.at("certificates").rows(CERTIFIED).to_pylist())
+    contracts, held = load_usable(tables.settings.schemas), Held.of(tables)
     versions = grouped(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
     validations = last_outcomes(tables)
     streams: list[StreamStatus] = []
     shortages: list[Shortage] = []
     for stream, contract in sorted(contracts.streams.items()):
-        mine = [batch for batch in batches if batch.stream == stream]
-        own, certified = _ledger(tables, stream, mine), certificates.get(stream, [])
+        recent = read_recent(tables, stream)
         facts = _facts(contract, versions.get(stream, []))
-        landing = look(contract, tables.settings, mine, now or utc_now())
+        landing = landed(contract, tables, now)
+        waiting = load_batches(tables, stream, status=[*PENDING, SET_ASIDE])
         found = StreamStatus(
             stream=stream,
             channel=contract.channel,
             mode=contract.mode,
-            batches=dict(Counter(batch.status for batch in mine)),
+            batches=held.by_status(stream),
             waiting_files=len(landing.waiting),
             settling_files=len(landing.settling),
             refused_files=len(landing.refused),
@@ -133,47 +148,49 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
             untrained=tuple(
                 name for name in contract.lever_names if facts[name] is None and lever(name).needs_training
             ),
-            last_batch_date=max((batch.batch_date for batch in mine), default=None),
-            figures=stream_figures(stream, mine, own, certified),
+            last_batch_date=held.last_date(stream),
+            figures=recent_figures(recent),
+            values=_values(recent),
+            batches_over_capacity=len({row["batch"] for row in _short(recent.ledger)}),
+            waiting_since=min((one.created_at for one in waiting if one.status in PENDING), default=None),
+            last_done_at=held.last_done(stream),
         )
         streams.append(found)
         shortages += _broken(found)
-        shortages += _waiting(found, sum(waits_for_a_rate(batch) for batch in mine))
+        shortages += _waiting(found, sum(waits_for_a_rate(batch) for batch in waiting))
+        known = {one.batch: one for one in [*recent.batches, *waiting]}
+        in_order = [known[number] for number in sorted(known)]
         shortages += [
-            Shortage(stream, kind, False, *said) for kind, *said in troubles(contract, mine, landing)
+            Shortage(stream, kind, False, *said) for kind, *said in troubles(contract, in_order, landing)
         ]
-        shortages += _noted(contract, mine, own)
+        shortages += _noted(contract, recent)
         shortages += _asked(tables, found)
         shortages += _exempt(tables, stream)
-        shortages += _over_capacity(stream, own)
-        shortages += _unvalidated(stream, own, certified)
+        shortages += _over_capacity(stream, recent.ledger)
+        shortages += _unvalidated(recent, held.unvalidated(stream, recent.first))
     workloads = _workloads(tables, contracts, versions)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
     shortages += _unusable(contracts)
     shortages += _failed(validations)
-    shortages += _unclaimed(contracts, batches)
-    last = max((row["validated_at"] for row in validations), default=None)
+    shortages += _unclaimed(contracts, held.streams_with_tuples)
     ordered = tuple(sorted(shortages, key=_urgency))
+    last = max((row["validated_at"] for row in validations), default=None)
+    failed = sum(not row["success"] for row in validations)
     quotas = tuple(quotas_of(tables, contracts))
-    return Status(tuple(_runs(batches)), tuple(streams), tuple(workloads), quotas, ordered, last)
+    runs = tuple(RunShown(*one) for one in held.last_runs(RUNS_SHOWN))
+    return Status(runs, tuple(streams), tuple(workloads), quotas, ordered, last, failed)
 
 
 def _urgency(shortage: Shortage) -> tuple[bool, str]:
     return (not shortage.wrong, shortage.stream)
 
 
-def _ledger(tables: Tables, stream: str, batches: Sequence[Batch]) -> list[Row]:
-    """The totals of all its batches, and of the last month's also what they are made of.
-
-    A year of parts takes seconds to read. That those of earlier batches add up was judged when they were validated.
-    """
-    table, mine = tables.at("ledger"), {"scope": "stream", "subject": stream}
-    found: list[Row] = table.rows(**mine, dimension_kind=TOTAL).to_pylist()
-    last = max((batch.batch_date for batch in batches), default=None)
-    if last is not None:
-        recent = table.rows(**mine, batch_date=Between(last - PARTS_LOOKED_AT)).to_pylist()
-        found += [row for row in recent if row["dimension_kind"] != TOTAL]
-    return found
+def _values(recent: Recent) -> ValueSums:
+    """The values of its last batches: what the last stage handed on, and what was shed on the way."""
+    way = [row for row in totals(recent.ledger) if row["unit"] == "values"]
+    last = {row["batch"]: row for row in way}
+    shed, lost = (sum(int(row[name]) for row in way) for name in ("shed", "lost"))
+    return ValueSums(sum(int(row["kept"]) for row in last.values()), shed, lost)
 
 
 def _workloads(
@@ -181,21 +198,20 @@ def _workloads(
 ) -> list[WorkloadStatus]:
     """Every join and query that has a contract, by name."""
     windows = grouped(tables.at("windows").rows(["subject", "status"]).to_pylist(), "subject")
-    lines = (
-        tables.at("ledger").rows(scope=["join", "query"]) if contracts.joins or contracts.queries else None
-    )
-    ledger = grouped([] if lines is None else lines.to_pylist(), "subject")
-    return [
-        WorkloadStatus(
-            name,
-            contract.inputs,
-            dict(Counter(row["status"] for row in windows.get(name, []))),
-            _facts(contract, versions.get(name, [])),
-            tuple(stages_of(ledger.get(name, []))),
-            difference(ledger.get(name, [])),
+    found = []
+    for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
+        ledger = last_windows(tables, name)
+        found.append(
+            WorkloadStatus(
+                name,
+                contract.inputs,
+                dict(Counter(row["status"] for row in windows.get(name, []))),
+                _facts(contract, versions.get(name, [])),
+                tuple(stages_of(ledger)),
+                difference(ledger),
+            )
         )
-        for name, contract in sorted({**contracts.joins, **contracts.queries}.items())
-    ]
+    return found
 
 
 def _facts(contract: Subject, versions: Sequence[Row]) -> dict[str, int | None]:
@@ -203,24 +219,6 @@ def _facts(contract: Subject, versions: Sequence[Row]) -> dict[str, int | None]:
     for row in versions:
         found[row["lever"]] = max(row["version"], found.get(row["lever"]) or 0)
     return found
-
-
-def _runs(batches: Sequence[Batch]) -> Iterator[RunShown]:
-    """The last runs, newest first."""
-    by_run: dict[str, list[Batch]] = {}
-    for batch in batches:
-        by_run.setdefault(batch.run_id, []).append(batch)
-    newest = sorted(
-        by_run.items(), key=lambda pair: (max(b.created_at for b in pair[1]), pair[0]), reverse=True
-    )
-    for run_id, own in newest[:RUNS_SHOWN]:
-        yield RunShown(
-            run_id,
-            max(batch.created_at for batch in own),
-            tuple(sorted({batch.stream for batch in own})),
-            len(own),
-            sum(batch.rows or 0 for batch in own),
-        )
 
 
 def _off(subject: str, by: int) -> Shortage:
@@ -259,10 +257,10 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
         )  # fmt: skip
 
 
-def _noted(contract: StreamContract, batches: Sequence[Batch], ledger: Sequence[Row]) -> Iterator[Shortage]:
+def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
     """What was odd about the rows of the last batch, though they were taken: columns that came or went."""
-    last = next((batch.batch for batch in reversed(batches) if batch.rows), None)
-    notes = [row for row in ledger if row["batch"] == last and row["dimension_kind"] == "note"]
+    last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
+    notes = [row for row in recent.ledger if row["batch"] == last and row["dimension_kind"] == "note"]
     if notes:
         told = "; ".join(f"{row['offered']:,} records with {row['dimension']}" for row in notes)
         yield Shortage(
@@ -289,9 +287,13 @@ def _exempt(tables: Tables, stream: str) -> Iterator[Shortage]:
         )  # fmt: skip
 
 
+def _short(ledger: Sequence[Row]) -> list[Row]:
+    return [row for row in totals(ledger) if row["shortfall"] > 0]
+
+
 def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
     """What stages kept although there was no room for it, as they counted it themselves."""
-    short = [row for row in totals(ledger) if row["shortfall"] > 0]
+    short = _short(ledger)
     if short:
         worst = max(short, key=lambda row: row["shortfall"] / max(1, row["kept"]))
         batches = len({row["batch"] for row in short})
@@ -304,15 +306,18 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
         )  # fmt: skip
 
 
-def _unvalidated(stream: str, ledger: Sequence[Row], certificates: Sequence[Row]) -> Iterator[Shortage]:
-    """Batches that went the whole way, something of them can be given back, and nobody has looked whether it is."""
-    gone = last_stages(ledger)
-    shed = {row["batch"] for row in totals(ledger) if row["recoverable"] > 0 and row["batch"] in gone}
-    waiting = shed - {row["batch"] for row in certificates}
+def _unvalidated(recent: Recent, older: int) -> Iterator[Shortage]:
+    """Batches that went the whole way, something of them can be given back, and nobody has looked whether it is.
+
+    `older`: how many batches before the last ones were never validated.
+    """
+    gone = last_stages(recent.ledger)
+    shed = {row["batch"] for row in totals(recent.ledger) if row["recoverable"] > 0 and row["batch"] in gone}
+    waiting = len(shed - {row["batch"] for row in recent.certificates}) + older
     if waiting:
         yield Shortage(
-            stream, "unvalidated", False, f"{len(waiting):,} shed batches are not validated yet",
-            "run spillway_validate (nightly), or jobs/validate.py --stream " + stream,
+            recent.stream, "unvalidated", False, f"{waiting:,} shed batches are not validated yet",
+            "run spillway_validate (nightly), or jobs/validate.py --stream " + recent.stream,
         )  # fmt: skip
 
 
@@ -332,9 +337,9 @@ def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
             )  # fmt: skip
 
 
-def _unclaimed(contracts: Contracts, batches: Sequence[Batch]) -> Iterator[Shortage]:
+def _unclaimed(contracts: Contracts, streams: Iterable[str]) -> Iterator[Shortage]:
     known = {*contracts.streams, *(one.subject for one in contracts.broken)}
-    for stream in sorted({batch.stream for batch in batches if batch.status != RETIRED} - known):
+    for stream in sorted({*streams} - known):
         yield Shortage(
             stream, "contract", False, "has batches in the lake but no contract",
             f"restore schemas/streams/{stream}.yaml, or delete its tables",

@@ -18,17 +18,19 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
 from operator import add
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from spillway.batch import Batch
 from spillway.ledger import TOTAL, Row, difference
 from spillway.levers.certificate import Certificate
 from spillway.settings import Settings
-from spillway.store.batches import load_batches
+from spillway.show.recent import Recent, read_recent
 from spillway.store.tables import Tables
 
 NAMED_VERSIONS = (
@@ -91,13 +93,6 @@ def last_stages(ledger: Iterable[Row]) -> dict[int, Row]:
     """
     found = [row for row in totals(ledger) if row["unit"] == "rows" and row["ordinal"] > 0]
     return {row["batch"]: row for row in found}
-
-
-CERTIFIED = (
-    "stream", "batch", "attribute", "way", "error_pct", "shed_values", "rounded_values", "stored_values",
-    "mean_error_pct", "max_error_pct", "violations", "error", "mean_error", "max_error",
-)  # fmt: skip
-"""The columns of certificates that figures are made of."""
 
 
 def certificate_of(row: Row) -> Certificate:
@@ -183,24 +178,26 @@ def grouped(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]
     return found
 
 
+def recent_figures(recent: Recent) -> StreamFigures:
+    """The figures of a stream's last batches, but for what was counted all along."""
+    found = stream_figures(recent.stream, recent.batches, recent.ledger, recent.certificates)
+    return replace(found, tuples=recent.tuples, rejected=recent.rejected, violations=recent.violations)
+
+
 def lake_figures(tables: Tables) -> list[StreamFigures]:
     """The figures of every stream that the lake knows, by name."""
-    batches: dict[str, list[Batch]] = {}
-    for batch in load_batches(tables):
-        batches.setdefault(batch.stream, []).append(batch)
-    ledger = grouped(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
-    certificates = grouped(tables.at("certificates").rows().to_pylist())
-    return [
-        stream_figures(stream, own, ledger.get(stream, []), certificates.get(stream, []))
-        for stream, own in sorted(batches.items())
-    ]
+    streams = pc.unique(tables.at("batches").rows(["stream"])["stream"]).to_pylist()
+    return [recent_figures(read_recent(tables, stream)) for stream in sorted(streams)]
 
 
 def last_outcomes(tables: Tables) -> list[Row]:
     """The outcomes of the run that validated last, and of no other are rows read; none where none did."""
     table = tables.at("validations")
-    runs = last_validation(table.rows(["run_id", "validated_at"]).to_pylist())
-    return table.rows(run_id=runs[0]["run_id"]).to_pylist() if runs else []
+    edges = table.rows(["run_id", "validated_at"])
+    if not edges.num_rows:
+        return []
+    last = pc.index(edges["validated_at"], pc.max(edges["validated_at"])).as_py()
+    return table.rows(run_id=edges["run_id"][last].as_py()).to_pylist()
 
 
 def last_validation(validations: Iterable[Row]) -> list[Row]:

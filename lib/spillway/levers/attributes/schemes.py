@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from spillway.batch import Batch
+from spillway.batch import SHOWN_BATCHES, Batch
 from spillway.errors import RefusedElsewhere
 from spillway.levers.attributes.scheme import Run, Runs, run_from_row, run_to_row
 from spillway.levers.protocol import Views
@@ -23,6 +23,13 @@ def scheme_rows(tables: Views, stream: str, batches: Iterable[int] | None = None
             return []
     rows: list[dict[str, Any]] = tables.at(SCHEMES).rows(**where).to_pylist()
     return sorted(rows, key=lambda row: int(row["from_seq"]))
+
+
+def last_batches(tables: Views, stream: str) -> range:
+    """The numbers of the stream's last batches that have runs: those that are told of."""
+    newest = tables.at(SCHEMES).newest("batch", ["batch"], stream=stream)["batch"].to_pylist()
+    last = newest[0] if newest else 0
+    return range(max(1, last - SHOWN_BATCHES + 1), last + 1)
 
 
 def load_runs(tables: Views, stream: str, batches: Iterable[int] | None = None) -> Runs:

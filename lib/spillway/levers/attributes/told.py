@@ -23,7 +23,7 @@ from spillway.ledger import Row
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.scheme import Run, Way, run_from_row
-from spillway.levers.attributes.schemes import scheme_rows
+from spillway.levers.attributes.schemes import last_batches, scheme_rows
 from spillway.levers.attributes.stated import own_bound
 from spillway.levers.protocol import Facts, Picture, Told, Views
 
@@ -51,9 +51,10 @@ class _Shed:
 def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: Views) -> Told:
     """Why the attribute is kept, rounded or shed: the rule, the numbers, the bound, and what one can do about it."""
     stated = contract.attribute(attribute)
-    shed = _runs(tables, contract.stream)
+    batches = last_batches(tables, contract.stream)
+    shed = _runs(tables, contract.stream, batches)
     newest = shed[-1].run if shed else None
-    certificates = _certificates(tables, contract.stream, attribute)
+    certificates = _certificates(tables, contract.stream, batches, attribute)
     way = None if newest is None else way_of(newest, attribute)
     because = _rule(contract, stated, newest)
     if newest is not None and way is not None and stated.role == "measure":
@@ -86,13 +87,13 @@ def _touched(way: Way) -> bool:
     return way.way != "keep"
 
 
-def _runs(tables: Views, stream: str) -> list[_Shed]:
-    return [_Shed(row, run_from_row(row)) for row in scheme_rows(tables, stream)]
+def _runs(tables: Views, stream: str, batches: range) -> list[_Shed]:
+    return [_Shed(row, run_from_row(row)) for row in scheme_rows(tables, stream, batches)]
 
 
-def _certificates(tables: Views, stream: str, attribute: str | None = None) -> list[Row]:
+def _certificates(tables: Views, stream: str, batches: range, attribute: str | None = None) -> list[Row]:
     """What validation found of the lever's promises, in the order of the batches."""
-    rows = tables.at("certificates").rows(stream=stream, lever="attributes").to_pylist()
+    rows = tables.at("certificates").rows(stream=stream, lever="attributes", batch=batches).to_pylist()
     mine = [row for row in rows if attribute in (None, row["attribute"])]
     return sorted(mine, key=lambda row: int(row["batch"]))
 
@@ -219,10 +220,11 @@ def _remedies(contract: StreamContract, attribute: Attribute, way: Way | None) -
 
 def pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
     """Recovered beside original, the thresholds, rate against capacity, and who travelled how and when."""
-    shed = _runs(tables, contract.stream)
+    batches = last_batches(tables, contract.stream)
+    shed = _runs(tables, contract.stream, batches)
     if not shed:
         return
-    certificates = _certificates(tables, contract.stream)
+    certificates = _certificates(tables, contract.stream, batches)
     yield from _samples(contract, shed, certificates, tables)
     yield from _thresholds(facts)
     yield _rates([one.run for one in shed])

@@ -15,7 +15,7 @@ from spillway.levers.protocol import Picture
 from spillway.show.report.drawing import picture_card
 from spillway.show.report.facts import StreamFacts, WorkloadFacts, gather_facts, workload_facts
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
-from spillway.show.summary import last_validation
+from spillway.show.summary import last_outcomes, last_validation
 from spillway.show.trades import trade_pictures, traded
 from spillway.show.words import bytes_said, how_many
 from spillway.store.tables import Tables
@@ -28,7 +28,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     """
     contracts = load_usable(tables.settings.schemas)
     facts = gather_facts(tables, list(contracts.streams.values()))
-    validations = tables.at("validations").rows().to_pylist()
+    validations = last_outcomes(tables)
     path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
     trades = [one for name in contracts.channels if (one := traded(tables, contracts, name))]

@@ -17,14 +17,14 @@ from spillway.levers.protocol import Picture
 from spillway.levers.windows import WindowLever
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
-from spillway.show.summary import StreamFigures, grouped, last_stages, stream_figures
-from spillway.store.batches import load_batches
+from spillway.show.recent import last_windows, read_recent
+from spillway.show.summary import StreamFigures, last_stages, recent_figures
 from spillway.store.tables import Tables
 
 
 @dataclass(frozen=True)
 class StreamFacts:
-    """All the report says of a stream."""
+    """All the report says of a stream: of its last batches, and what was counted all along."""
 
     contract: StreamContract
     figures: StreamFigures
@@ -48,21 +48,16 @@ class StreamFacts:
 
 def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[StreamFacts]:
     """The facts of every stream, by name."""
-    ledger = grouped(tables.at("ledger").rows(scope="stream").to_pylist(), "subject")
-    certificates = grouped(tables.at("certificates").rows().to_pylist())
-    batches = load_batches(tables)
     found = []
     for contract in sorted(streams, key=lambda item: item.stream):
-        stream = contract.stream
-        mine = tuple(batch for batch in batches if batch.stream == stream)
-        own, certified = ledger.get(stream, []), certificates.get(stream, [])
+        recent = read_recent(tables, contract.stream)
         found.append(
             StreamFacts(
                 contract,
-                stream_figures(stream, mine, own, certified),
-                mine,
-                tuple(own),
-                tuple(certified),
+                recent_figures(recent),
+                recent.batches,
+                recent.ledger,
+                recent.certificates,
                 tuple(_pictures(tables, contract)),
             )
         )
@@ -81,13 +76,13 @@ class WorkloadFacts:
 
 def workload_facts(tables: Tables, workloads: Mapping[str, Workload]) -> list[WorkloadFacts]:
     """The facts of every join and query that did anything, by name."""
-    rows = tables.at("ledger").rows(scope=["join", "query"]).to_pylist()
+    known = tables.at("ledger").rows(["subject"], scope=["join", "query"])["subject"].unique().to_pylist()
     found = []
-    for name, ledger in sorted(grouped(rows, "subject").items()):
-        contract = workloads.get(name)
+    for name in sorted(known):
+        contract, ledger = workloads.get(name), last_windows(tables, name)
         pictures = [] if contract is None else list(_workload_pictures(tables, contract))
         said = "" if contract is None else f"{contract.description} From {', '.join(contract.inputs)}."
-        found.append(WorkloadFacts(name, said.strip(), tuple(ledger), tuple(pictures)))
+        found.append(WorkloadFacts(name, said.strip(), ledger, tuple(pictures)))
     return found
 
 
