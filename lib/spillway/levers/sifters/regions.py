@@ -8,8 +8,10 @@ of places; all partitioners build the same tree, so that one look-up serves them
 
 A side of R or S without length (an equality on a number, a constant dimension) counts as covered where it lies inside.
 
-Look-up is a descent in the tree. For many rows it is one of ranks: between which cuts a place lies along each dimension
-is found from a bucket of the line and a step or two, and a table of the cells between cuts has the region.
+Look-up is a descent in the tree, a block of rows one level at a time: a region's node leads to itself, so that no step
+hangs on where a row has got to, and a core has the steps of many rows in hand at once. For many rows it is one of
+ranks: between which cuts a place lies along each dimension is found from a bucket of the line and a step or two, and a
+table of the cells between cuts has the region, as long as there are not too many cells (more than four dimensions).
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> tree.regions_of(np.array([[0.2, 0.5, 0.9]])).tolist()
@@ -31,6 +33,8 @@ MOST_REGIONS = 10_000
 MOST_CELLS, BUCKETS = 65_536, 4096
 """Of the table for looking many rows up: as much as a core has at hand."""
 MANY_ROWS = 20_000
+BLOCK = 256
+"""So many rows descend together."""
 MOST_DIMENSIONS = 6
 
 
@@ -48,25 +52,14 @@ class RegionTree:
     """By node, its two children; of a region its number, twice."""
 
     @staticmethod
-    def grown(space: np.ndarray, splits: Sequence[tuple[int, int, float]]) -> RegionTree:
+    def grown(space: np.ndarray, splits: Sequence[tuple[int, int, float]] | np.ndarray) -> RegionTree:
         """A tree from its cuts in order: (region, dimension, place); the upper part gets the next free number."""
-        axes, cuts, children = [-1], [0.0], [[0, 0]]
-        leaf = [0]
-        for region, axis, cut in splits:
-            node, new = leaf[region], len(leaf)
-            low, high = len(axes), len(axes) + 1
-            axes[node], cuts[node], children[node] = axis, cut, [low, high]
-            axes += [-1, -1]
-            cuts += [0.0, 0.0]
-            children += [[region, region], [new, new]]
-            leaf[region] = low
-            leaf.append(high)
-        return RegionTree(
-            np.asarray(space, float),
-            np.array(axes, np.int32),
-            np.array(cuts, float),
-            np.array(children, np.int32),
-        )
+        cut = np.asarray(splits, float).reshape(-1, 3)
+        nodes = 2 * len(cut) + 1
+        axes, cuts = np.full(nodes, -1, np.int32), np.zeros(nodes)
+        children = np.zeros((nodes, 2), np.int32)
+        _branch(cut, axes, cuts, children)
+        return RegionTree(np.asarray(space, float), axes, cuts, children)
 
     @cached_property
     def count(self) -> int:
@@ -105,9 +98,18 @@ class RegionTree:
         first[:, 0] = 0
         return np.ascontiguousarray(self.space[:, 0]), scales, first, ends, sizes, regions
 
+    @cached_property
+    def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The tree for a descent: regions cut nothing, and lead to themselves; and their numbers by node."""
+        leaf = self.axes < 0
+        next_ = self.children.copy()
+        next_[leaf] = np.flatnonzero(leaf)[:, None]
+        axes, cuts = np.where(leaf, 0, self.axes), np.where(leaf, np.inf, self.cuts)
+        return axes.astype(np.int32), cuts, next_.ravel(), np.ascontiguousarray(self.children[:, 0])
+
     def _by_descent(self, places: np.ndarray) -> np.ndarray:
         found = np.empty(places.shape[1], np.int32)
-        _descend(np.ascontiguousarray(places, np.float64), self.axes, self.cuts, self.children, found)
+        _descend(np.ascontiguousarray(places, np.float64), *self._steps, found)
         return found
 
     def regions_of(self, places: np.ndarray) -> np.ndarray:
@@ -148,14 +150,42 @@ class RegionTree:
 
 
 @njit(cache=True, nogil=True)
+def _branch(splits: np.ndarray, axes: np.ndarray, cuts: np.ndarray, children: np.ndarray) -> None:
+    leaf = np.zeros(len(splits) + 1, np.int64)
+    for at in range(len(splits)):
+        region, new, low = int(splits[at, 0]), at + 1, 2 * at + 1
+        node = leaf[region]
+        axes[node], cuts[node] = int(splits[at, 1]), splits[at, 2]
+        children[node, 0], children[node, 1] = low, low + 1
+        children[low, 0] = children[low, 1] = region
+        children[low + 1, 0] = children[low + 1, 1] = new
+        leaf[region], leaf[new] = low, low + 1
+
+
+@njit(cache=True, nogil=True)
 def _descend(
-    places: np.ndarray, axes: np.ndarray, cuts: np.ndarray, children: np.ndarray, found: np.ndarray
+    places: np.ndarray,
+    axes: np.ndarray,
+    cuts: np.ndarray,
+    children: np.ndarray,
+    regions: np.ndarray,
+    found: np.ndarray,
 ) -> None:
-    for row in range(places.shape[1]):
-        node = 0
-        while axes[node] >= 0:
-            node = children[node, 1 if places[axes[node], row] >= cuts[node] else 0]
-        found[row] = children[node, 0]
+    at = np.empty(BLOCK, np.int32)
+    for begin in range(0, places.shape[1], BLOCK):
+        rows = min(BLOCK, places.shape[1] - begin)
+        at[:] = 0
+        going = True
+        while going:
+            stays = 0
+            for row in range(rows):
+                node = at[row]
+                one = children[2 * node + np.int32(places[axes[node], begin + row] >= cuts[node])]
+                stays += one == node
+                at[row] = one
+            going = stays < rows
+        for row in range(rows):
+            found[begin + row] = regions[at[row]]
 
 
 @njit(cache=True, nogil=True)
