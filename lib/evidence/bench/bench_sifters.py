@@ -23,9 +23,10 @@ from evidence.sifters.workload import GeneratedQueries, WorkloadSettings, genera
 from spillway.engine.session import spark_engine
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import Room
-from spillway.levers.sifters.choose import built, frequencies_of, partitioned
+from spillway.levers.sifters.choose import built
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import consolidated
+from spillway.levers.sifters.schemes import frequencies_of, partitioned
 from spillway.pipeline.drafting import draft, own_table
 from spillway.pipeline.planning import plan_all
 from spillway.pipeline.shed import shed_channel

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from evidence.sifters.workload import GeneratedQueries
-from spillway.levers.sifters.choose import PARTITIONERS, built, frequencies_of
+from spillway.levers.sifters.choose import at_share, built
 from spillway.levers.sifters.consolidate import Asked, consolidated
 from spillway.levers.sifters.membership import hits_of, sums_within
 from spillway.levers.sifters.regions import RegionTree
+from spillway.levers.sifters.schemes import PARTITIONERS, frequencies_of
 from spillway.levers.sifters.slicing import data_equi_depth
 from spillway.levers.sifters.throttle import configured_for
 
@@ -126,15 +127,3 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
     lost = np.zeros(rows)
     lost[np.argsort(worth_of_row, kind="stable")[: round(drop * rows)]] = 1.0
     return lost
-
-
-def at_share(lost: np.ndarray, drop: float) -> np.ndarray:
-    """Chances that come to this share: the rest is dropped, or kept, at random.
-
-    >>> at_share(np.array([1.0, 0.0]), 0.75).tolist(), at_share(np.array([1.0, 1.0]), 0.5).tolist()
-    ([1.0, 0.5], [0.5, 0.5])
-    """
-    mean = float(lost.mean())
-    if mean < drop:
-        return np.asarray(lost + (1.0 - lost) * (drop - mean) / (1.0 - mean))
-    return lost * (drop / mean) if mean > 0 else lost

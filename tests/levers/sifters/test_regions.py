@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.sifters.choose import PARTITIONERS, built, frequencies_of, partitioned
+from spillway.levers.sifters.choose import built
 from spillway.levers.sifters.consolidate import Asked, consolidated
 from spillway.levers.sifters.flexible import flexible
 from spillway.levers.sifters.regions import RegionTree
+from spillway.levers.sifters.schemes import PARTITIONERS, frequencies_of, partitioned
 
 
 def boxes(rng: np.random.Generator, count: int, dimensions: int) -> np.ndarray:
@@ -31,7 +32,7 @@ def test_every_place_lies_in_one_region_whose_bounds_hold_it(scheme: str, dimens
     tree = partitioned(scheme, space, points, asked(rng, 60, dimensions), 30)
     assert tree.count <= 30
     # where no row is hit, nothing tells rows apart
-    assert tree.count >= 2 or (scheme in ("query_data", "worth") and dimensions == 6)
+    assert tree.count >= 2 or (scheme == "query_data" and dimensions == 6)
     volume = np.prod(tree.bounds[:, :, 1] - tree.bounds[:, :, 0], axis=1)
     assert (volume > 0).all()
     assert volume.sum() == pytest.approx(1.0)
@@ -63,7 +64,7 @@ def test_shares_are_those_of_a_scan_of_all_regions(dimensions: int, regions: int
 
 
 @pytest.mark.parametrize(
-    ("scheme", "dimensions"), [("query_data", 1), ("query_data", 2), ("worth", 3), ("data_depth", 6)]
+    ("scheme", "dimensions"), [("query_data", 1), ("query_data", 2), ("demand", 3), ("data_depth", 6)]
 )
 def test_many_rows_are_looked_up_as_few_are(scheme: str, dimensions: int) -> None:
     """By ranks between cuts, and by descent; places on cuts, on the edges of buckets and outside among them."""

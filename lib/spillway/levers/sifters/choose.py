@@ -1,37 +1,46 @@
 """Building a sifter's regions: every scheme is a candidate, and the best on rows held back is built (V).
 
 The text finds no scheme best everywhere (QDPart for skewed queries, data equi-depth for skewed data) and leaves one
-that is to future work. Building all takes milliseconds, so all are built, on all but a fold of the sample, and judged
-on that fold; the scheme that does best in the mean over the folds is built on the whole sample.
+that is to future work. All are built, on all but a fold of the sample, and judged on that fold; the best `FINALISTS`
+go on to the next folds; the scheme that does best in the mean is built on the whole sample. The `USUAL` one (ours,
+see `demand`) is taken unless another does better by more than `DOUBT` standard errors; the third fold is there to
+tell those apart that do.
 
     score = 1 - sum over queries of alpha_q w_q lost_q        lost_q: the share of q's held back rows that would be lost
 
 A query of few held back rows (1,000 rows, queries of a ten-thousandth of the space) says little by them, and is judged
-by the rows around it; thresholds are set by the whole sample's frequencies, so that all drop the same share.
+by the rows around it. Thresholds know nothing of the rows held back either (regions made to fit some rows look emptier
+by them than they are); what they drop too much or too little of those is evened out at random. Who asks for which rows
+is the same for all schemes, and is found once a fold; worths of regions are those of the points that fall into them
+(`demand`), where no query has a least share to keep to.
 
 Guarantee: the same sample, queries and seed, the same regions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from spillway.errors import Refused
+from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import Asked, consolidated
-from spillway.levers.sifters.flexible import flexible
-from spillway.levers.sifters.membership import sums_within
+from spillway.levers.sifters.demand import demand_points
+from spillway.levers.sifters.flexible import orders_among, orders_of
+from spillway.levers.sifters.membership import hits_of, sums_within
 from spillway.levers.sifters.regions import MOST_DIMENSIONS, MOST_REGIONS, RegionTree
-from spillway.levers.sifters.slicing import data_equi_depth, query_equi_depth, uniform_grid
+from spillway.levers.sifters.schemes import PARTITIONERS, Known, demand_of, frequencies_of, partitioned
 from spillway.levers.sifters.throttle import configured_for
 
-PARTITIONERS = (
-    "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data", "worth",
-)  # fmt: skip
-"""In the order in which ties are settled, the cheapest look-up first."""
 FOLDS = 3
+FINALISTS = 4
+"""So many schemes are tried on more than the first fold, the usual one among them."""
+USUAL, DOUBT = "demand", 2.0
+"""Another scheme than the usual one must be better by so many standard errors of the difference."""
 LIMITED = 0.9
 """A query limits a dimension of which it holds less of the rows."""
 PRIOR = 1.0
@@ -67,39 +76,8 @@ def built(
     if scheme == "auto":
         scores = scheme_scores(space, points, asked, regions, throttle, fairness, most, seed)
         scheme = max(scores, key=lambda name: scores[name]) if scores else PARTITIONERS[0]
-    tree = partitioned(scheme, space, points, asked, regions)
+    tree = partitioned(scheme, space, points, asked, regions, throttle, fairness)
     return Built(scheme, tree, frequencies_of(tree, points), scores)
-
-
-def partitioned(
-    scheme: str,
-    space: np.ndarray,
-    points: np.ndarray,
-    asked: Asked,
-    regions: int,
-    hits: np.ndarray | None = None,
-) -> RegionTree:
-    """The regions of one scheme."""
-    if scheme == "uniform_grid":
-        return uniform_grid(space, regions)
-    if scheme == "data_depth":
-        return data_equi_depth(space, points, regions)
-    if scheme == "query_depth":
-        return query_equi_depth(space, asked.boxes, regions)
-    if scheme == "flexible_grid":
-        return flexible(space, points, regions, "volume")
-    if scheme == "flexible_depth":
-        return flexible(space, points, regions, "count")
-    if scheme == "query_data":
-        return flexible(space, points, regions, "query_data", asked.hits(points) if hits is None else hits)
-    if scheme == "worth":
-        return flexible(space, points, regions, "worth", asked.row_worths(points), asked.edges)
-    raise Refused("scheme", f"be auto or one of {', '.join(PARTITIONERS)}", scheme, "write scheme: auto")
-
-
-def frequencies_of(tree: RegionTree, points: np.ndarray) -> np.ndarray:
-    """By region, the share of these rows that lies in it (f)."""
-    return np.bincount(tree.regions_of(points), minlength=tree.count) / max(1, points.shape[1])
 
 
 def scheme_scores(
@@ -119,54 +97,149 @@ def scheme_scores(
     rows = points.shape[1]
     if rows < 4:
         return {}
-    order = np.random.default_rng(seed).permutation(rows)
-    folds = [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
-    found, amiss = dict.fromkeys(PARTITIONERS, 0.0), dict.fromkeys(PARTITIONERS, 0.0)
-    for fold in folds:
-        held, build = points[:, fold], np.delete(points, fold, axis=1)
-        lost = []
-        for scheme in PARTITIONERS:
-            tree = partitioned(scheme, space, build, asked, regions)
-            worth = consolidated(tree, frequencies_of(tree, points), asked, build)
-            # regions too coarse for what a query must have leave no more to drop: theirs is no way, but others may be
+    fold_of = np.empty(rows, np.int64)
+    fold_of[np.random.default_rng(seed).permutation(rows)] = np.arange(rows) % FOLDS
+    by_fold = (fold_of == np.arange(FOLDS)[:, None]).astype(float)
+    seen, _ = sums_within(points, asked.boxes, asked.query, asked.count, by_fold)
+    hits, nothing = asked.hits(points), np.zeros(rows)
+    lines = _Lines.of(asked, points)
+    # places lie as they do whatever part of the rows is looked at
+    places = demand_points(points, nothing, asked.boxes, np.zeros(len(asked.boxes))).places
+    orders = orders_of(places)
+    judge = partial(_judged, space, asked, regions, max(throttle, 1.0 - most), fairness, most)
+    losses, amiss = {name: np.zeros(rows) for name in PARTITIONERS}, dict.fromkeys(PARTITIONERS, 0.0)
+    racing = list(PARTITIONERS)
+    for fold in range(FOLDS):
+        held = fold_of == fold
+        build, corners = points[:, ~held], np.ones(places.shape[1] - rows, bool)
+        demand = replace(
+            demand_of(asked, build, seen.sum(axis=0) - seen[fold]),
+            orders=orders_among(orders, np.append(~held, corners)),
+        )
+        known = Known(hits[~held], orders_among(orders, np.append(~held, ~corners)), demand)
+        parts = _Fold(build, points[:, held], known, around(asked, lines, seen[fold], int(held.sum())))
+        for scheme, (loss, short) in zip(racing, judge(parts, racing), strict=True):
+            losses[scheme][held] = loss
+            amiss[scheme] += short
+        lost = {name: float(losses[name].sum()) for name in racing}
+        if fold == 0:
+            others = [name for name in racing if name != USUAL]
+            others.sort(key=lambda name: (amiss[name], lost[name]))
+            first = lost
+            racing = [*others[: FINALISTS - 1], USUAL]
+        found = {name: 1.0 - lost[name] / (fold + 1) for name in racing}
+        for name in racing if amiss[USUAL] == 0.0 else ():
+            # rows held back are few: what is better by chance is not taken for better
+            better = (losses[USUAL] - losses[name])[fold_of <= fold]
+            found[name] -= DOUBT * float(np.std(better)) * math.sqrt(len(better)) / (fold + 1)
+        best = max(racing, key=lambda name: (-amiss[name], found[name]))
+        if fold and best == USUAL:
+            break
+    # of those that did not go on: how far behind they were
+    for name in PARTITIONERS:
+        if name not in racing:
+            found[name] = found[best] - max(0.0, first[name] - first[best])
+    return {name: -amiss[name] if amiss[name] > 0 else score for name, score in found.items()}
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """The sample in two: rows to build on, and rows held back."""
+
+    build: np.ndarray
+    held: np.ndarray
+    known: Known
+    """Of the rows to build on."""
+    wide: np.ndarray
+    """The boxes that rows held back judge queries by."""
+
+
+def _judged(
+    space: np.ndarray,
+    asked: Asked,
+    regions: int,
+    throttle: float,
+    fairness: float,
+    most: float,
+    fold: _Fold,
+    schemes: Sequence[str],
+) -> Iterator[tuple[np.ndarray, float]]:
+    """Scheme by scheme what it loses by every row held back, and by how much it cannot keep to what is asked."""
+    build, held, wide, demand = fold.build, fold.held, fold.wide, fold.known.demand
+    places = np.concatenate([demand.places, held], axis=1)
+    size = demand.places.shape[1]
+    _, seen = sums_within(held, wide, asked.query, asked.count, np.zeros((1, held.shape[1])))
+    value = asked.values / (seen + PRIOR)
+    worth_of_row, beside = hits_of(held, wide, value[asked.query]), PRIOR * float(value.sum())
+    for scheme in schemes:
+        tree = partitioned(scheme, space, build, asked, regions, throttle, fairness, fold.known)
+        lands = tree.regions_of(places)
+        frequencies, amiss = np.bincount(lands[:size], demand.frequencies, minlength=tree.count), 0.0
+        if asked.at_least.any():
+            # regions too coarse for what a query must have leave no more to drop: theirs is no way, others may be
+            worth = consolidated(tree, frequencies, asked, build)
             able = configured_for(worth, throttle, 0.0, fairness, 1.0 - most)
-            amiss[scheme] += able.short + max(0.0, able.fairness - fairness)
-            lost.append(able.thresholds[tree.regions_of(held)])
-        by_row = np.stack(lost)
-        sums, seen = sums_within(held, around(asked, points, held), asked.query, asked.count, by_row)
-        mean = by_row.mean(axis=1, keepdims=True)
-        by_query = (sums + PRIOR * mean) / (seen + PRIOR)
-        for scheme, quality in zip(PARTITIONERS, 1.0 - by_query @ asked.values, strict=True):
-            found[scheme] += float(quality) / FOLDS
-    return {scheme: -amiss[scheme] if amiss[scheme] > 0 else score for scheme, score in found.items()}
+            thresholds, amiss = able.thresholds, able.short + max(0.0, able.fairness - fairness)
+        else:
+            worths = np.bincount(lands[:size], demand.worths, minlength=tree.count)
+            limits = np.full(tree.count, most)
+            thresholds = configured(worths, frequencies, worths > 0, throttle, fairness, limits)
+        lost = at_share(thresholds[lands[size:]], 1.0 - throttle)
+        yield worth_of_row * lost + beside * lost / len(lost), amiss
 
 
-def around(asked: Asked, points: np.ndarray, held: np.ndarray) -> np.ndarray:
+def at_share(lost: np.ndarray, drop: float) -> np.ndarray:
+    """Chances that come to this share: the rest is dropped, or kept, at random.
+
+    >>> at_share(np.array([1.0, 0.0]), 0.75).tolist(), at_share(np.array([1.0, 1.0]), 0.5).tolist()
+    ([1.0, 0.5], [0.5, 0.5])
+    """
+    mean = float(lost.mean())
+    if mean < drop:
+        return np.asarray(lost + (1.0 - lost) * (drop - mean) / (1.0 - mean))
+    return lost * (drop / mean) if mean > 0 else lost
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The rows of a sample in order, dimension by dimension."""
+
+    places: np.ndarray
+    ranks: np.ndarray
+    """Of a place in order, the share of the rows below it."""
+    sides: np.ndarray
+    """By box, dimension and end, its rank."""
+
+    @staticmethod
+    def of(asked: Asked, points: np.ndarray) -> _Lines:
+        """The lines of all rows, and where boxes lie on them."""
+        places = np.sort(points, axis=1)
+        ranks = np.arange(1, places.shape[1] + 1) / (places.shape[1] + 1)
+        sides = [
+            np.stack([np.interp(asked.boxes[:, d, end], line, ranks, 0.0, 1.0) for end in (0, 1)], axis=1)
+            for d, line in enumerate(places)
+        ]
+        return _Lines(places, ranks, np.stack(sides, axis=1))
+
+
+def around(asked: Asked, lines: _Lines, seen: np.ndarray, held: int) -> np.ndarray:
     """The boxes of queries; those of queries with fewer than `LOOKED_AT` held back rows as much wider as it takes.
 
-    Widened in ranks along each dimension that they limit, so that where rows are dense little is added.
+    Widened in ranks along each dimension that they limit, so that where rows are dense little is added. `seen`: by
+    query its rows among the `held` ones.
     """
-    _, seen = sums_within(held, asked.boxes, asked.query, asked.count, np.zeros((1, held.shape[1])))
     few = seen[asked.query] < LOOKED_AT
     found = asked.boxes.copy()
     if not few.any():
         return found
-    lines = np.sort(points, axis=1)
-    ranks = np.arange(1, points.shape[1] + 1) / (points.shape[1] + 1)
-    sides = np.stack(
-        [
-            np.stack([np.interp(found[few, d, end], line, ranks, 0.0, 1.0) for end in (0, 1)], axis=1)
-            for d, line in enumerate(lines)
-        ],
-        axis=1,
-    )
+    sides = lines.sides[few]
     widths = sides[:, :, 1] - sides[:, :, 0]
     limited = np.maximum(1, (widths < LIMITED).sum(axis=1))
-    wanted = np.minimum(1.0, (LOOKED_AT / max(1, held.shape[1])) ** (1.0 / limited))
+    wanted = np.minimum(1.0, (LOOKED_AT / max(1, held)) ** (1.0 / limited))
     more = np.maximum(0.0, wanted[:, None] - widths) / 2.0 * (widths < LIMITED)
-    for d, line in enumerate(lines):
+    for d, line in enumerate(lines.places):
         for end, sign in ((0, -1.0), (1, 1.0)):
-            wide = np.interp(sides[:, d, end] + sign * more[:, d], ranks, line)
+            wide = np.interp(sides[:, d, end] + sign * more[:, d], lines.ranks, line)
             better = np.minimum if end == 0 else np.maximum
             found[few, d, end] = better(found[few, d, end], wide)
     return found

@@ -22,10 +22,9 @@ Guarantee: the optimum of the program to the precision of its sums; what cannot 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
+from numba import njit
 
 from spillway.errors import Refused
 
@@ -92,113 +91,145 @@ def _banded(
     """Thresholds of touched regions, all in one band, that drop so much and cost least."""
     ratios = np.divide(a, f, out=np.full(len(a), math.inf), where=f > 0)
     order = np.argsort(ratios, kind="stable")
-    problem = _Band(a[order], f[order], u[order], drop, width)
-    low, high = problem.reach()
-    if low is None or high is None:
-        smallest = least_fairness(f, u, drop)
-        if smallest is None:
-            most = spare + float(f @ u)
-            raise Refused(
-                "throttle",
-                f"be at least {1.0 - most:.6g}: what must be delivered leaves no more to drop",
-                round(1.0 - drop - spare, 9),
-                "lower what queries must have at least, or make more room",
-            )
-        raise Refused(
-            "fairness",
-            f"be at least {smallest:.6g} for so much to be dropped",
-            width,
-            f"write fairness: {math.ceil(smallest * 1e6) / 1e6:g}, or lower what queries must have at least",
-        )
     thresholds = np.empty(len(a))
-    thresholds[order] = problem.thresholds(problem.best(low, high))
-    return thresholds
+    found = np.empty(len(a))
+    if _band(a[order], f[order], u[order], drop, width, found):
+        thresholds[order] = found
+        return thresholds
+    smallest = least_fairness(f, u, drop)
+    if smallest is None:
+        most = spare + float(f @ u)
+        raise Refused(
+            "throttle",
+            f"be at least {1.0 - most:.6g}: what must be delivered leaves no more to drop",
+            round(1.0 - drop - spare, 9),
+            "lower what queries must have at least, or make more room",
+        )
+    raise Refused(
+        "fairness",
+        f"be at least {smallest:.6g} for so much to be dropped",
+        width,
+        f"write fairness: {math.ceil(smallest * 1e6) / 1e6:g}, or lower what queries must have at least",
+    )
 
 
-@dataclass(frozen=True)
-class _Band:
-    """Touched regions in order of worth over frequency."""
+@njit(cache=True, nogil=True)
+def _band(
+    a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, thresholds: np.ndarray
+) -> bool:
+    """Fill the thresholds of regions in order of worth over frequency; whether so much can be dropped at all."""
+    low, high = _reach(f, u, drop, width)
+    if low < 0.0:
+        return False
+    edges = _edges(u, width, low, high)
+    at, behind = 0, len(edges) - 1
+    while behind - at > 2:
+        middle = (at + behind) // 2
+        if _cost(a, f, u, drop, width, edges[middle]) <= _cost(a, f, u, drop, width, edges[middle + 1]):
+            behind = middle + 1
+        else:
+            at = middle
+    best, least = edges[at], np.inf
+    for place in range(at, behind + 1):
+        cost = _cost(a, f, u, drop, width, edges[place])
+        if cost < least:
+            best, least = edges[place], cost
+    for place in range(at, behind):
+        t = _whole_fill(a, f, u, drop, width, edges[place], edges[place + 1])
+        if t >= 0.0:
+            cost = _cost(a, f, u, drop, width, t)
+            if cost < least:
+                best, least = t, cost
+    before, left = 0.0, drop - best * f.sum()
+    for place in range(len(a)):
+        stretch = max(0.0, min(width, u[place] - best))
+        mass = f[place] * stretch
+        share = (left - before) / mass if mass > 0.0 else 0.0
+        thresholds[place] = best + stretch * min(1.0, max(0.0, share))
+        before += mass
+    return True
 
-    a: np.ndarray
-    f: np.ndarray
-    u: np.ndarray
-    drop: float
-    width: float
 
-    def stretches(self, t: float) -> np.ndarray:
-        """How far above t each may go."""
-        return np.maximum(0.0, np.minimum(self.width, self.u - t))
+@njit(cache=True, nogil=True)
+def _cost(a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, t: float) -> float:
+    """What the best thresholds with this lower end cost: stretches, from t to min(t + width, u), filled in order."""
+    cost, before, left = 0.0, 0.0, drop - t * f.sum()
+    for place in range(len(a)):
+        stretch = max(0.0, min(width, u[place] - t))
+        mass = f[place] * stretch
+        share = (left - before) / mass if mass > 0.0 else 0.0
+        cost += a[place] * (t + stretch * min(1.0, max(0.0, share)))
+        before += mass
+    return cost
 
-    def reach(self) -> tuple[float | None, float | None]:
-        """The lowest and the highest lower end of a band in which exactly so much can be dropped."""
-        top, whole = float(self.u.min()), float(self.f.sum())
-        high = min(top, self.drop / whole) if whole > 0 else top
 
-        def most(t: float) -> float:
-            return float(self.f @ (t + self.stretches(t)))
+@njit(cache=True, nogil=True)
+def _most(f: np.ndarray, u: np.ndarray, width: float, t: float) -> float:
+    """How much can be dropped with this lower end."""
+    found = 0.0
+    for place in range(len(f)):
+        found += f[place] * (t + max(0.0, min(width, u[place] - t)))
+    return found
 
-        if most(high) < self.drop - SLACK:
-            return None, None
-        if most(0.0) >= self.drop - SLACK:
-            return 0.0, high
-        # how much can be dropped grows with t, linearly between the places where a stretch meets its limit
-        edges = np.unique(np.clip(np.append(self.u - self.width, [0.0, high]), 0.0, high))
-        at, behind = 0, len(edges) - 1
-        while behind - at > 1:
-            middle = (at + behind) // 2
-            at, behind = (middle, behind) if most(edges[middle]) < self.drop - SLACK else (at, middle)
-        low_most, high_most = most(edges[at]), most(edges[behind])
-        if high_most <= low_most:
-            return float(edges[behind]), high
-        share = (self.drop - low_most) / (high_most - low_most)
-        return float(min(high, edges[at] + share * (edges[behind] - edges[at]))), high
 
-    def cost(self, t: float) -> float:
-        """What the best thresholds with this lower end cost."""
-        return float(self.a @ self.thresholds(t))
+@njit(cache=True, nogil=True)
+def _edges(u: np.ndarray, width: float, low: float, high: float) -> np.ndarray:
+    """The lower ends from low to high at which a stretch meets its limit."""
+    found = np.empty(len(u) + 2)
+    found[: len(u)] = u - width
+    found[len(u)], found[len(u) + 1] = low, high
+    return np.unique(np.minimum(high, np.maximum(low, found)))
 
-    def thresholds(self, t: float) -> np.ndarray:
-        """The best thresholds with this lower end: stretches filled in order."""
-        stretches = self.stretches(t)
-        masses = self.f * stretches
-        filled = np.cumsum(masses)
-        before = np.concatenate([[0.0], filled[:-1]])
-        left = self.drop - t * float(self.f.sum())
-        share = np.divide(left - before, masses, out=np.zeros(len(masses)), where=masses > 0)
-        return t + stretches * np.clip(share, 0.0, 1.0)
 
-    def best(self, low: float, high: float) -> float:
-        """The lower end that costs least."""
-        edges = np.unique(np.clip(np.append(self.u - self.width, [low, high]), low, high))
-        at, behind = 0, len(edges) - 1
-        while behind - at > 2:
-            middle = (at + behind) // 2
-            if self.cost(edges[middle]) <= self.cost(edges[middle + 1]):
-                behind = middle + 1
-            else:
-                at = middle
-        found = [float(edge) for edge in edges[at : behind + 1]]
-        for begin, end in list(pairwise(found)):
-            found += self._whole_fills(begin, end)[:2]
-        return min(found, key=self.cost)
+@njit(cache=True, nogil=True)
+def _reach(f: np.ndarray, u: np.ndarray, drop: float, width: float) -> tuple[float, float]:
+    """The lowest and the highest lower end of a band in which exactly so much can be dropped; -1: there is none."""
+    top, whole = u.min(), f.sum()
+    high = min(top, drop / whole) if whole > 0.0 else top
+    if _most(f, u, width, high) < drop - SLACK:
+        return -1.0, -1.0
+    if _most(f, u, width, 0.0) >= drop - SLACK:
+        return 0.0, high
+    # how much can be dropped grows with t, linearly between the places where a stretch meets its limit
+    edges = _edges(u, width, 0.0, high)
+    at, behind = 0, len(edges) - 1
+    while behind - at > 1:
+        middle = (at + behind) // 2
+        if _most(f, u, width, edges[middle]) < drop - SLACK:
+            at = middle
+        else:
+            behind = middle
+    low_most, high_most = _most(f, u, width, edges[at]), _most(f, u, width, edges[behind])
+    if high_most <= low_most:
+        return edges[behind], high
+    share = (drop - low_most) / (high_most - low_most)
+    return min(high, edges[at] + share * (edges[behind] - edges[at])), high
 
-    def _whole_fills(self, begin: float, end: float) -> list[float]:
-        """Within a piece where no stretch meets its limit: the best lower ends at which whole stretches are filled.
 
-        With k filled: t sum f + sum over the first k of f (c - h t) = drop, h = 1 where the stretch ends at u, else 0.
-        """
-        ends_at_limit = self.u - self.width < (begin + end) / 2.0
-        c = np.where(ends_at_limit, self.u, self.width)
-        h = ends_at_limit.astype(float)
-        fill, slope = np.cumsum(self.f * c), float(self.f.sum()) - np.cumsum(self.f * h)
-        t = np.divide(self.drop - fill, slope, out=np.full(len(fill), -1.0), where=slope > 0)
-        inside = (t > begin) & (t < end)
-        if not inside.any():
-            return []
-        # the cost with the first k filled, from prefix sums
-        cost = t * float(self.a.sum()) + np.cumsum(self.a * c) - t * np.cumsum(self.a * h)
-        places = np.flatnonzero(inside)
-        return [float(t[place]) for place in places[np.argsort(cost[places], kind="stable")]]
+@njit(cache=True, nogil=True)
+def _whole_fill(
+    a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, begin: float, end: float
+) -> float:
+    """Within a piece where no stretch meets its limit: the best lower end at which whole stretches are filled, or -1.
+
+    With k filled: t sum f + sum over the first k of f (c - h t) = drop, h = 1 where the stretch ends at u, else 0.
+    """
+    middle, best, least = (begin + end) / 2.0, -1.0, np.inf
+    fill, slope, whole, paid, held = 0.0, f.sum(), a.sum(), 0.0, 0.0
+    for place in range(len(a)):
+        at_limit = u[place] - width < middle
+        c = u[place] if at_limit else width
+        fill += f[place] * c
+        paid += a[place] * c
+        if at_limit:
+            slope -= f[place]
+            held += a[place]
+        if slope > 0.0:
+            t = (drop - fill) / slope
+            cost = t * whole + paid - t * held
+            if begin < t < end and cost < least:
+                best, least = t, cost
+    return best
 
 
 def _check(
@@ -214,7 +245,7 @@ def _check(
         if not (math.isfinite(value) and 0.0 <= value <= 1.0):
             raise Refused(name, "be from 0 to 1", value, remedy)
     for name, values in (("worths", a), ("frequencies", f), ("most", u)):
-        if not np.all(np.isfinite(values)) or np.any(values < 0):
+        if not (values.min() >= 0.0 and math.isfinite(values.sum())):
             raise Refused(name, "be finite and 0 or more", values.tolist()[:5], "measure the sample again")
     if np.any(u > 1.0):
         raise Refused("most", "be at most 1", float(u.max()), "a region loses no more than all of its rows")

@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from spillway.errors import Refused
-from spillway.levers.sifters.membership import counts_within, hits_of, sums_within
+from spillway.levers.sifters.membership import counts_within, hits_of
 from spillway.levers.sifters.regions import RegionTree
 
 PRIOR_ROWS = 4.0
@@ -89,18 +89,6 @@ class Asked:
     def values(self) -> np.ndarray:
         """By query, what its whole result is worth (alpha w)."""
         return np.asarray(self.alphas * self.weights)
-
-    @property
-    def edges(self) -> list[np.ndarray]:
-        """By dimension, the places at which queries begin and end, in order."""
-        return [np.unique(self.boxes[:, d, :]) for d in range(self.boxes.shape[1])]
-
-    def row_worths(self, points: np.ndarray) -> np.ndarray:
-        """By row, what it is worth: of every query it satisfies the value over its rows, one unseen beside them."""
-        nothing = np.zeros((1, points.shape[1]))
-        _, counts = sums_within(points, self.boxes, self.query, self.count, nothing)
-        value = self.values / (counts + 1.0)
-        return hits_of(points, self.boxes, value[self.query])
 
     def hits(self, points: np.ndarray) -> np.ndarray:
         """By row, how much it is asked for: the weights of the queries that it satisfies; a mean query weighs 1."""

@@ -3,17 +3,13 @@
     volume       gain: its volume; cut: the longest edge in the middle                      (approximate grid)
     count        gain: its sample rows; cut: the dimension of highest variance at the median (approximate equi-depth)
     query_data   gain: equation 11, roof less floor diversity; cut: where the floor is       (QDPart)
-    worth        gain: SSE(worth) less that of the parts; cut: where they are least, at a query's edge if one is there
+    demand       gain: of sum A^2 / (f + c);  cut: where it is largest, along a query's side  (ours, see `demand`)
 
     diversity H(S, i) = SSE(hits of S's sample rows) x SSE(their places on i)
     benefit(S) = max over i of  H(S, i) - min over cuts j of ( H(S_j-, i) + H(S_j+, i) )                  (eq. 11)
 
 `hits` is how much a row is asked for: the weights of the queries it satisfies (the text counts them; with equal weights
 that is the same up to a factor). Two scans a dimension, one for the sums below every cut and one for those above.
-
-`worth` is ours: what a region's threshold is set by is its worth per row (A/f), so regions are told apart best where
-rows within one are worth the same, which is a regression tree over what each sample row is worth; a query's worth jumps
-at its edges, so cuts are put there. It does best where queries are few and their edges sharp.
 
 Where we differ: rows at one place are never cut apart (the text's j may fall between them, and no look-up could); the
 sample is sorted once a dimension and divided stably, not sorted anew in every region; cutting stops early when no
@@ -27,15 +23,13 @@ region gains anything, which keeps the filter small.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.sifters.regions import RegionTree
 
-METRICS = ("volume", "count", "query_data", "worth")
+METRICS = ("volume", "count", "query_data", "demand")
 
 
 def flexible(
@@ -44,33 +38,56 @@ def flexible(
     regions: int,
     metric: str,
     hits: np.ndarray | None = None,
-    edges: Sequence[np.ndarray] = (),
+    orders: np.ndarray | None = None,
 ) -> RegionTree:
-    """A partition of at most so many regions; `points` by dimension and row, `hits` (or worths) by row.
+    """A partition of at most so many regions; `points` by dimension and row, `hits` by row.
 
-    `edges`: by dimension, places to cut at where one is as good as another, in order.
+    `orders`: by dimension the rows in order, where that is known.
     """
+    return RegionTree.grown(space, grown_splits(space, points, regions, metric, hits, orders))
+
+
+def orders_of(points: np.ndarray) -> np.ndarray:
+    """By dimension the points in order, those at one place as they come."""
+    return np.argsort(points, axis=1, kind="stable").astype(np.int64)
+
+
+def orders_among(orders: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The orders of some of the points, numbered anew."""
+    number = np.cumsum(kept) - 1
+    return np.stack([number[line[kept[line]]] for line in orders])
+
+
+def grown_splits(
+    space: np.ndarray,
+    points: np.ndarray,
+    regions: int,
+    metric: str,
+    hits: np.ndarray | None = None,
+    orders: np.ndarray | None = None,
+    frequencies: np.ndarray | None = None,
+    kinds: np.ndarray | None = None,
+    few: float = 0.0,
+) -> np.ndarray:
+    """The cuts of a partition, in order; `hits` (for `demand` worths, and the others as `demand` has them) by point."""
     if metric not in METRICS:
         raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.flexible")
     points = np.ascontiguousarray(points, float)
-    rows = points.shape[1]
-    found = np.zeros(rows) if hits is None else np.asarray(hits, float)
-    orders = np.argsort(points, axis=1, kind="stable").astype(np.int64)
+    nothing = np.zeros(points.shape[1])
     splits = np.empty((max(regions - 1, 0), 3))
     count = _grow(
-        np.ascontiguousarray(space, float), points, orders, found, regions, METRICS.index(metric), splits
+        np.ascontiguousarray(space, float),
+        points,
+        orders_of(points) if orders is None else orders.copy(),
+        nothing if hits is None else np.asarray(hits, float),
+        nothing if frequencies is None else frequencies,
+        nothing.astype(np.int8) if kinds is None else kinds,
+        few,
+        regions,
+        METRICS.index(metric),
+        splits,
     )
-    cuts = [(int(r), int(axis), float(cut)) for r, axis, cut in splits[:count]]
-    if len(edges):
-        cuts = [(region, axis, _at_edge(points[axis], edges[axis], cut)) for region, axis, cut in cuts]
-    return RegionTree.grown(space, cuts)
-
-
-def _at_edge(line: np.ndarray, edges: np.ndarray, cut: float) -> float:
-    """The edge nearest to a cut that parts the same points; the cut itself where there is none."""
-    low, high = np.max(line[line < cut], initial=-np.inf), np.min(line[line >= cut], initial=np.inf)
-    inside = edges[(edges > low) & (edges <= high)]
-    return float(inside[np.argmin(np.abs(inside - cut))]) if len(inside) else cut
+    return splits[:count]
 
 
 @njit(cache=True, nogil=True)
@@ -79,6 +96,9 @@ def _grow(
     points: np.ndarray,
     orders: np.ndarray,
     hits: np.ndarray,
+    frequencies: np.ndarray,
+    kinds: np.ndarray,
+    few: float,
     regions: int,
     metric: int,
     splits: np.ndarray,
@@ -90,7 +110,8 @@ def _grow(
     bounds = np.empty((regions, dimensions, 2))
     bounds[0] = space
     gains, axes, cuts = np.empty(regions), np.empty(regions, np.int64), np.empty(regions)
-    _rate(0, begins, ends, bounds, points, orders, hits, metric, gains, axes, cuts)
+    of = (points, orders, hits, frequencies, kinds, few, metric)
+    _rate(0, begins, ends, bounds, of, gains, axes, cuts)
     goes_up, held = np.zeros(rows, np.bool_), np.empty(rows, np.int64)
     count = 1
     while count < regions:
@@ -123,7 +144,7 @@ def _grow(
         bounds[best, axis, 1] = bounds[count, axis, 0] = cut
         begins[count], ends[count], ends[best] = begin + below, end, begin + below
         for region in (best, count):
-            _rate(region, begins, ends, bounds, points, orders, hits, metric, gains, axes, cuts)
+            _rate(region, begins, ends, bounds, of, gains, axes, cuts)
         count += 1
     return count - 1
 
@@ -134,15 +155,13 @@ def _rate(
     begins: np.ndarray,
     ends: np.ndarray,
     bounds: np.ndarray,
-    points: np.ndarray,
-    orders: np.ndarray,
-    hits: np.ndarray,
-    metric: int,
+    of: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, int],
     gains: np.ndarray,
     axes: np.ndarray,
     cuts: np.ndarray,
 ) -> None:
     """What cutting a region gains, and where."""
+    points, orders, hits, frequencies, kinds, few, metric = of
     begin, end = begins[region], ends[region]
     gains[region], axes[region], cuts[region] = 0.0, 0, 0.0
     if metric == 0:
@@ -160,7 +179,9 @@ def _rate(
         _rate_count(region, begin, end, points, orders, gains, axes, cuts)
     elif metric == 3:
         for d in range(points.shape[0]):
-            _rate_worth(region, d, begin, end, points, orders, hits, gains, axes, cuts)
+            _rate_demand(
+                region, d, begin, end, points, orders, hits, frequencies, kinds, few, gains, axes, cuts
+            )
     else:
         for d in range(points.shape[0]):
             _rate_diversity(region, d, begin, end, points, orders, hits, gains, axes, cuts)
@@ -251,7 +272,7 @@ def _rate_diversity(
 
 
 @njit(cache=True, nogil=True)
-def _rate_worth(
+def _rate_demand(
     region: int,
     d: int,
     begin: int,
@@ -259,24 +280,34 @@ def _rate_worth(
     points: np.ndarray,
     orders: np.ndarray,
     worths: np.ndarray,
+    frequencies: np.ndarray,
+    kinds: np.ndarray,
+    few: float,
     gains: np.ndarray,
     axes: np.ndarray,
     cuts: np.ndarray,
 ) -> None:
-    """What SSE(worth) falls by: n1 n2 / n (mean1 - mean2)^2, of the best cut along one dimension."""
-    rows = end - begin
-    total = 0.0
+    """What sum A^2 / (f + c) grows by with the best cut along one dimension."""
+    f, a = 0.0, 0.0
     for at in range(begin, end):
-        total += worths[orders[d, at]]
-    below = 0.0
-    for i in range(1, rows):
-        row = orders[d, begin + i - 1]
-        below += worths[row]
-        low, high = points[d, row], points[d, orders[d, begin + i]]
+        f += frequencies[orders[d, at]]
+        a += worths[orders[d, at]]
+    whole, f_below, a_below = a * a / (f + few), 0.0, 0.0
+    for at in range(begin, end - 1):
+        row, next_ = orders[d, at], orders[d, at + 1]
+        f_below += frequencies[row]
+        a_below += worths[row]
+        low, high = points[d, row], points[d, next_]
         if low < high:
-            apart = below / i - (total - below) / (rows - i)
-            gain = i * (rows - i) / rows * apart * apart
-            # a last bit is no gain: rows of one worth are not told apart
-            if gain > gains[region] and gain > 1e-18 * total * total:
-                cut = low + (high - low) / 2.0
-                gains[region], axes[region], cuts[region] = gain, d, cut if cut > low else high
+            f_above, a_above = max(0.0, f - f_below), max(0.0, a - a_below)
+            gain = a_below * a_below / (f_below + few) + a_above * a_above / (f_above + few) - whole
+            # a last bit is no gain
+            if gain > gains[region] and gain > 1e-12 * whole:
+                gains[region], axes[region] = gain, d
+                if kinds[next_] == 1:
+                    cuts[region] = high
+                elif kinds[row] == 2:
+                    cuts[region] = np.nextafter(low, np.inf)
+                else:
+                    cut = low + (high - low) / 2.0
+                    cuts[region] = cut if cut > low else high

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,11 @@ class LearnedRegions:
     def asked(self) -> Asked:
         """The queries, on the lines of these regions."""
         return self.wanted.asked(self.base.layout)
+
+    def under(self, found: SifterFilter, frequencies: np.ndarray) -> LearnedRegions:
+        """These with the regions of a filter, which may have been built of a batch."""
+        base = found.with_thresholds(np.zeros(found.tree.count))
+        return replace(self, base=base, frequencies=frequencies)
 
     def worth(self, frequencies: np.ndarray | None = None) -> Worth:
         """What the regions are worth, at these frequencies or the sample's."""

@@ -111,7 +111,7 @@ class SifterPlan(Plan):
                 why = f"{why}; {apart:.0%} of the rows lie elsewhere than in training: built of this batch"
                 regions = self._fresh(rows, share)
             return self._built(batch, regions, rows, share, room.share, why)
-        mine = replace(regions, base=before.filter.with_thresholds(np.zeros(before.filter.tree.count)))
+        mine = regions.under(before.filter, _shares(before.counts))
         counts = frequencies_in(mine, rows)
         apart, noise = variation(before.counts, counts)
         if apart - noise > self.settings.rebuild.drift:

@@ -27,7 +27,7 @@ LOSES_ROWS = True
 """A row that is shed is gone, unless `keep_aside` says otherwise."""
 PARTITIONS = (
     "auto", "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
-    "worth",
+    "demand",
 )  # fmt: skip
 TAKES = ("first", "rest", "cheaper")
 

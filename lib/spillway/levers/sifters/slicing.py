@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numba import njit
 
 from spillway.levers.sifters.regions import RegionTree
 
@@ -34,14 +35,14 @@ def uniform_grid(space: np.ndarray, regions: int) -> RegionTree:
     leaves = [0]
     for axis, count in enumerate(counts):
         low, high = space[axis]
-        cuts = [low + (high - low) * i / count for i in range(1, count)]
+        cuts = low + (high - low) * np.arange(1, count) / count
         leaves = [part for leaf in leaves for part in grower.slices(leaf, axis, cuts)]
     return RegionTree.grown(space, grower.splits)
 
 
 def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> RegionTree:
     """Regions of as many sample rows (DEDP); `points` by dimension and row."""
-    counts = parts_along([len(np.unique(line)) > 1 for line in points], regions)
+    counts = parts_along([bool(len(line)) and line.min() < line.max() for line in points], regions)
     grower = _Grower()
     parts = [(0, np.arange(points.shape[1]))]
     for axis, count in enumerate(counts):
@@ -81,27 +82,38 @@ def parts_along(divisible: Sequence[bool], regions: int) -> list[int]:
         counts[min(can, key=lambda i: counts[i])] += 1
 
 
-def equal_cuts(line: np.ndarray, count: int) -> list[float]:
+def equal_cuts(line: np.ndarray, count: int) -> np.ndarray:
     """Where to cut a line for parts of as many points: halfway to the next one, never among those at one place.
 
-    >>> equal_cuts(np.array([1.0, 2.0, 2.0, 2.0, 8.0]), 2)
+    >>> equal_cuts(np.array([1.0, 2.0, 2.0, 2.0, 8.0]), 2).tolist()
     [1.5]
     """
-    values = np.sort(line)
-    found: list[float] = []
-    if len(values) < 2:
-        return found
-    steps = np.flatnonzero(values[1:] > values[:-1]) + 1  # where the next part may begin
+    found = np.empty(max(0, count - 1))
+    return found[: _equal_cuts(np.sort(line), count, found)]
+
+
+@njit(cache=True, nogil=True)
+def _equal_cuts(values: np.ndarray, count: int, found: np.ndarray) -> int:
+    """Fill `found`; how many. The step between places nearest to each wanted place, the lower of two as near."""
+    rows, cuts = len(values), 0
     for place in range(1, count):
-        if not len(steps):
+        wanted = rows * place / count
+        below = min(int(wanted), rows - 1)
+        while below > 0 and not values[below] > values[below - 1]:
+            below -= 1
+        above = max(1, int(np.ceil(wanted)))
+        while above < rows and not values[above] > values[above - 1]:
+            above += 1
+        if below < 1 and above >= rows:
             break
-        wanted = len(values) * place / count
-        begin = int(steps[np.argmin(np.abs(steps - wanted))])
-        cut = float(values[begin - 1] + (values[begin] - values[begin - 1]) / 2.0)
-        cut = cut if cut > values[begin - 1] else float(values[begin])
-        if not found or cut > found[-1]:
-            found.append(cut)
-    return found
+        begin = below if below >= 1 and (above >= rows or wanted - below <= above - wanted) else above
+        cut = values[begin - 1] + (values[begin] - values[begin - 1]) / 2.0
+        if not cut > values[begin - 1]:
+            cut = values[begin]
+        if cuts == 0 or cut > found[cuts - 1]:
+            found[cuts] = cut
+            cuts += 1
+    return cuts
 
 
 class _Grower:
@@ -109,13 +121,38 @@ class _Grower:
 
     def __init__(self) -> None:
         self.splits: list[Split] = []
+        self._halvings: dict[int, tuple[list[int], np.ndarray, list[int]]] = {}
 
-    def slices(self, region: int, axis: int, cuts: Sequence[float]) -> list[int]:
+    def slices(self, region: int, axis: int, cuts: np.ndarray) -> list[int]:
         """Cut a region at several places, halving; the parts in order."""
-        if not len(cuts):
+        count = len(cuts)
+        if not count:
             return [region]
-        middle = len(cuts) // 2
-        self.splits.append((region, axis, float(cuts[middle])))
-        upper = len(self.splits)
-        below = self.slices(region, axis, cuts[:middle])
-        return below + self.slices(upper, axis, cuts[middle + 1 :])
+        if count not in self._halvings:
+            self._halvings[count] = _halving(count)
+        of_part, middles, parts = self._halvings[count]
+        names = [region, *range(len(self.splits) + 1, len(self.splits) + count + 1)]
+        self.splits += [
+            (names[part], axis, cut) for part, cut in zip(of_part, cuts[middles].tolist(), strict=True)
+        ]
+        return [names[part] for part in parts]
+
+
+def _halving(count: int) -> tuple[list[int], np.ndarray, list[int]]:
+    """Halving so many cuts: in order the part that is cut and the cut's place, and by place the part it ends up as.
+
+    >>> [list(map(int, one)) for one in _halving(3)]
+    [[0, 0, 1], [1, 0, 2], [0, 2, 1, 3]]
+    """
+    of_part, middles, parts = [], [], [0] * (count + 1)
+    waiting = [(0, 0, count)]
+    while waiting:
+        part, low, high = waiting.pop()
+        if low == high:
+            parts[low] = part
+            continue
+        middle = (low + high) // 2
+        of_part.append(part)
+        middles.append(middle)
+        waiting += [(len(of_part), middle + 1, high), (part, low, middle)]
+    return of_part, np.array(middles), parts
