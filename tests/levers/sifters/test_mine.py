@@ -99,3 +99,10 @@ def test_the_command_prints_yaml(
     assert main(["contracts", "mine", str(tmp_path / "log.sql"), "--stream", "logs"]) == 0
     told = yaml.safe_load(capsys.readouterr().out)
     assert told["levers"][0]["queries"][0] == {"where": "latency > 400", "weight": 1.0}
+
+
+def test_a_log_of_which_every_query_wants_all_rows_makes_no_entry() -> None:
+    """Its condition would be `true` alone, which no contract takes."""
+    log = [("select count(*) from logs", 5.0), ("select * from logs where upper(host) = 'X'", 1.0)]
+    with pytest.raises(Refused, match=r"want all rows once UPPER\(host\) = 'X' is left out.*a random sample"):
+        entry_from(read_stream(LOGS), log)

@@ -170,3 +170,45 @@ def test_columns_are_named_once_and_found_whatever_their_case() -> None:
     assert columns_named(parse_sql("X > 1 and x < 3 or S = 'a'")) == ["X", "x", "S"]
     keys = [BASE["x"].keys_of(ROWS["x"])]
     assert parse_predicate("X > 1", {"x": BASE["x"]}).holds(keys).any()
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("s = 'O''Brien'", "O'Brien"),  # Spark 4; before, the two side by side
+        ("s = 'ab' 'cd'", "abcd"),
+        ("s = 'x''''y'", "x''y"),
+        ("s = 'q' || 'r'", "qr"),
+        ("s in ('never', 'it''s')", "it's"),
+        ('s = "x""y"', 'x"y'),
+    ],
+)
+def test_texts_are_read_as_spark_4_reads_them(text: str, word: str) -> None:
+    """By Spark 4.2: `select 'O''Brien', 'ab' 'cd'` gives O'Brien and abcd."""
+    words = sorted(words_named(parse_sql(text), ["s"])["s"])
+    dimension = BASE["s"].with_words(words)
+    rows = pa.chunked_array([[word, "O", "ab", "x", "other", None]])
+    found = parse_predicate(text, {"s": dimension}).holds([dimension.keys_of(rows)])
+    assert found.tolist() == [True, False, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("s like 'b%'", r"a pattern is no set of values: list them \(in \('a', 'b'\)\)"),
+        ("s rlike 'b+'", "a pattern is no set of values"),
+        ("lower(s) = 'x'", "what lower makes of it is no attribute: compare the attribute itself"),
+        ("x + n > 3", "write that part as a range of a dimension"),
+    ],
+)
+def test_what_is_no_comparison_is_refused_with_what_can_be_done(text: str, remedy: str) -> None:
+    with pytest.raises(Refused, match=remedy):
+        parsed(text)
+
+
+@pytest.mark.parametrize("text", ["x >", "(x > 3", "s = 'a", "x ==== 3", "x > 3 4"])
+def test_what_cannot_be_read_is_refused_without_the_parsers_words(text: str) -> None:
+    with pytest.raises(Refused, match="must be") as refused:
+        parsed(text)
+    assert "sqlglot" not in str(refused.value)
+    assert "<class" not in str(refused.value)

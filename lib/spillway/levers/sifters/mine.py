@@ -27,7 +27,7 @@ from spillway.contracts import StreamContract
 from spillway.errors import Refused
 from spillway.levers.protocol import MinedEntry
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.predicates import DIALECT, parse_predicate, words_named
+from spillway.levers.sifters.predicates import DIALECT, parse_predicate, unread, words_named
 from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
 from spillway.levers.sifters.wanted import declared_dimensions
 
@@ -61,7 +61,7 @@ def mine_queries(
         try:
             trees = sqlglot.parse(without_templates(text), dialect=DIALECT)
         except (SqlglotError, RecursionError) as problem:
-            unreadable.append((" ".join(text.split())[:60], str(problem).split("\n")[0].split(". Line")[0]))
+            unreadable.append((" ".join(text.split())[:60], unread(problem)))
             continue
         for tree in trees:
             selects = (
@@ -97,6 +97,15 @@ def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]
     notes += [f"no SQL: {text} ({why})" for text, why in found.unreadable]
     if found.others:
         notes.append(f"{found.others} statements read other tables")
+    if all(where == "true" for where, _ in found.queries):
+        raise Refused(
+            "log",
+            f"hold a SELECT that wants some rows of {contract.stream} more than others",
+            f"{len(statements)} statements, of which those that read it want all rows"
+            + (f" once {found.left_out[0][0]} is left out" if found.left_out else ""),
+            "a random sample is as good as any filter then: shed columns, or write the queries yourself",
+            where=contract.stream,
+        )
     queries = [{"where": where, "weight": float(weight)} for where, weight in found.queries]
     return MinedEntry({"lever": "sifters", "queries": queries}, tuple(notes))
 

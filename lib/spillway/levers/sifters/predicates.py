@@ -26,12 +26,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa  # noqa: F401 - the example's
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
 from spillway.errors import Refused
@@ -46,8 +47,19 @@ from spillway.levers.sifters.boxes import (
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.spans import ANYTHING, NULLS, VALUES, Spans, both, minus, union
 
-DIALECT = "spark"
+
+class _Spark4(Spark):
+    """Spark's SQL as of Spark 4: a quote written twice within a text is that quote; before, two texts side by side."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Its words."""
+
+        STRING_ESCAPES: ClassVar[list[str]] = [*Spark.Tokenizer.STRING_ESCAPES, "'", '"']
+
+
+DIALECT = _Spark4
 LONGEST_TEXT = 100_000
+_ASKED = "SELECT 1 WHERE "
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "!=",
 }  # fmt: skip
@@ -106,18 +118,50 @@ def parse_sql(text: str, field: str = "where") -> exp.Expr:
     if len(text) > LONGEST_TEXT:
         raise Refused(field, f"have at most {LONGEST_TEXT} characters", f"{text[:40]}...", "split the query")
     try:
-        found = sqlglot.parse_one(f"SELECT 1 WHERE {text}", dialect=DIALECT)
+        found = sqlglot.parse_one(_ASKED + text, dialect=DIALECT)
     except (SqlglotError, RecursionError) as problem:
-        first = str(problem).split("\n")[0].split(". Line")[0]
-        raise Refused(field, f"be a Spark SQL condition ({first})", text, "mend the expression") from None
+        raise Refused(field, f"be a Spark SQL condition ({unread(problem)})", text, "mend it there") from None
     where = found.args.get("where")
     extra = [
         name for name, value in found.args.items() if value and name not in ("where", "expressions", "kind")
     ]
     if where is None or extra:
         raise Refused(field, "be one condition and nothing behind it", text, "write what follows WHERE alone")
-    condition: exp.Expr = where.this
+    condition: exp.Expr = where.this.transform(_one_text)
     return condition
+
+
+def unread(problem: Exception) -> str:
+    """Where a text stops being SQL, in words.
+
+    >>> try:
+    ...     sqlglot.parse_one("SELECT 1 WHERE a >", dialect=DIALECT)
+    ... except SqlglotError as problem:
+    ...     unread(problem)
+    "it cannot be read at 'a >'"
+    """
+    errors = getattr(problem, "errors", None)
+    if not errors:
+        return (
+            "it has a quote or a bracket that is not closed" if "oken" in str(problem) else "it goes too deep"
+        )
+    at = errors[0]
+    near = f"{at.get('start_context') or ''}{at.get('highlight') or ''}{at.get('end_context') or ''}"
+    near = near.removeprefix(_ASKED).strip()
+    return f"it cannot be read at {near[-40:]!r}" if near else "it breaks off"
+
+
+def _one_text(node: exp.Expr) -> exp.Expr:
+    """Texts side by side, or joined by `||`, as the one that they are."""
+    if isinstance(node, exp.Concat):
+        parts = node.expressions
+    elif isinstance(node, exp.DPipe):
+        parts = [_one_text(part) for part in (node.this, node.expression)]
+    else:
+        return node
+    if all(isinstance(part, exp.Literal) and part.is_string for part in parts):
+        return exp.Literal.string("".join(part.name for part in parts))
+    return node
 
 
 def words_named(tree: exp.Expr, texts: Sequence[str]) -> dict[str, set[str]]:
@@ -293,9 +337,17 @@ class _Reader:
             ) from None
 
     def _refused(self, node: exp.Expr, rule: str) -> Refused:
-        return Refused(
-            self.field, rule, _said(node), "write that part as a range of a dimension, or leave it out"
-        )
+        remedy = "write that part as a range of a dimension, or leave it out"
+        if isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
+            remedy = "a pattern is no set of values: list them (in ('a', 'b')), or leave that part out"
+        elif (function := node.find(exp.Func)) is not None and not isinstance(
+            function, exp.Cast | exp.And | exp.Or
+        ):
+            remedy = (
+                f"what {function.sql_name().lower()} makes of it is no attribute: compare the attribute itself, "
+                "let whoever delivers the stream bring it as one, or leave that part out"
+            )
+        return Refused(self.field, rule, _said(node), remedy)
 
 
 def _number(text: str) -> Any:
