@@ -1,12 +1,13 @@
 """Questions in SQL: named steps over named views, each of which reads the streams' views or steps before it.
 
-Spark answers in its own words. This process answers by DuckDB, which speaks most of them (nulls are ordered as Spark
-orders them, times are UTC); what it does not understand is refused by name, and Spark is the remedy. Neither may read
-anything but the views: no file, no table, no variable.
+Spark answers in its own words (`closed_sql`: it is let do nothing else). This process answers by DuckDB, which speaks
+most of them (nulls are ordered as Spark orders them, times are UTC); what it does not understand is refused by name,
+and Spark is the remedy. Neither may read anything but the views: no file, no table, no variable.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +30,13 @@ class SqlView:
 
 
 SLICES_A_CORE_ASKED = 2
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_CHANGES = re.compile(
+    r"\b(?:rand|randn|random|randstr|uniform|uuid|shuffle|now|curdate|current_date|current_timestamp|localtimestamp|"
+    r"monotonically_increasing_id|spark_partition_id|input_file_name|current_user|session_user)\s*\("
+    r"|\b(?:current_date|current_timestamp|localtimestamp|tablesample)\b",
+    re.IGNORECASE,
+)
 Steps = Sequence[tuple[str, str]]
 """Name and statement, in an order in which each reads views and steps before it; the last one answers."""
 
@@ -69,19 +77,27 @@ def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa
 
 def ask_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
     """The answer, worked out by a session of its own: its views meet nobody else's."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    own = spark.newSession()
+    from spillway.engine.closed_sql import closed_session, refuse_doing
+
+    own = closed_session(spark)
     made: list[str] = []
+
+    def closed(statement: str) -> str:
+        refuse_doing(own, said := _query(statement), made)
+        return said
+
     try:
         for name, view in views.items():
             _framed(own, view).createOrReplaceTempView(name)
             made.append(name)
         for name, statement in steps[:-1]:
-            own.sql(_query(statement)).createOrReplaceTempView(name)
+            own.sql(closed(statement)).createOrReplaceTempView(name)
             made.append(name)
-        found: pa.Table = own.sql(_query(steps[-1][1])).limit(most_rows + 1).toArrow()
-    except PySparkException as problem:
+        found: pa.Table = own.sql(closed(steps[-1][1])).limit(most_rows + 1).toArrow()
+    except (PySparkException, Py4JError) as problem:
         raise _not_understood("Spark", steps, problem) from problem
     finally:
         for name in made:
@@ -117,9 +133,18 @@ def _query(statement: str) -> str:
     spillway.errors.Refused: `sql` must be one question, got 'DROP TABLE x'; begin it with SELECT or WITH
     """
     said = statement.strip().rstrip(";").strip()
-    first = said.partition(" ")[0].partition("\n")[0].upper()
-    if first not in ("SELECT", "WITH", "VALUES", "FROM") or ";" in said:
+    bare = _QUOTED.sub(" ", said)
+    words = bare.split()
+    if not words or words[0].upper() not in ("SELECT", "WITH", "VALUES", "FROM") or ";" in bare:
         raise Refused("sql", "be one question", statement, "begin it with SELECT or WITH")
+    changes = _CHANGES.search(bare)
+    if changes:
+        raise Refused(
+            "sql",
+            "answer the same whenever a window is worked out",
+            changes.group(0),
+            "leave it out: what is asked may depend on the rows alone",
+        )
     return said
 
 

@@ -90,7 +90,14 @@ def answered(
 
     # most of a small question is waiting for whoever answers it
     answers = zip(windows, side_by_side(ask, windows), strict=True)
-    found = {window.window: rows for window, rows in answers if rows is not None and rows.num_rows}
+    known = {name.lower(): name for name in (*table.types(), *table.contract.names)}
+    found = {
+        window.window: rows.rename_columns(
+            [known.setdefault(name.lower(), name) for name in rows.column_names]
+        )
+        for window, rows in answers
+        if rows is not None and rows.num_rows
+    }
     added: dict[str, str] = {}
     for rows in found.values():
         added |= {

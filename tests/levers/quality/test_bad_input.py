@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
 import pytest
 from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, run
 from tests.pipeline.streams import SITES
 
 from spillway.contracts import read_stream, read_workload, workload_json_schema
+from spillway.engine.statements import SqlView, ask_spark
 from spillway.errors import ContractError, SpillwayError
 
+NUMBERS = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [1, 2, 5]})])
 TWO = [{"name": "a", "sql": "SELECT * FROM b"}, {"name": "b", "sql": "SELECT * FROM a"}]
 LOOSE = [{"name": "a", "sql": "SELECT * FROM sites"}, {"name": "b", "sql": "SELECT * FROM sites"}]
 
@@ -76,6 +79,14 @@ def test_an_unknown_stream_is_refused_when_contracts_are_read(tmp_path: Path) ->
             {"sql": "SELECT a.temp FROM sites a, sites b", "most_rows": 100},
             "`sql` must answer in at most 100 rows",
         ),
+        (
+            {"sql": "SELECT count(*) FROM sites"},
+            "`sql` must name every column of its answer in letters, digits",
+        ),
+        (
+            {"sql": "SELECT random() AS r FROM sites"},
+            "`sql` must answer the same whenever a window is worked out",
+        ),
         ({"sql": "SELECT temp AS sic FROM sites"}, "`sql` must name its columns so that none is window"),
         ({"sql": "SELECT [temp] AS temps FROM sites"}, "`temps` must be a number, text"),
     ],
@@ -90,11 +101,71 @@ def test_a_question_that_cannot_be_answered_is_refused_by_name(
     assert not world.rows("coverage")
 
 
-def test_spark_refuses_a_question_by_the_same_name(tmp_path: Path, engine: Any) -> None:
-    world = begun(tmp_path, query("means", "SELECT avg(temp) FROM elsewhere, sites"), files=4)
-    world.engine = engine
-    with pytest.raises(SpillwayError, match=r"`sql` must be understood by Spark.*TABLE_OR_VIEW_NOT_FOUND"):
-        run(world)
+FILE = "parquet.`{}`"
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (
+            "SELECT avg(x) AS a FROM elsewhere, sites",
+            "must read nothing but its inputs and steps, got 'elsewhere'",
+        ),
+        (f"SELECT * FROM {FILE}", "must read nothing but its inputs and steps"),
+        (f"SELECT (SELECT max(x) FROM {FILE}) AS m FROM sites", "must read nothing but its inputs and steps"),
+        (f"WITH a AS (SELECT * FROM {FILE}) SELECT * FROM a", "must read nothing but its inputs and steps"),
+        ("SELECT * FROM read_files('{}')", "must make rows of its inputs alone"),
+        (
+            "FROM sites INSERT OVERWRITE DIRECTORY '{}' USING csv SELECT *",
+            "must be one question, which changes",
+        ),
+        (
+            "WITH a AS (SELECT 1 AS x) INSERT INTO sites SELECT * FROM a",
+            "must be one question, which changes",
+        ),
+        ("SELECT TRANSFORM(x) USING 'cat' AS (y STRING) FROM sites", "must run no program"),
+        (
+            "SELECT reflect('java.lang.System', 'getProperty', 'user.dir') AS d FROM sites",
+            "UNRESOLVED_ROUTINE",
+        ),
+        ("SELECT `java_method`('java.lang.System', 'gc') AS d FROM sites", "UNRESOLVED_ROUTINE"),
+        ("SELECT raise_error('boom') AS e FROM sites", "must be understood by Spark"),
+        ("SELEC x FROM sites", "must be one question"),
+    ],
+)
+def test_a_question_by_spark_does_nothing_but_ask(sql: str, said: str, tmp_path: Path, spark: Any) -> None:
+    target = tmp_path / "there"
+    spark.range(3).write.parquet(str(target))
+    before = sorted(path.name for path in target.iterdir())
+    with pytest.raises(SpillwayError) as caught:
+        ask_spark(spark, {"sites": NUMBERS}, [("asked", sql.replace("{}", str(target)))], 10)
+    assert said in str(caught.value)
+    assert sorted(path.name for path in target.iterdir()) == before
+
+
+def test_spark_answers_what_asks_of_its_views_in_any_words(spark: Any) -> None:
+    steps = [
+        ("big", "-- those above 1\nSELECT\tx, '${env:HOME};' AS said FROM sites WHERE x > 1"),
+        (
+            "asked",
+            "WITH a AS (SELECT x FROM big) SELECT a.x, e, rank() OVER (ORDER BY a.x) AS place FROM a "
+            "JOIN Sites USING (x) LATERAL VIEW explode(array(1)) t AS e "
+            "WHERE EXISTS (SELECT 1 FROM a b WHERE b.x = a.x)",
+        ),
+    ]
+    assert ask_spark(spark, {"sites": NUMBERS}, steps, 10).to_pylist() == [
+        {"x": 2, "e": 1, "place": 1},
+        {"x": 5, "e": 1, "place": 2},
+    ]
+
+
+def test_a_column_in_another_spelling_is_the_same_column(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", "SELECT count(*) AS n FROM sites"))
+    run(world)
+    put_queries(world, query("means", "SELECT count(*) AS N FROM sites"))
+    world.tables.at("windows").delete(subject="means")
+    assert run(world) == 2
+    assert [row["n"] for row in world.rows("results", "means")] == [240, 240]
 
 
 def test_queries_of_one_room_agree_on_what_it_can_do(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ was shed; what an earlier lever rounded has its bound in the column `<attribute>
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ OURS = ("window", "batch_date", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
 MOST_NUMBERS = 50_000_000
 _PARTS = 1_000_000
+_NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,15 @@ class AskedQuery(AskingDecision):
 
     def _refuse_names(self, found: pa.Table) -> None:
         names = [name.lower() for name in found.column_names]
+        for name in found.column_names:
+            if not _NAME.match(name):
+                raise Refused(
+                    "sql",
+                    "name every column of its answer in letters, digits and _, the same by every engine",
+                    name,
+                    "give it a name with AS",
+                    self.query,
+                )
         for name in names:
             if name in OURS or names.count(name) > 1:
                 what = "belong to the system" if name in OURS else "stand once in an answer"
