@@ -14,8 +14,10 @@ from evidence.book import Book
 from evidence.quality.load_streams import FILES_A_WINDOW, TUPLES_A_FILE, asked_query, landed_batches
 from evidence.quality.replays import by_rules
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
+from spillway.levers.quality.intervals import Clusters, are_even, scaled_mean
 from spillway.levers.quality.max_min import batches_short
 from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
+from spillway.levers.quality.room_plan import drawn_by_chance
 from spillway.store import files as store_files
 
 
@@ -87,6 +89,33 @@ def bytes_read(lake: Lake, capacity: float | None) -> tuple[Mapping[str, int], i
     return {path: sizes[path] for path in opened if path in sizes}, kept, shed
 
 
+def interval_laws(trials: int) -> tuple[float, int]:
+    """How often an average's interval of 95 % holds, of 20 portions of 67 to 150 tuples; how many rough ones had one.
+
+    What is measured goes with a portion's size, as bursts do; three queries share room for a quarter to three quarters.
+    """
+    chance = np.random.default_rng(23)
+    held, rough = [], 0
+    for trial in range(trials):
+        even = trial % 4 > 0
+        sizes = (
+            np.round(chance.uniform(67, 150, 20)) if even else chance.choice([20.0, 200.0], 20, p=[0.8, 0.2])
+        )
+        if not are_even(sizes):
+            continue
+        rough += not even
+        values = sizes * (50 + 10 * sizes / sizes.mean() + chance.normal(0, 5, 20))
+        whose, cost = np.repeat(np.arange(3), 20), np.tile(sizes, 3)
+        load = Batches(whose, cost / sizes.sum(), cost, chance.permutation(60))
+        room = float(cost.sum()) * (0.25, 0.5, 0.75)[trial % 3]
+        kept = np.flatnonzero(admit_fairly(load, Entitlements.equal(3), room)[:20])
+        read = kept[list(drawn_by_chance(range(20), kept.tolist(), load))]
+        found = scaled_mean(Clusters(sizes[read], values[read], sizes[read]), 20)
+        if found is not None and found.low is not None and found.high is not None:
+            held.append(found.low <= values.sum() / sizes.sum() <= found.high)
+    return 100 * float(np.mean(held)), rough
+
+
 def law_figures(book: Book, trials: int) -> dict[str, float]:
     """The largest error of conservation, the largest distance to the optimum, and what was read of what was shed."""
     chance = np.random.default_rng(17)
@@ -104,6 +133,7 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
             chance, int(chance.integers(2, 60)), int(chance.integers(50, 3_000)), trial % 2 == 0
         )
         short.append(batches_short(batches, to, room, admit_fairly(batches, to, room)))
+    uneven, rough = interval_laws(10 * trials)
     lake = landed_batches("quality-bytes", 2)
     whole, _, _ = bytes_read(lake, None)
     opened, kept, shed = bytes_read(lake, FILES_A_WINDOW * TUPLES_A_FILE / 2)
@@ -118,6 +148,8 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
         ],
     )
     return {
+        "quality.interval_coverage_pct.uneven_portions": uneven,
+        "quality.intervals_of_rough_portions": rough,
         "quality.conservation_error_largest": conserved,
         "quality.batches_from_max_min_largest": max(short),
         "quality.bytes_of_shed_batches": shed,

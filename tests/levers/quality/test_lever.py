@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.levers.quality.worlds import COUNT, MEAN, PLAIN, ROWS, begun, coverage, put_queries, query, run
+from tests.levers.quality.worlds import (
+    COUNT,
+    MEAN,
+    PLAIN,
+    ROWS,
+    begun,
+    coverage,
+    put_queries,
+    query,
+    run,
+)
 from tests.pipeline.streams import SITES, attribute, json_lines, sites
 
 from spillway.errors import SpillwayError
@@ -85,6 +95,31 @@ def test_windows_are_worked_out_once_and_what_is_late_opens_its_own(tmp_path: Pa
     assert len(after) == len(before)
     assert coverage(world)["means", 0]["late"] == 12
     assert coverage(world)["means", 1]["late"] == 0
+    world.deliver("sites/2020-01-21/later.json", json_lines(sites(0, 7)))
+    world.shed()
+    run(world)
+    assert coverage(world)["means", 0]["late"] == 19, "what came late before is still late"
+    world.tables.at("windows").delete(subject="means")
+    run(world)
+    assert coverage(world)["means", 0]["late"] == 19, "nor is it in time when it is worked out again"
+
+
+def test_where_portions_differ_much_an_answer_is_scaled_up_without_an_interval(tmp_path: Path) -> None:
+    counted = "SELECT count(*) AS n FROM sites WHERE temp > 20"
+    world = begun(tmp_path, query("some", counted, capacity={"tuples": 120}), files=-1)
+    for number in range(36):  # a window of 240: eight files of 12 and one of 144
+        low, rows = 240 * (number // 9) + 12 * (number % 9), 12 if number % 9 < 8 else 144
+        world.deliver(
+            f"sites/2020-{number // 9 + 1:02d}-{number % 9 + 1:02d}/a.json", json_lines(sites(low, rows))
+        )
+    world.deliver("sites/2020-12-20/a.json", json_lines(sites(960, 1)))
+    world.shed()
+    run(world)
+    scaled = [row for row in world.rows("results", "some") if row["n__estimate"] is not None]
+    assert scaled
+    for row in scaled:
+        assert row["n__estimate"] > row["n"]
+        assert (row["n__low"], row["n__high"]) == (None, None)
 
 
 def test_a_death_before_the_ledger_ends_in_the_same_tables(

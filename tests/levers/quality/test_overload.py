@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from spillway.errors import Refused
+from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
 from spillway.levers.quality.fairness import spread_of, tipping_point, trade_off
 from spillway.levers.quality.federation import Deployment, Setting, simulate
-from spillway.levers.quality.intervals import Clusters, scaled_mean, scaled_total
+from spillway.levers.quality.intervals import Clusters, are_even, scaled_mean, scaled_total
 from spillway.levers.quality.overload import Overload, TupleCost
+from spillway.levers.quality.room_plan import chance_order, drawn_by_chance
+from spillway.levers.windows import Portion
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 COSTS = json.loads((GOLDEN / "003_cost_model.json").read_text())
@@ -123,3 +126,47 @@ def test_what_other_nodes_have_begun_is_finished_and_that_is_what_fairness_costs
     assert ours.jain > max(0.99, lucky.jain)
     # every tuple carries alike: whoever has the room, it is as much coverage (hand-overs differ by some per cent)
     assert ours.mean == pytest.approx(lucky.mean, rel=0.03)
+
+
+def test_intervals_rest_on_what_chance_alone_chose() -> None:
+    """What was kept because it was small says nothing of the rest: behind the first that is left out none is used."""
+    sizes = np.array([10.0, 10.0, 100.0, 10.0])
+    batches = Batches(np.zeros(4, np.int64), sizes / sizes.sum(), sizes, np.array([0, 1, 2, 3]))
+    kept = np.flatnonzero(admit_fairly(batches, Entitlements.equal(1), 30.0)).tolist()
+    assert kept == [0, 1, 3]
+    assert drawn_by_chance([0, 1, 2, 3], kept, batches) == (0, 1)
+
+
+def test_chance_falls_alike_whichever_queries_are_planned_together() -> None:
+    place = [
+        (name, window, Portion("sites", batch, batch * 100, batch * 100 + 99, 100, 1, 100.0))
+        for name in ("a", "b", "c")
+        for window in (4, 5)
+        for batch in range(6)
+    ]
+    every = chance_order("desk", 7, place)
+    assert sorted(every) == list(range(len(place)))
+    alone = [at for at, (name, _, _) in enumerate(place) if name == "b"]
+    assert (
+        np.argsort(every[alone]) == np.argsort(chance_order("desk", 7, [place[at] for at in alone]))
+    ).all()
+    assert (np.argsort(every) != np.argsort(chance_order("desk", 8, place))).any()
+
+
+def test_intervals_hold_where_sizes_differ_a_little_and_are_refused_where_much() -> None:
+    """As above, of 20 batches of 67 to 150 tuples that three queries share: 95 % less 4 binomial sigmas of 600."""
+    chance = np.random.default_rng(3)
+    held = []
+    for _ in range(600):
+        sizes = np.round(100 * chance.uniform(0.67, 1.4, 20))
+        assert are_even(sizes)
+        values = sizes * (50 + 10 * sizes / sizes.mean() + chance.normal(0, 5, 20))
+        whose, cost = np.repeat(np.arange(3), 20), np.tile(sizes, 3)
+        batches = Batches(whose, cost / sizes.sum(), cost, chance.permutation(60))
+        kept = np.flatnonzero(admit_fairly(batches, Entitlements.equal(3), 1.5 * sizes.sum())[:20])
+        read = kept[list(drawn_by_chance(range(20), kept.tolist(), batches))]
+        found = scaled_mean(Clusters(sizes[read], values[read], sizes[read]), 20)
+        assert found
+        held.append(found.low <= values.sum() / sizes.sum() <= found.high)
+    assert np.mean(held) >= 0.915
+    assert not are_even(np.array([20.0] * 8 + [200.0] * 2))

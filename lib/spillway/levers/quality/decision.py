@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from spillway.errors import Refused
-from spillway.levers.quality.intervals import Clusters, Estimate, scaled_mean, scaled_total
+from spillway.levers.quality.intervals import Clusters, Estimate, are_even, scaled_mean, scaled_total
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.sequence import SequenceFates, fates_of
 from spillway.levers.quality.settings import Numbered, QualitySettings
@@ -225,7 +225,8 @@ def _estimates(
 ) -> list[Estimate | None]:
     """Of every row of the answer, in its order."""
     tuples = np.array([portion.tuples for portion in share.kept], np.float64)
-    everything = float(sum(portion.tuples for portion in share.offered))
+    offered = np.array([portion.tuples for portion in share.offered], np.float64)
+    drawn, everything, even = np.array(share.drawn, np.int64), float(offered.sum()), are_even(offered)
     groups: dict[tuple[object, ...], tuple[np.ndarray, np.ndarray]] = {}
     for row in parts.to_pylist():
         key = tuple(row[_as_named(parts, name)] for name in of.keys)
@@ -237,11 +238,10 @@ def _estimates(
     for row in found.to_pylist():
         key = tuple(row[_as_named(found, name)] for name in of.keys)
         total, counted = groups.get(key, nothing)
-        read = Clusters(tuples, total, counted)
-        if one.kind == "avg":
-            made.append(scaled_mean(read, len(share.offered)))
-        else:
-            made.append(scaled_total(read, len(share.offered), everything))
+        read = Clusters(tuples[drawn], total[drawn], counted[drawn])
+        mean = one.kind == "avg"
+        scaled = scaled_mean(read, len(offered)) if mean else scaled_total(read, len(offered), everything)
+        made.append(scaled if even or scaled is None else replace(scaled, low=None, high=None))
     return made
 
 

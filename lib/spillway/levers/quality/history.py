@@ -11,7 +11,17 @@ from spillway.levers.protocol import Views
 from spillway.levers.quality.overload import TupleCost
 
 COVERAGE = "coverage"
-_COLUMNS = ("subject", "window", "slice", "sic", "tuples_kept", "cost", "cost_offered", "seconds", "arrived")
+_COLUMNS = (
+    "subject",
+    "window",
+    "slice",
+    "sic",
+    "tuples_kept",
+    "cost",
+    "cost_offered",
+    "seconds",
+    "arrived_first",
+)
 MEASURED = 10
 """Measurements of what a tuple costs that are averaged over."""
 
@@ -24,8 +34,8 @@ class RoomHistory:
     offered: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     given: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     tuple_cost: dict[str, TupleCost] = field(default_factory=dict)
-    arrived: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By query and window, the tuples that were here when it was worked out."""
+    arrived_first: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By query and window, the tuples that were here when it was first worked out."""
 
     def add(self, query: str, number: int, sic: float, offered: float, given: float) -> None:
         """A window of a slice, worked out or planned."""
@@ -78,7 +88,7 @@ def room_history(
     for row in sorted(rows, key=lambda row: (row["from_time"], row["subject"])):
         query = row["subject"]
         if row["window"] in again.get(query, ()):
-            found.arrived[query, row["window"]] = row["arrived"]
+            found.arrived_first[query, row["window"]] = row["arrived_first"]
             continue
         found.add(query, slice_of(row["from_time"]), row["sic"], row["cost_offered"], row["cost"])
         cost = found.tuple_cost.get(query, TupleCost(MEASURED))

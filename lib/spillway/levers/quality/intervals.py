@@ -7,8 +7,10 @@ was read, f = n / N and t the quantile of Student's t with n - 1 degrees of free
     total = T r,      se = T / mean(m) * sqrt((1 - f) / n * sum (y_i - r m_i)^2 / (n - 1))
 
 and an average is the ratio of two of these, r = sum y / sum c, with residuals y_i - r c_i over mean(c). Where nothing
-was shed the value is exact and the interval has no width. Honest where at least `FEWEST` batches were read: below, or
-where batches were not chosen by chance, there is no interval, and `sic` alone says what an answer rests on.
+was shed the value is exact and the interval has no width. Honest where at least `FEWEST` batches were read, where
+chance alone chose them (`room_plan`), and where they are of about one size (`are_even`): of a few batches of which the
+largest make the sum, some draw says nothing of what it did not hold, and measured intervals of 95 % held in 56 to 90 %.
+There a value is scaled up and has no interval; below `FEWEST`, `sic` alone says what an answer rests on.
 
 >>> read = Clusters(np.array([10.0, 10.0, 10.0]), np.array([4.0, 5.0, 6.0]), np.array([10.0, 10.0, 10.0]))
 >>> found = scaled_total(read, batches=6, tuples=60)
@@ -28,6 +30,8 @@ import numpy as np
 CONFIDENCE = 0.95
 FEWEST = 3
 """Of two batches the spread is a guess."""
+MOST_OVER_MEAN = 1.5
+"""The largest batch has at most so many times the tuples of the mean one, where an interval is given."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,17 @@ class Estimate:
     """A value of all, from some, and the interval it lies in with 95 % confidence."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+
+
+def are_even(tuples: np.ndarray) -> bool:
+    """Whether all batches, read and not, are of about one size.
+
+    >>> are_even(np.array([90.0, 100.0, 110.0, 7.0])), are_even(np.array([20.0, 20.0, 200.0]))
+    (True, False)
+    """
+    return len(tuples) == 0 or float(tuples.max()) <= MOST_OVER_MEAN * float(tuples.mean())
 
 
 def scaled_total(read: Clusters, batches: int, tuples: float) -> Estimate | None:

@@ -68,6 +68,7 @@ class QueryPlan(WindowPlan):
         share = self.shares[window.window]
         found = tally(tuple(dict.fromkeys(self.work.contract.inputs)), share, counts)
         arrived, kept = (sum(one.tuples for one in some) for some in (share.offered, share.kept))
+        first = arrived if share.arrived_first is None else share.arrived_first
         produced = max(sum(one.produced for one in found.sources), arrived)
         row = {
             "subject": window.subject,
@@ -88,7 +89,8 @@ class QueryPlan(WindowPlan):
             "portions_kept": len(share.kept),
             "produced": produced,
             "arrived": arrived,
-            "late": max(0, arrived - share.arrived_before) if share.arrived_before is not None else 0,
+            "arrived_first": first,
+            "late": max(0, arrived - first),
             "lost": produced - arrived,
             "tuples_kept": kept,
             "tuples_shed": arrived - kept,
