@@ -2,9 +2,9 @@
 
 `decide_ms` are milliseconds of one decision over all batches; `sic_overhead_pct` is the product's own question and
 answer (portions chosen, coverage on every row) against the same statement by the same engine over the same rows by
-themselves. On a machine that does other things the two differ by more than what they differ in, so `sic_own_work_pct`
-is what is computed for coverage alone, by this process's own clock. Beside it stands the same statement over the files
-as Spark reads them by itself, who gives nothing back.
+themselves: the median of many pairs (`paired`), by the processor's time of all processes, with its interval, and by the
+clock. `sic_own_work_pct` is what is computed for coverage alone. Beside it stands the same statement over the files as
+Spark reads them by itself, who gives nothing back.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from evidence.attributes.lake import ENGINE, Lake
 from evidence.bench.bench_sketches import best_seconds
+from evidence.bench.paired import paired_ratios
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView
@@ -78,7 +79,7 @@ def _deciding(batches: Batches, to: Entitlements, room: float) -> Callable[[], o
     return lambda: admit_fairly(batches, to, room)
 
 
-def sic_figures(spark: Any, rows: int = 2_000_000, rounds: int = 11) -> dict[str, float]:
+def sic_figures(spark: Any, rows: int = 1_000_000, pairs: int = 40) -> dict[str, float]:
     """What coverage adds to a query by Spark over so many rows, all of which are kept."""
     engine = SparkEngine(lambda: spark)
     with tempfile.TemporaryDirectory() as folder:
@@ -112,17 +113,26 @@ def sic_figures(spark: Any, rows: int = 2_000_000, rounds: int = 11) -> dict[str
             decision.questions(window)
             return decision.answered(window, [answer], {})
 
-        own = best_seconds({"own": own_work}, rounds, time.process_time)["own"]
-        seconds = best_seconds(
-            {
-                "with_sic": with_sic,
-                "without": lambda: engine.ask({"plain": plain}, (("asked", SQL),), 100_000),
-                "by_spark_alone": lambda: spark.sql(SQL).toArrow(),
-            },
-            rounds,
-        )
+        def without() -> object:
+            return engine.ask({"plain": plain}, (("asked", SQL),), 100_000)
+
+        ratios = paired_ratios(with_sic, without, pairs)
+        own = best_seconds({"own": own_work}, 15, time.process_time)["own"]
+        contestants = {
+            "with_sic": with_sic,
+            "without": without,
+            "by_spark_alone": lambda: spark.sql(SQL).toArrow(),
+        }
+        seconds = best_seconds(contestants, 5)
+    processor, clock = ratios["processor"], ratios["clock"]
     return {
-        "quality.sic_overhead_pct": 100 * (seconds["with_sic"] / seconds["without"] - 1),
+        "quality.sic_overhead_pct": 100 * (processor.middle - 1),
+        "quality.sic_overhead_low_pct": 100 * (processor.low - 1),
+        "quality.sic_overhead_high_pct": 100 * (processor.high - 1),
+        "quality.sic_overhead_pct.by_clock": 100 * (clock.middle - 1),
+        "quality.sic_overhead_low_pct.by_clock": 100 * (clock.low - 1),
+        "quality.sic_overhead_high_pct.by_clock": 100 * (clock.high - 1),
+        "quality.sic_overhead_pairs": pairs,
         "quality.sic_own_work_pct": 100 * own / seconds["without"],
         "quality.asked_over_plain_parquet": seconds["with_sic"] / seconds["by_spark_alone"],
         **{f"quality.{name}_seconds": value for name, value in seconds.items()},
