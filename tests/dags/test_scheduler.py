@@ -190,7 +190,12 @@ def small(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def server(tmp_path: Path, small: Settings, heard: ThreadingHTTPServer) -> Iterator[Server]:
+def server(
+    tmp_path: Path,
+    small: Settings,
+    heard: ThreadingHTTPServer,
+    prepare: Callable[[Mapping[str, str]], None],
+) -> Iterator[Server]:
     port = free_port()
     dags = tmp_path / "dags"
     shutil.copytree(Path(small.home, "dags"), dags)
@@ -201,7 +206,7 @@ def server(tmp_path: Path, small: Settings, heard: ThreadingHTTPServer) -> Itera
     # what is not under test must not take the machine's two cores meanwhile
     env["AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION"] = "True"
     env["SPILLWAY_HOOK_ONCALL"] = f"http://127.0.0.1:{heard.server_port}/"
-    airflow_home.prepare(env)
+    prepare(env)
     address, log = f"http://127.0.0.1:{port}", Path(small.build) / "logs" / "airflow-standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "spillway.demo.ui"]
