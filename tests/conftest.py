@@ -1,9 +1,16 @@
-"""One Spark session for the whole suite, and a lake of its own for every test that asks for one."""
+"""One Spark session for the whole suite, and a lake of its own for every test that asks for one.
+
+`make test` gives the suite to two processes (pytest-xdist), a file to one of them, all files that ask for Spark to the
+same one, and so the files of a folder that share what its conftest.py makes. What takes longest comes first, or one
+process would wait for the other in the end.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +19,52 @@ import pytest
 from spillway.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+ON_SPARK = "on Spark"
+LONGEST = ("tests/dags", ON_SPARK, "tests/pipeline")
+"""Much of the first is waiting for Airflow, so it goes on beside the others."""
+
+
+@cache
+def asks_for_spark(file: Path) -> bool:
+    """Whether some test or fixture of the file does."""
+    functions = [one for one in ast.walk(ast.parse(file.read_bytes())) if isinstance(one, ast.FunctionDef)]
+    asking = [one for one in functions if one.name.startswith("test_") or one.decorator_list]
+    return any(argument.arg in ("spark", "engine") for one in asking for argument in one.args.args)
+
+
+@cache
+def shared_with(name: str) -> str:
+    """What a file's tests share, and with it a process."""
+    file = ROOT / name
+    if name.startswith("tests/") and asks_for_spark(file):
+        return ON_SPARK
+    folder = next(one for one in file.parents if one == ROOT or (one / "conftest.py").is_file())
+    return name if folder in (ROOT, ROOT / "tests") else str(folder.relative_to(ROOT))
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the processes of `make test` what takes longest comes first."""
+    if hasattr(config, "workerinput"):
+        places = {shared: place for place, shared in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(shared_with(file_of(item.nodeid)), len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files that share go to one process; xdist's own groups do not: they rename tests, which pytest 9.2 ignores."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByWhatIsShared(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return shared_with(file_of(nodeid))
+
+    config.option.loadscopereorder = False  # the order is ours
+    return ByWhatIsShared(config, log)
 
 
 @pytest.fixture(scope="session")

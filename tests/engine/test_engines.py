@@ -21,11 +21,8 @@ DAY = date(2026, 1, 1)
 
 
 @pytest.fixture(params=["in process", "spark"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    if request.param == "in process":
-        return InProcess()
-    session = request.getfixturevalue("spark")
-    return SparkEngine(lambda: session)
+def engine(request: pytest.FixtureRequest, spark: Any) -> Engine:
+    return InProcess() if request.param == "in process" else SparkEngine(lambda: spark)
 
 
 def described(item: Any, of: str) -> tuple[str, Any]:
