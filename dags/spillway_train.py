@@ -12,9 +12,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
+from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, Tell, contracts_are_usable, each_room, follow, in_sentences
+from spillway.operators import (
+    TASK_DEFAULTS,
+    Tell,
+    contracts_are_usable,
+    each_room,
+    follow,
+    in_sentences,
+    names_asked,
+)
 
 with DAG(
     dag_id="spillway_train",
@@ -27,13 +35,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "train"],
     params={
-        "streams": Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string"},
-            title="Streams",
-            description="Streams to train, one a line; empty: all.",
-        ),
+        "streams": names_asked("Streams", "train"),
     },
 ) as dag:
 

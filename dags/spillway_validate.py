@@ -14,26 +14,24 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import (
-    DAG,
-    Asset,
-    AssetOrTimeSchedule,
-    CronTriggerTimetable,
-    Param,
-    get_current_context,
-    task,
-)
+from airflow.sdk import DAG, Param, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, Tell, contracts_are_usable, each_room, follow, in_sentences
-from spillway.scheduling import SHED_ASSET
+from spillway.operators import (
+    TASK_DEFAULTS,
+    Tell,
+    after_shedding,
+    contracts_are_usable,
+    each_room,
+    follow,
+    in_sentences,
+    names_asked,
+)
 
 with DAG(
     dag_id="spillway_validate",
     doc_md=__doc__,
     description="Recover, validate, retire and report",
-    schedule=AssetOrTimeSchedule(
-        timetable=CronTriggerTimetable("0 3 * * *", timezone="UTC"), assets=[Asset(SHED_ASSET)]
-    ),
+    schedule=after_shedding("0 3 * * *"),
     catchup=False,
     max_active_runs=1,
     # one channel after the other: they share the report and the Data Docs
@@ -42,13 +40,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "validate"],
     params={
-        "streams": Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string"},
-            title="Streams",
-            description="Streams to validate, one a line; empty: all.",
-        ),
+        "streams": names_asked("Streams", "validate"),
         "everything": Param(
             False,
             type="boolean",

@@ -17,57 +17,35 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import (
-    DAG,
-    Asset,
-    AssetOrTimeSchedule,
-    CronTriggerTimetable,
-    Param,
-    get_current_context,
-    task,
-)
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import DAG, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell
-from spillway.scheduling import SHED_ASSET, pool_of, spark_step
+from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell, after_shedding, in_sentences, names_asked
+from spillway.scheduling import pool_of, spark_step
 
 with DAG(
     dag_id="spillway_workloads",
     doc_md=__doc__,
     description="Work out joins and queries within their budgets",
-    schedule=AssetOrTimeSchedule(
-        timetable=CronTriggerTimetable("30 * * * *", timezone="UTC"), assets=[Asset(SHED_ASSET)]
-    ),
+    schedule=after_shedding("30 * * * *"),
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=6),
     default_args=TASK_DEFAULTS,
     tags=["spillway", "workloads"],
     params={
-        "subjects": Param(
-            None,
-            type=["null", "array"],
-            items={"type": "string"},
-            title="Joins and queries",
-            description="Joins and queries to work out, one a line; empty: all.",
-        ),
+        "subjects": names_asked("Joins and queries", "work out"),
     },
 ) as dag:
 
     @task(execution_timeout=timedelta(minutes=5))
     def find_work() -> list[str]:
         """The job's arguments: the joins and queries with a closed window; skips the rest when there is none."""
-        from spillway.errors import SpillwayError
-        from spillway.scheduling import NothingToDo, workload_arguments
+        from spillway.scheduling import workload_arguments
         from spillway.settings import Settings
 
-        try:
+        with in_sentences():
             form = get_current_context()["params"]
             return workload_arguments(Settings.from_environment(), form["subjects"])
-        except NothingToDo as reason:
-            raise AirflowSkipException(str(reason)) from None
-        except SpillwayError as problem:
-            raise AirflowFailException(str(problem)) from None
 
     workloads = SubmitJob(
         task_id="workloads", application_args=find_work(), **pool_of(None), **spark_step("workloads")
