@@ -14,10 +14,10 @@ from evidence.book import Book
 from evidence.quality.load_streams import FILES_A_WINDOW, TUPLES_A_FILE, asked_query, landed_batches
 from evidence.quality.replays import by_rules
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
+from spillway.levers.quality.drawing import drawn_by_chance
 from spillway.levers.quality.intervals import Clusters, are_even, scaled_mean
 from spillway.levers.quality.max_min import batches_short
 from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
-from spillway.levers.quality.room_plan import drawn_by_chance
 from spillway.store import files as store_files
 
 

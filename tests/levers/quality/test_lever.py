@@ -323,3 +323,38 @@ def test_a_file_that_lies_in_two_windows_is_cut_or_refused(tmp_path: Path) -> No
         row["arrived"] for row in world.rows("coverage")
     )
     assert all(isinstance(one, Portion) and one.tuples <= 18 for some in found.values() for one in some)
+
+
+def test_inputs_of_different_size_are_kept_level_and_so_a_join_answers(tmp_path: Path) -> None:
+    """By what they carry for their cost, all of the smaller input would go first, and a join would find no pair."""
+    join = "SELECT count(*) AS n FROM sites s JOIN others o ON s.at = o.at AND s.site = o.site"
+    both = {"inputs": ["sites", "others"], "window": {"seconds": 2400}, "portion_tuples": 20}
+    world = begun(tmp_path, query("paired", join, capacity={"tuples": 100}, **both), both=True, files=-1)
+    for number in range(9):
+        rows = sites(number * ROWS, ROWS)
+        world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", json_lines(rows))
+        world.deliver(f"others/2020-01-{number + 1:02d}/a.json", json_lines(rows[::3]))
+    world.shed()
+    run(world)
+    answers = world.rows("results", "paired")
+    assert len(answers) == 2
+    for row in answers:
+        assert 0.2 <= row["coverage"] <= 0.4
+        assert row["n"] >= 10, "portions of one stretch of time are kept of both"
+
+
+def test_what_must_be_kept_is_kept_by_contract_whoever_else_shares_the_room(tmp_path: Path) -> None:
+    join = "SELECT count(*) AS n FROM sites s, (SELECT max(temp) AS top FROM others) o WHERE s.temp <= o.top"
+    own = {"inputs": ["sites", "others"], "portion_tuples": 30}
+    queries = [
+        query("kept", join, capacity={"tuples": 480}, must_keep=["others"], **own),
+        query("means", MEAN, portion_tuples=30),
+    ]
+    world = begun(tmp_path, *queries, both=True)
+    run(world)
+    for window in (0, 1):
+        row = coverage(world)["kept", window]
+        assert 240 <= row["tuples_kept"] < 480, "all of what must be kept, and some of the other input"
+        assert row["sic"] > 0.5
+        assert coverage(world)["means", window]["tuples_kept"] > 0
+        assert row["tuples_kept"] + coverage(world)["means", window]["tuples_kept"] <= 480

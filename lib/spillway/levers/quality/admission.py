@@ -9,9 +9,9 @@ Ours, beside the text:
 - *Weights* are entitlements to a share: queries are kept level in sic / weight. A *priority* is a strict order: what
   stands below gets what those above have left. Both are sayable, and mean different things.
 - Never over the room: the text's last batch may pass it (D6); here a batch that does not fit is passed over, and the
-  query tries its next one. A query's batches go by sic per cost (for batches of equal size the text's order), ties by
-  `tie`: drawn by seed, so that of one source any batch is as likely to be kept as any other, and answers may be scaled
-  up (see `intervals`).
+  query tries its next one. A query's batches go by sic per cost (for batches of equal size the text's order), or as
+  `turn` says where it is given; ties by `tie`: drawn by seed, so that of one source any batch is as likely to be kept
+  as any other, and answers may be scaled up (see `intervals`).
 - What must be kept goes first; then the query that has waited longest gets one batch (`waited`, see `entitled`); then
   every query is brought to its floor; then priorities in turn.
 
@@ -49,6 +49,8 @@ class Batches:
     cost: np.ndarray
     tie: np.ndarray | None = None
     """A permutation: order among equals of a query; by default as they come."""
+    turn: np.ndarray | None = None
+    """From 0 to 1: order of a query's own batches, the lowest first; by default by what they carry for their cost."""
 
     def __len__(self) -> int:
         return len(self.query)
@@ -126,6 +128,7 @@ class _Order:
         if len(batches) > _TIES:
             raise Refused("batches", f"be at most {_TIES}", len(batches), "plan fewer windows at a time")
         self.tie = np.arange(len(batches)) if batches.tie is None else batches.tie.astype(np.int64)
+        self.turn = np.zeros(0) if batches.turn is None else batches.turn.astype(np.float64)
         self.level = to.reached.astype(np.float64).copy()
         self.weight = to.weight.astype(np.float64)
         self.no_cap = np.full(len(self.weight), np.inf)
@@ -140,6 +143,7 @@ class _Order:
             self.sic,
             self.cost,
             self.tie,
+            self.turn,
             self.level,
             self.weight,
             self.no_cap if cap is None else cap.astype(np.float64),
@@ -193,6 +197,7 @@ def _fill(
     sic: np.ndarray,
     cost: np.ndarray,
     tie: np.ndarray,
+    turn: np.ndarray,
     level: np.ndarray,
     weight: np.ndarray,
     cap: np.ndarray,
@@ -221,7 +226,10 @@ def _fill(
         if admitted[i] or not (everybody or among[i]):
             continue
         # batches of one source carry the same per tuple, whatever the last digit says
-        step = _STEPS - int(sic[i] / cost[i] * scale + 0.5) if cost[i] > 0 else 0
+        if len(turn):
+            step = int(turn[i] * _STEPS)
+        else:
+            step = _STEPS - int(sic[i] / cost[i] * scale + 0.5) if cost[i] > 0 else 0
         keys[at[query[i]]] = (step << _TIE_BITS) | tie[i]
         at[query[i]] += 1
         batch[tie[i]] = i

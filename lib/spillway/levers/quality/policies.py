@@ -29,8 +29,12 @@ def chosen(
         raise Refused("policy", f"be one of {', '.join(POLICIES)}", policy, "write fair")
     refuse_room(room)
     tie = np.arange(len(batches)) if batches.tie is None else batches.tie
-    # a query's own batches go as they do in the fair policy: by what they carry for what they cost
-    worth = np.round(batches.sic / np.maximum(batches.cost, 1e-300), 12)
+    # a query's own batches go as they do in the fair policy: in their turn, or by what they carry for what they cost
+    worth = (
+        np.round(batches.sic / np.maximum(batches.cost, 1e-300), 12)
+        if batches.turn is None
+        else -batches.turn
+    )
     if policy == "random":
         order = np.argsort(tie, kind="stable")
     elif policy == "round_robin":

@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
 from spillway.levers.quality.admission import Batches, Entitlements
+from spillway.levers.quality.drawing import chance_order, drawn_by_chance, turns
 from spillway.levers.quality.history import RoomHistory, room_history
 from spillway.levers.quality.overload import Overload
 from spillway.levers.quality.policies import chosen
@@ -175,40 +175,6 @@ def _plan_slice(
     return shares
 
 
-def drawn_by_chance(offered: Sequence[int], kept: Sequence[int], batches: Batches) -> tuple[int, ...]:
-    """Places in `kept` of the first ones in order of chance, up to one that was left out.
-
-    What comes behind that one was kept because it is small enough for what room was left, or because its query had
-    waited: of such a choice nothing can be said of the rest. Whoever is before it would be so in any other order of
-    these: each portion is among them with one chance (Ting 2022, adaptive thresholds that can be substituted).
-    """
-    tie = batches.tie
-    assert tie is not None
-    place = {one: at for at, one in enumerate(kept)}
-    found = []
-    for one in sorted(offered, key=lambda one: int(tie[one])):
-        if one not in place:
-            break
-        found.append(place[one])
-    return tuple(sorted(found))
-
-
-def chance_order(room: str, number: int, place: Sequence[tuple[str, int, Portion]]) -> np.ndarray:
-    """An order by chance that is the same again, whichever queries are planned together: by each portion's own hash.
-
-    So any portion of a source is as likely to be kept, and answers may be scaled up.
-    """
-    keys = [
-        f"{room}\0{number}\0{name}\0{window}\0{one.stream}\0{one.batch}\0{one.from_seq}"
-        for name, window, one in place
-    ]
-    drawn = [int.from_bytes(blake2b(key.encode(), digest_size=7).digest()) for key in keys]
-    order = np.argsort(np.array(drawn, np.int64), kind="stable")
-    tie = np.empty(len(place), np.int64)
-    tie[order] = np.arange(len(place))
-    return tie
-
-
 def _offered(
     room: str,
     rules: RoomRules,
@@ -237,9 +203,9 @@ def _offered(
     each = np.array([_cost_of_tuple(rules, history, name) for name in names])
     cost = np.array([portion.tuples for _, _, portion in place], np.float64) * each[owner]
     must = np.array([p.stream in rules.queries[name].must_keep for name, _, p in place], np.bool_)
-    return _Offered(
-        owner, place, Batches(owner, np.array(sic), cost, chance_order(room, number, place)), must
-    )
+    tie = chance_order(room, number, place)
+    batches = Batches(owner, np.array(sic), cost, tie, turns(room, number, place, tie))
+    return _Offered(owner, place, batches, must)
 
 
 def _cost_of_tuple(rules: RoomRules, history: RoomHistory, name: str) -> float:
