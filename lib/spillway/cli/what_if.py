@@ -9,7 +9,12 @@ from spillway.cli.output import command, said, say_json, say_line, say_table
 from spillway.errors import UsageError
 from spillway.settings import Settings
 
+TIMES = (1, 2, 3, 4, 6, 8, 12, 16)
+"""So many times as many queries as there are."""
+
 if TYPE_CHECKING:
+    from datetime import date
+
     from spillway.pipeline.what_if import QueryOutcome, WhatIf
 
 
@@ -22,12 +27,18 @@ def add_what_if(commands: Any) -> None:
             "spillway what-if analysts --capacity 20000",
             "spillway what-if analysts --policy priority --from-date 2024-03-04 --to-date 2024-03-05",
             "spillway what-if analysts --weight slow_routers=2",
+            "spillway what-if analysts --more",
         ],
     )
     made.add_argument("room", help="a room that queries share", metavar="ROOM")
     made.add_argument("--capacity", type=float, help="of the room a slice, in the unit of its contracts")
     made.add_argument("--policy", help="fair, random, round_robin or priority")
     made.add_argument("--weight", action="append", default=[], help="QUERY=WEIGHT; may be repeated")
+    made.add_argument(
+        "--more",
+        action="store_true",
+        help="what more and more queries like these would make of the answers, and when they stop paying",
+    )
     made.add_argument("--from-date", help="first date of windows (default: the last there is)")
     made.add_argument("--to-date", help="last date of windows")
     made.set_defaults(run=_run)
@@ -44,6 +55,8 @@ def _run(asked: argparse.Namespace) -> int:
     one, other = first or last, last or first
     dates = (one, other) if one is not None and other is not None else None
     settings = Settings.from_environment()
+    if asked.more:
+        return _more(asked, settings, dates)
     changes = RoomChanges(asked.capacity, asked.policy, dict(_weight(text) for text in asked.weight))
     contracts = load_usable(settings.schemas)
     found = what_if(Tables(settings), InProcess(), contracts, asked.room, changes, dates)
@@ -51,6 +64,57 @@ def _run(asked: argparse.Namespace) -> int:
         say_json(found)
     else:
         _say(found)
+    return 0
+
+
+def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
+    """Cost a query against quality of its answers, as the room fills up (6.3 to 6.5)."""
+    from spillway.contracts import load_usable
+    from spillway.engine import InProcess
+    from spillway.levers.tipping import tipping_point, trade_off
+    from spillway.pipeline.what_if import crowded
+    from spillway.store.tables import Tables
+
+    if asked.policy or asked.weight:
+        raise UsageError(
+            "`--more` must stand with no other rule than --capacity; leave --policy and --weight out"
+        )
+    contracts = load_usable(settings.schemas)
+    found = crowded(Tables(settings), InProcess(), contracts, asked.room, TIMES, asked.capacity, dates)
+    queries = len(next(iter(found.values())))
+    quality, coverage = {}, {}
+    for times, fared in found.items():
+        count = len(fared)
+        quality[times * queries] = sum(1 - one.error_pct / 100 for one in fared.values()) / count
+        coverage[times * queries] = sum(one.coverage for one in fared.values()) / count
+    trade, tips = trade_off(quality), tipping_point(quality)
+    if asked.json:
+        rows = [
+            {
+                "queries": n,
+                "cheaper_pct": 100 * cheaper,
+                "worse_pct": 100 * worse,
+                "coverage": coverage[n],
+                "error_pct": 100 * (1 - quality[n]),
+            }
+            for n, (cheaper, worse) in trade.items()
+        ]
+        say_json({"room": asked.room, "tipping_point_queries": tips, "steps": rows})
+        return 0
+    shown = [
+        (str(n), *(said(100 * value) for value in (cheaper, worse, coverage[n], 1 - quality[n])))
+        for n, (cheaper, worse) in trade.items()
+    ]
+    say_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
+    end = (
+        "more than these were not tried"
+        if tips == max(quality)
+        else "beyond, answers get worse by more than that"
+    )
+    say_line(
+        f"Queries like these in {asked.room} get cheaper by more than they get worse up to {tips}; {end}.",
+        "bold",
+    )
     return 0
 
 

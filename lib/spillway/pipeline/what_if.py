@@ -77,13 +77,61 @@ def what_if(
     dates: tuple[date, date] | None = None,
 ) -> WhatIf:
     """Replay the room's last day, or some dates, by other rules."""
+    replay, members = _replayed(tables, engine, contracts, room, dates)
+    changed = {name: _changed(one, changes) for name, one in members.items()}
+    truth = replay.by({name: _changed(one, None) for name, one in members.items()})
+    outcomes = [
+        {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
+        for rows in (replay.by(members), replay.by(changed))
+    ]
+    offered = sum(row["arrived"] for rows in truth.values() for _, row in rows.values())
+    days = [window.day for windows in replay.windows.values() for window in windows]
+    return WhatIf(room, min(days), max(days), len(days), offered, outcomes[0], outcomes[1])
+
+
+def crowded(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    room: str,
+    times: Sequence[int],
+    capacity: float | None = None,
+    dates: tuple[date, date] | None = None,
+) -> dict[int, dict[str, QueryOutcome]]:
+    """What queries would come to if so many times as many like them shared the room: each is left that part of it.
+
+    The load, and what each weighs against the others, stay as they are; what they remember of fuller times does too.
+    """
+    replay, members = _replayed(tables, engine, contracts, room, dates)
+    whole = capacity if capacity is not None else next(filter(None, map(_capacity, members.values())), None)
+    if whole is None:
+        raise UsageError(
+            f"`capacity` must be known to be shared by more, got none of {room}; write --capacity"
+        )
+    truth = replay.by({name: _changed(one, None) for name, one in members.items()})
+    found = {}
+    for many in times:
+        fewer = RoomChanges(capacity=whole / many)
+        rows = replay.by({name: _changed(one, fewer) for name, one in members.items()})
+        found[many] = {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
+    return found
+
+
+def _capacity(contract: Workload) -> float | None:
+    (entry,) = plain(contract)["levers"]
+    said = entry["capacity"] or {}
+    return said.get("tuples") or said.get("seconds")
+
+
+def _replayed(
+    tables: Tables, engine: Engine, contracts: Contracts, room: str, dates: tuple[date, date] | None
+) -> tuple[RoomReplay, dict[str, Workload]]:
+    """The windows of a room's last day, or of some dates, and its queries."""
     tables = tables.now()
     members = {n: one for n, one in sorted(contracts.queries.items()) if (one.room or n) == room}
     if not members:
         rooms = sorted({one.room or name for name, one in contracts.queries.items()})
         raise UsageError(f"`room` must be one that queries share, got {room!r}; {suggest(room, rooms)}")
-    changed = {name: _changed(one, changes) for name, one in members.items()}
-    everything = {name: _changed(one, None) for name, one in members.items()}
     done = {
         name: [w for w in known_windows(tables, one).values() if w.status == DONE]
         for name, one in members.items()
@@ -104,14 +152,7 @@ def what_if(
             f"{max(days)}"
         )
     replay = RoomReplay(tables, engine, contracts, room, replayed)
-    truth = replay.by(everything)
-    outcomes = [
-        {name: _outcome(rows[name], truth[name]) for name in members if replayed[name]}
-        for rows in (replay.by(members), replay.by(changed))
-    ]
-    offered = sum(row["arrived"] for rows in truth.values() for _, row in rows.values())
-    count = sum(map(len, replayed.values()))
-    return WhatIf(room, first, last, count, offered, outcomes[0], outcomes[1])
+    return replay, members
 
 
 def _changed(contract: Workload, changes: RoomChanges | None) -> Workload:

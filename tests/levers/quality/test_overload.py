@@ -11,10 +11,11 @@ import pytest
 from spillway.errors import Refused
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
 from spillway.levers.quality.drawing import chance_order, drawn_by_chance
-from spillway.levers.quality.fairness import spread_of, tipping_point, trade_off
+from spillway.levers.quality.fairness import spread_of
 from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.intervals import Clusters, are_even, scaled_mean, scaled_total
 from spillway.levers.quality.overload import Overload, TupleCost
+from spillway.levers.tipping import tipping_point, trade_off
 from spillway.levers.windows import Portion
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

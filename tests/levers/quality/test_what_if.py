@@ -13,7 +13,7 @@ from spillway.batch import utc_now
 from spillway.cli import main
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.quality.lever import LEVER
-from spillway.pipeline.what_if import RoomChanges, what_if
+from spillway.pipeline.what_if import RoomChanges, crowded, what_if
 from spillway.show.alerts import noticed_alerts, tell_hooks
 from spillway.show.explain import explain_workload
 from spillway.show.report import build_report
@@ -37,6 +37,33 @@ def test_other_rules_are_compared_and_nothing_is_written(tmp_path: Path) -> None
     assert before == {
         path: path.stat().st_mtime_ns for path in (tmp_path / "lake").rglob("*") if path.is_file()
     }
+
+
+def test_more_queries_like_these_pay_until_answers_get_worse_by_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = query("warm", COUNT, bounds=False, portion_tuples=12, starve_slices=0, capacity={"tuples": 480})
+    world = begun(tmp_path, count)
+    run(world)
+    found = crowded(world.tables, world.engine, world.contracts, "desk", (1, 2, 4, 8))
+    covered = [found[times]["warm"].coverage for times in (1, 2, 4, 8)]
+    assert covered == pytest.approx([1.0, 1.0, 0.5, 0.25], abs=0.02), "room for twice its load is left"
+    errors = [found[times]["warm"].error_pct for times in (1, 2, 4, 8)]
+    assert errors[:2] == [0.0, 0.0]
+    assert errors[2] < errors[3]
+    for name in ("lake", "landing", "build", "schemas"):
+        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", str(tmp_path / name))
+    assert main(["what-if", "desk", "--more", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    steps = {step["queries"]: step for step in told["steps"]}
+    assert steps[2]["cheaper_pct"] == 50
+    assert steps[2]["worse_pct"] == 0
+    assert told["tipping_point_queries"] >= 2
+    for n, step in steps.items():
+        assert (n <= told["tipping_point_queries"]) <= (step["cheaper_pct"] >= step["worse_pct"] - 1e-6)
+    assert main(["what-if", "desk", "--more"]) == 0
+    assert "get cheaper by more than they get worse up to" in capsys.readouterr().out
+    assert main(["what-if", "desk", "--more", "--policy", "random"]) == 2
 
 
 def test_policies_and_weights_can_be_tried(tmp_path: Path) -> None:
