@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from evidence.attributes.lake import ENGINE, Lake
 from evidence.bench.bench_sketches import best_seconds
 from evidence.bench.paired import paired_ratios
+from evidence.bench.spark_node import run_node
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView
@@ -177,5 +178,9 @@ def _landed(folder: str, rows: int) -> Lake:
 
 
 def quality_bench(spark: Any) -> dict[str, float]:
-    """Both."""
-    return decision_figures() | sic_figures(spark)
+    """All: decisions, what coverage costs, and the text's node at its interval and at one that Spark can keep."""
+    found = decision_figures() | sic_figures(spark)
+    for policy in ("fair", "random"):
+        found |= run_node(spark, policy, interval=0.25, intervals_a_window=40, windows=2)
+        found |= run_node(spark, policy, interval=2.0, intervals_a_window=8, windows=3)
+    return found

@@ -1,0 +1,128 @@
+"""The text's node (5.2, 5.3) by Spark: every 250 ms what has come is looked at, shed by the lever's own code, asked.
+
+Queries have a source each; sources send more than a node can do (`LOADS`: half of them twice as much as the others). In
+every interval the node works on what it admits as one question to Spark; what came while it worked waits in its buffer.
+Cost is measured (`TupleCost`), overload is smoothed (`Overload`), admitted is by `policies.chosen` from what queries
+reached in the last ten seconds: the same calls that a room of the lake is planned by. The clock is real: a node that is
+late finds more in its buffer. Where a question to Spark takes longer than an interval whatever it reads, nothing fits
+into one, and the text's cost of a tuple (5.2), which has no fixed part, says so by sinking to a batch; the same node
+with an interval that a question does fit into stands beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.engine.spark import SparkEngine
+from spillway.engine.statements import SqlView
+from spillway.levers.quality.admission import Batches, Entitlements
+from spillway.levers.quality.fairness import spread_of
+from spillway.levers.quality.overload import Overload, TupleCost
+from spillway.levers.quality.policies import chosen
+
+BATCH_TUPLES = 2_000
+OVERLOAD = 2.0
+LOADS = np.array([1, 1, 1, 2, 2, 2, 1, 2])
+"""By query, how many sources it has."""
+NODE_SQL = "SELECT query, avg(v) AS mean, count_if(v >= 50) AS many, max(v) AS top FROM kept GROUP BY query"
+SCHEMA = pa.schema([("query", pa.int64()), ("v", pa.float64())])
+
+
+def _rows(queries: tuple[int, ...], seed: int) -> pa.Table:
+    """The tuples of some batches, made where they are worked on."""
+    chance = np.random.default_rng(seed)
+    parts = [pa.array(np.full(BATCH_TUPLES, query)) for query in queries]
+    return pa.table(
+        [pa.concat_arrays(parts), pa.array(chance.normal(50, 15, BATCH_TUPLES * len(queries)))], schema=SCHEMA
+    )
+
+
+@dataclass
+class _Node:
+    """A node's buffer, and what its queries reached lately."""
+
+    cost: TupleCost = field(default_factory=TupleCost)
+    load: Overload = field(default_factory=Overload)
+    reached: deque[tuple[float, np.ndarray]] = field(default_factory=deque)
+
+    def level(self, since: float) -> np.ndarray:
+        while self.reached and self.reached[0][0] < since:
+            self.reached.popleft()
+        return sum((one for _, one in self.reached), start=np.zeros(len(LOADS)))
+
+
+def run_node(
+    spark: Any, policy: str, interval: float, intervals_a_window: int, windows: int, seed: int = 1
+) -> dict[str, float]:
+    """A run over so many windows, offered `OVERLOAD` times what was measured to fit."""
+    window = interval * intervals_a_window
+    seconds = window * windows
+    engine, chance, node = SparkEngine(lambda: spark), np.random.default_rng(seed), _Node()
+    sources = np.repeat(np.arange(len(LOADS)), LOADS)
+
+    def work(queries: list[int]) -> float:
+        began = time.perf_counter()
+        cuts = [partial(_rows, tuple(some), seed) for some in np.array_split(queries, 2) if len(some)]
+        engine.ask({"kept": SqlView(SCHEMA, cuts)}, (("node", NODE_SQL),), 1_000)
+        return time.perf_counter() - began
+
+    for _ in range(4):
+        work([0, 1, 2, 3])
+    # what fits is measured by the same rule, before anything is shed
+    fits, n = TupleCost(last=5), 8
+    for _ in range(10):
+        fits = fits.after(work(sources.take(np.arange(n), mode="wrap").tolist()), n * BATCH_TUPLES)
+        n = max(1, fits.keeps(interval) // BATCH_TUPLES)
+    a_second = OVERLOAD * n / interval
+    # of all that comes in a window, each source alike
+    carries = LOADS.sum() / (a_second * window * LOADS)
+    begin = time.perf_counter()
+    sent, waiting = 0.0, np.zeros(0, np.int64)
+    levels: list[np.ndarray] = []
+    offered = worked = late = intervals = 0
+    decide: list[float] = []
+    while (now := time.perf_counter()) - begin < seconds:
+        due = int((now - begin) * a_second - sent)
+        sent += due
+        come = sources.take(np.arange(int(sent) - due, int(sent)), mode="wrap")
+        waiting = np.concatenate([waiting, come])
+        offered += due
+        keeps = node.cost.keeps(interval)
+        node.load = node.load.after(len(waiting) * BATCH_TUPLES, keeps)
+        admitted = np.ones(len(waiting), np.bool_)
+        if node.load.on and len(waiting):
+            size = np.full(len(waiting), float(BATCH_TUPLES))
+            batches = Batches(waiting, carries[waiting], size, chance.permutation(len(waiting)))
+            before = time.perf_counter()
+            room = max(float(BATCH_TUPLES), float(keeps))
+            admitted = chosen(policy, batches, Entitlements.equal(len(LOADS), node.level(now - window)), room)
+            decide.append(time.perf_counter() - before)
+        mine, waiting = waiting[admitted], np.zeros(0, np.int64)
+        if len(mine):
+            took = work(mine.tolist())
+            node.cost = node.cost.after(took, len(mine) * BATCH_TUPLES)
+            late += took > interval
+        node.reached.append((now, carries * np.bincount(mine, minlength=len(LOADS))))
+        worked, intervals = worked + len(mine), intervals + 1
+        if now - begin > window:
+            levels.append(node.level(now - window))
+        time.sleep(max(0.0, now + interval - time.perf_counter()))
+    fared = spread_of(np.mean(levels, axis=0))
+    found = {
+        "sic_mean": fared.mean,
+        "sic_std": fared.std,
+        "jain": fared.jain,
+        "worked_on_pct": 100 * worked / max(1, offered),
+        "intervals": intervals,
+        "intervals_overrun_pct": 100 * late / max(1, intervals),
+        "decide_ms": 1e3 * float(np.median(decide)) if decide else 0.0,
+        "tuples_a_second": worked * BATCH_TUPLES / seconds,
+    }
+    return {f"quality.node.{round(1e3 * interval)}_ms.{name}.{policy}": one for name, one in found.items()}
