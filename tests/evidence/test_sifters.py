@@ -33,6 +33,21 @@ def test_nothing_beats_hindsight_and_random_is_the_throttler(data: str, queries:
     assert found.quality["random"] == pytest.approx(0.5 + 0.5 * found.empty)
 
 
+def test_no_filter_held_to_fairness_beats_the_bound_that_is_told_of_it() -> None:
+    one = generate(replace(SMALL, data="skew"), 2, 20_000)
+    found = contest(one, (*SIFTERS, *RIVALS)).quality
+    assert found["random"] < found["densities"] < found["fair"] < found["optimum"]
+    assert max(found[name] for name in SIFTERS) < found["fair"]
+
+
+def test_densities_are_those_that_rows_and_queries_are_drawn_by() -> None:
+    """The mean over rows of the density of queries over theirs is 1 where queries lie among rows alone."""
+    for data, queries in COMBINATIONS:
+        one = generate(replace(SMALL, data=data, queries=queries), 4, 100_000)
+        tolerance = 5.0 * one.relative_demand.std() / np.sqrt(100_000)  # five standard errors of a mean
+        assert one.relative_demand.mean() == pytest.approx(1.0, abs=max(tolerance, 1e-9))
+
+
 def test_sample_test_rows_and_queries_lie_in_hot_spots_and_apart() -> None:
     one = generate(replace(SMALL, data="skew"), 3, 5000)
     assert ((one.test >= 0) & (one.test < 1)).all()

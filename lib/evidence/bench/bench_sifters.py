@@ -45,9 +45,9 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
     for regions, queries in SIZES:
         one = generate(WorkloadSettings(regions=regions, query_count=queries), 1, 1000)
 
-        schemes = ("data_depth", "query_data", "auto")
+        schemes = ("data_depth", "query_data", "demand", "auto")
         seconds = best_seconds(
-            {name: partial(_build, one, name) for name in schemes}, rounds, time.process_time
+            {name: partial(built_and_configured, one, name) for name in schemes}, rounds, time.process_time
         )
         for name in schemes:
             found[f"sifters.build_{name}_ms.l{regions}_q{queries}"] = 1e3 * seconds[name]
@@ -56,7 +56,7 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
     return {**found, **_beside_solver(rounds), **look_ups(rounds)}
 
 
-def _build(one: GeneratedQueries, scheme: str) -> object:
+def built_and_configured(one: GeneratedQueries, scheme: str) -> object:
     """Regions, their worth, and thresholds."""
     made = built(one.space, one.sample, one.asked, one.settings.regions, scheme, 0.5, 0.5)
     worth = consolidated(made.tree, made.frequencies, one.asked, one.sample)

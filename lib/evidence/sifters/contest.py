@@ -13,7 +13,12 @@ curves; `asked` leaves such queries out. Rivals:
     uniform    a uniform sifter: regions that nobody asks for go first, all others alike (Delta = 0)
     per_key    whole keys are kept, drawn at random: what hashing a key to a sample does
     attribute  the best single dimension: as many regions along it as the sifter has, no fairness, chosen on the sample
-    optimum    offline: rows by what they are worth to the queries, known in hindsight; nothing can be better
+    index      a regular filter with all queries in it: rows that none asks for go first, the others alike
+    densities  as many regions as there are rows, by the true densities of queries and rows, held to Delta: what a
+               filter comes to that knows how both are spread, and is not made for these very queries
+    fair       as many regions as there are rows, by what these queries turn out to want of these rows, held to Delta:
+               no filter whose regions are all asked for can be better
+    optimum    the same, held to nothing: nothing can be better
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ import numpy as np
 
 from evidence.sifters.workload import GeneratedQueries
 from spillway.levers.sifters.choose import at_share, built
+from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import Asked, consolidated
 from spillway.levers.sifters.membership import hits_of, sums_within
 from spillway.levers.sifters.regions import RegionTree
@@ -33,7 +39,7 @@ from spillway.levers.sifters.slicing import data_equi_depth
 from spillway.levers.sifters.throttle import configured_for
 
 SIFTERS = (*PARTITIONERS, "auto")
-RIVALS = ("random", "uniform", "per_key", "attribute", "optimum")
+RIVALS = ("random", "uniform", "per_key", "attribute", "index", "densities", "fair", "optimum")
 KEYS = 200
 
 
@@ -121,9 +127,29 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
                 best = (quality, tree)
         assert best is not None
         return chances(best[1], one.sample, test, asked, settings.throttle, 1.0)
+    everywhere = np.ones(rows, bool)
+    if name == "densities":
+        worths = one.relative_demand / rows
+        return configured(worths, np.full(rows, 1.0 / rows), everywhere, settings.throttle, settings.fairness)
     _, counts = sums_within(test, asked.boxes, asked.query, asked.count, np.zeros((1, rows)))
     value = np.divide(asked.values, counts, out=np.zeros(asked.count), where=counts > 0)
     worth_of_row = hits_of(test, asked.boxes, value[asked.query])
+    if name == "index":
+        return np.where(worth_of_row > 0.0, drop_beyond(worth_of_row > 0.0, drop), 1.0)
+    if name == "fair":
+        return configured(
+            worth_of_row, np.full(rows, 1.0 / rows), everywhere, settings.throttle, settings.fairness
+        )
     lost = np.zeros(rows)
     lost[np.argsort(worth_of_row, kind="stable")[: round(drop * rows)]] = 1.0
     return lost
+
+
+def drop_beyond(asked: np.ndarray, drop: float) -> float:
+    """What share of the rows that are asked for must go once all others have.
+
+    >>> drop_beyond(np.array([True, False, True, False]), 0.75), drop_beyond(np.array([True, False]), 0.25)
+    (0.5, 0.0)
+    """
+    share = float(asked.mean())
+    return max(0.0, (drop - (1.0 - share)) / share) if share > 0 else 0.0

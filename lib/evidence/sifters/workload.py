@@ -12,6 +12,7 @@ is 'weights': then they are Table I's U[1, 2] (which cannot be alpha: erratum B1
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +52,8 @@ class GeneratedQueries:
     sample: np.ndarray
     test: np.ndarray
     space: np.ndarray
+    relative_demand: np.ndarray
+    """By test row, the density of queries over that of rows: what whoever knew both distributions would go by."""
 
 
 def generate(settings: WorkloadSettings, seed: int, test_rows: int = 200_000) -> GeneratedQueries:
@@ -71,7 +74,12 @@ def generate(settings: WorkloadSettings, seed: int, test_rows: int = 200_000) ->
     asked = Asked(boxes, np.arange(count), weights, alphas)
     sample, test = data.draw(rng, settings.sample).T, data.draw(rng, test_rows).T
     return GeneratedQueries(
-        settings, asked, np.ascontiguousarray(sample), np.ascontiguousarray(test), _unit(n)
+        settings,
+        asked,
+        np.ascontiguousarray(sample),
+        np.ascontiguousarray(test),
+        _unit(n),
+        queries.density(test) / data.density(test),
     )
 
 
@@ -105,6 +113,25 @@ class _Places:
             held = (places >= np.maximum(low, 0.0)) & (places < np.minimum(high, 1.0))
             found = np.concatenate([found, places[held.all(axis=1)]])
         return found[:count]
+
+    def density(self, points: np.ndarray) -> np.ndarray:
+        """How densely what is drawn lies at some places, by dimension and place."""
+        found, mass = np.zeros(points.shape[1]), 0.0
+        for low, high, mean, deviation in zip(self.low, self.high, self.means, self.deviations, strict=True):
+            least, most = np.maximum(low, 0.0), np.minimum(high, 1.0)
+            inside = np.all((least <= points.T) & (most > points.T), axis=1)
+            if self.kind == UNIF:
+                found += inside / np.prod(high - low)
+                mass += float(np.prod((most - least) / (high - low)))
+                continue
+            scaled = (points - mean[:, None]) / deviation[:, None]
+            found += inside * np.prod(
+                np.exp(-(scaled**2) / 2) / (deviation[:, None] * math.sqrt(2 * math.pi)), axis=0
+            )
+            scale = deviation * math.sqrt(2.0)
+            ends = [[math.erf(end) / 2.0 for end in (side - mean) / scale] for side in (least, most)]
+            mass += float(np.prod(np.subtract(ends[1], ends[0])))
+        return np.asarray(found / mass)
 
 
 def _unit(dimensions: int) -> np.ndarray:
