@@ -153,13 +153,18 @@ def plan_reading(
     return Reading(schema, tuple(stretches))
 
 
-def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
-    """The columns that a stream is read with: those of its table `recovered`, but for what levers add to rows.
+WEIGHT = "weight"
+"""The column in which rows of a stream that loses rows say how many they stand for."""
 
-    A bound is there of every attribute that may ever have been shed: keys and the order attribute never were.
+
+def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
+    """The columns that a stream is read with: those of its table `recovered`; of what levers add, `weight` alone.
+
+    Nobody can count rows that does not know how many each stands for. A bound is there of every attribute that may ever
+    have been shed: keys and the order attribute never were.
     """
     whole = recovered_table(tables, contract).contract
-    added = {name for one in _levers(tables, contract) for name, _, _ in columns_of(one)}
+    added = {name for one in _levers(tables, contract) for name, _, _ in columns_of(one)} - {WEIGHT}
     never = {name + BOUND_SUFFIX for name in (*contract.keys, contract.order)}
     return pa.schema(
         [
@@ -172,7 +177,7 @@ def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
 
 def asked_columns(contract: StreamContract, schema: pa.Schema, question: Question) -> list[str]:
     """The columns that a question is answered with: what tells tuples apart, the attributes, their bounds."""
-    base = ["seq", *contract.keys, contract.order]
+    base = ["seq", *contract.keys, contract.order, *({WEIGHT} & set(schema.names) - set(contract.names))]
     known = [n for n in schema.names if n not in _OWN and not n.endswith(BOUND_SUFFIX)]
     shown = [name for name in known if question.attributes is None or name in question.attributes]
     bounds = [name + BOUND_SUFFIX for name in shown if name + BOUND_SUFFIX in schema.names]

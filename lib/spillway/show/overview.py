@@ -50,6 +50,7 @@ class ChannelOverview:
     sent_kbps: float
     loss_pct: float
     trade: ChannelTrade | None
+    rows_shed: int = 0
 
     @property
     def used_pct(self) -> float:
@@ -186,6 +187,7 @@ def channel_overview(
         math.fsum(one.figures.rate_out_kbps for one in streams),
         measured_loss(streams),
         traded(tables, contracts, channel, points=0),
+        sum(one.figures.rows_shed for one in streams),
     )
 
 
@@ -233,10 +235,17 @@ def channel_lines(one: ChannelOverview) -> Iterator[str]:
             f"lost {loss_said(one.dropping_rows_pct)}: a dropped row lacks every value",
             indent=2,
         )
-    else:
+    elif not one.rows_shed:
         yield from sentences("all of it fits: nothing is lost", indent=2)
+    if one.rows_shed:
+        yield from sentences(rows_said(one.rows_shed), indent=2)
     if one.trade is not None:
         yield from sentences(one.trade.buys, indent=2)
+
+
+def rows_said(rows: int) -> str:
+    """That whole rows were not sent."""
+    return f"{rows:,} whole rows were not sent; what each query still gets says: spillway explain STREAM ATTRIBUTE"
 
 
 def stream_lines(one: StreamOverview) -> Iterator[str]:

@@ -16,7 +16,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
 from spillway.pipeline.dry_run import DryRun, arrived, dry_run
 from spillway.show.lines import blocks, sentences, table_lines
-from spillway.show.overview import StreamOverview, attribute_lines, measured_loss, stream_overviews
+from spillway.show.overview import StreamOverview, attribute_lines, measured_loss, rows_said, stream_overviews
 from spillway.show.trades import ChannelTrade, trade_lines, traded
 from spillway.show.words import loss_said, rate_said
 from spillway.store.tables import Tables
@@ -164,7 +164,10 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     )
     for note in one.notes:
         yield from sentences(f"{note}.")
-    yield from sentences(f"lost of a measure value, on average: {loss_said(one.loss_pct)}", indent=2)
+    of_what = "a measure value that is sent" if f.rows_shed else "a measure value"
+    yield from sentences(f"lost of {of_what}, on average: {loss_said(one.loss_pct)}", indent=2)
+    if f.rows_shed:
+        yield from sentences(rows_said(f.rows_shed), indent=2)
     if f.rate_out_kbps > one.part_kbps:
         yield from sentences(
             f"That is {rate_said(f.rate_out_kbps - one.part_kbps)} more than there is room for; no more may go",

@@ -15,10 +15,20 @@ from spillway.show.words import loss_said, rate_said
 from spillway.store.tables import Tables
 
 MORE_PCT = round(100 * (MORE - 1))
-YARDSTICK = (
-    "Loss: the mean error of a measure value at the destination; what is absent counts 100 %, as every value of a "
-    "dropped row does"
+MEASURES, ROWS, BOTH = (
+    "a measure value",
+    "what queries ask for",
+    "a measure value, or what queries ask for of rows",
 )
+"""What a loss is of: where columns go, where rows do, and where streams of one channel differ."""
+YARDSTICKS = {
+    MEASURES: "Loss: the mean error of a measure value at the destination; what is absent counts 100 %, as every value "
+    "of a dropped row does",
+    ROWS: "Loss: of what queries ask for, by their weights, what is not sent; of rows dropped at random, every query "
+    "loses its part",
+    BOTH: "Loss: the mean error of a measure value at the destination (what is absent counts 100 %); where whole rows "
+    "go, of what queries ask for what is not sent",
+}
 NEAR_PCT = 5.0
 _IN_USE = "<- in use"
 
@@ -46,6 +56,7 @@ class ChannelTrade:
     dropping_rows_pct: float
     buys: str
     curve: tuple[CurvePoint, ...]
+    loss_of: str = MEASURES
 
 
 def traded(tables: Tables, contracts: Contracts, channel: str, points: int = 12) -> ChannelTrade | None:
@@ -82,7 +93,14 @@ def channel_trade(found: Trade) -> ChannelTrade:
             )
             for one in found.curve
         ),
+        _loss_of(found),
     )
+
+
+def _loss_of(found: Trade) -> str:
+    """What is lost on the channel, by what its streams have to give."""
+    rows = {taken.choice.of == "rows" for taken in found.in_use.taken}
+    return ROWS if rows == {True} else BOTH if True in rows else MEASURES
 
 
 def buys(found: Trade) -> str:
@@ -128,7 +146,7 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
         return
     yield from sentences(
         f"{one.channel} ({', '.join(one.streams)}): {rate_said(one.offered_kbps)} offered into "
-        f"{rate_said(one.capacity_kbps)}. {YARDSTICK}."
+        f"{rate_said(one.capacity_kbps)}. {YARDSTICKS[one.loss_of]}."
     )
     rows = [
         [
@@ -161,7 +179,7 @@ def trade_pictures(one: ChannelTrade) -> Iterator[Picture]:
                     }
                 ],
                 "x": "capacity, kbps",
-                "y": "loss of a measure value, %",
+                "y": f"loss of {one.loss_of}, %",
                 "from_zero": True,
                 "mark": (one.capacity_kbps, f"in use: {loss_said(one.loss_pct)}"),
             },
@@ -189,10 +207,10 @@ def _beside_rows(one: ChannelTrade) -> Picture:
         {
             "lines": lines,
             "x": "capacity, kbps",
-            "y": "loss of a measure value, %",
+            "y": f"loss of {one.loss_of}, %",
             "from_zero": True,
             "mark": (one.capacity_kbps, f"in use: {loss_said(one.loss_pct)}"),
         },
-        f"{YARDSTICK}. {one.buys}.",
+        f"{YARDSTICKS[one.loss_of]}. {one.buys}.",
         wide=True,
     )

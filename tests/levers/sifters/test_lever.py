@@ -18,8 +18,9 @@ from spillway.levers.sifters.filter import SifterFilter
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up, recover_batches
 from spillway.show.explain import explain
-from spillway.show.overview import overview, proof_lines
+from spillway.show.overview import overview, overview_lines, proof_lines
 from spillway.show.report import build_report
+from spillway.show.trades import ROWS, trade_lines, trade_pictures, traded
 from spillway.store.batches import load_batches
 
 
@@ -233,6 +234,31 @@ def test_rows_that_were_shed_are_none_that_went_missing(world: World) -> None:
     assert f"{seen.figures.rows_shed:,} were shed whole" in " ".join(proof_lines([seen]))
 
 
+def test_screens_say_that_rows_went_and_of_what_a_loss_is(world: World) -> None:
+    now = world.tables.now()
+    found = overview(now)
+    (channel,) = [one for one in found.channels if "logs" in one.streams]
+    assert channel.rows_shed > 0
+    said = " ".join(overview_lines(found))
+    assert "nothing is lost" not in said
+    assert f"{channel.rows_shed:,} whole rows were not sent" in said
+    told = traded(now, world.contracts, channel.channel)
+    assert told is not None
+    assert told.loss_of == ROWS
+    assert "Loss: of what queries ask for" in " ".join(trade_lines(told))
+    assert {one.data["y"] for one in trade_pictures(told)} == {"loss of what queries ask for, %"}
+
+
+def test_rows_that_are_read_say_how_many_they_stand_for(world: World) -> None:
+    contract = world.contracts.streams["logs"]
+    found = look_up(world.tables, contract, Question.parse(contract, "latency", from_seq=0, to_seq=2499))
+    sent = world.frame("transmitted", "logs").query("batch == 1").set_index("seq")
+    rows = found.rows.to_pandas().set_index("seq")
+    assert rows["weight"].max() > 1.0
+    assert rows["weight"].to_dict() == sent["weight"].to_dict()
+    assert "severity" not in rows.columns
+
+
 def test_a_batch_that_dies_half_way_ends_in_the_same_tables(world: World, tmp_path: Path) -> None:
     """Pinned, its filter not written: what the next run makes is what an undisturbed one made."""
     again = world.copy(tmp_path)
@@ -278,6 +304,11 @@ def test_spark_and_this_process_sift_alike(world: World, engine: Any, tmp_path: 
         ),
         ({"dimensions": [{"attribute": "latency", "between": [5, 1]}], "keep": []}, r"be \[least, most\] of a number"),
         ({"fairness": 2}, "at most 1"),
+        ({"sample": {"marked_pct": 100}}, "sample.marked_pct` must be below 100: that sample is every row"),
+        (
+            {"fairness": 0, "queries": [{"where": "latency > 3", "at_least": 1.0}]},
+            "fairness` must be above 0 where a query must have all of its rows",
+        ),
         ({"regions": 0}, "at least 1"),
     ],
 )  # fmt: skip

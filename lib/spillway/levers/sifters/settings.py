@@ -93,6 +93,21 @@ class SifterSettings(StatedQueries):
         weights = [query.weight for query in self.queries if isinstance(query.weight, int | float)]
         if weights and not sum(weights):
             yield "queries", "have weights that sum to more than 0", weights, "give one of them a weight"
+        if self.sample.marked_pct == 100:
+            yield (
+                "sample.marked_pct",
+                "be below 100: that sample is every row",
+                100,
+                "write e.g. 1, or mode: observe",
+            )
+        whole = [query.title for query in self.queries if query.at_least == 1]
+        if whole and self.fairness == 0:
+            yield (
+                "fairness",
+                "be above 0 where a query must have all of its rows: nothing that is asked for could go",
+                self.fairness,
+                f"write e.g. fairness: 0.5, or lower at_least of {whole[0]}",
+            )
         names = [query.title for query in self.queries]
         for place, name in enumerate(names):
             if name in names[:place]:
