@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evidence.bench.bench_sketches import best_seconds
 from evidence.joins.driver import equality, overlap, run_join
 from evidence.joins.workload import PaperStreams, steady
+from evidence.timed import best_seconds
 from spillway.levers.joins.operands import Operand, Words, encoded
 
 _NAMES = ("left_rows", "right_rows")

@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evidence.attributes.lake import ENGINE, Lake
-from evidence.bench.bench_sketches import best_seconds
 from evidence.bench.paired import paired_ratios
 from evidence.bench.spark_node import run_node
+from evidence.timed import best_seconds
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView

@@ -16,14 +16,14 @@ from functools import partial
 import numpy as np
 
 from evidence.bench.bench_attributes import settings_in
-from evidence.bench.bench_sketches import best_seconds
+from evidence.sifters.contest import built_and_configured
 from evidence.sifters.linear_program import Instance, by_solver
 from evidence.sifters.on_spark import prepared, probes
-from evidence.sifters.workload import GeneratedQueries, WorkloadSettings, generate
+from evidence.sifters.workload import WorkloadSettings, generate
+from evidence.timed import best_seconds
 from spillway.engine.session import spark_engine
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import Room
-from spillway.levers.sifters.choose import built
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import consolidated
 from spillway.levers.sifters.schemes import frequencies_of, partitioned
@@ -54,13 +54,6 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
     found["sifters.build_ms"] = found["sifters.build_query_data_ms.l100_q1000"]
     found["sifters.build_with_choice_ms"] = found["sifters.build_auto_ms.l100_q1000"]
     return {**found, **_beside_solver(rounds), **look_ups(rounds)}
-
-
-def built_and_configured(one: GeneratedQueries, scheme: str) -> object:
-    """Regions, their worth, and thresholds."""
-    made = built(one.space, one.sample, one.asked, one.settings.regions, scheme, 0.5, 0.5)
-    worth = consolidated(made.tree, made.frequencies, one.asked, one.sample)
-    return configured(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5)
 
 
 def _beside_solver(rounds: int) -> Mapping[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from evidence.sketches.data_models import shuffled, zipf_frequencies
 from evidence.sketches.repeats import batch_of, stream_of
 from evidence.sketches.stable_bloom import StableBloom, choose
+from evidence.timed import best_seconds
 from spillway.intake.repeats import filter_of, find_repeated
 from spillway.sketches.alternating_bloom import AlternatingBloom, parameters_of_memory
 from spillway.sketches.count_min import CountMin, CountMinParameters
@@ -34,24 +35,6 @@ from spillway.store.files import DataFile, rows_of
 from spillway.store.writing import write_file
 
 WIDTH, DEPTH = 2048, 5
-
-
-def best_seconds(
-    contestants: Mapping[str, Callable[[], object]],
-    rounds: int = 3,
-    clock: Callable[[], float] = time.perf_counter,
-) -> dict[str, float]:
-    """The best of `rounds` of each contestant, the order turned around every round, after one run unmeasured."""
-    for contestant in contestants.values():
-        contestant()
-    best = dict.fromkeys(contestants, float("inf"))
-    for turn in range(rounds):
-        names = list(contestants)
-        for name in names if turn % 2 == 0 else reversed(names):
-            begin = clock()
-            contestants[name]()
-            best[name] = min(best[name], clock() - begin)
-    return best
 
 
 def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, float]:

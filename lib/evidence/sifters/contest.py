@@ -89,6 +89,13 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
     )
 
 
+def built_and_configured(one: GeneratedQueries, scheme: str) -> object:
+    """Regions, their worth, and thresholds."""
+    made = built(one.space, one.sample, one.asked, one.settings.regions, scheme, 0.5, 0.5)
+    worth = consolidated(made.tree, made.frequencies, one.asked, one.sample)
+    return configured(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5)
+
+
 def chances(
     tree: RegionTree,
     sample: np.ndarray,

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from evidence.bench.bench_sifters import built_and_configured
-from evidence.bench.bench_sketches import best_seconds
 from evidence.book import Book, Shown
-from evidence.sifters.contest import RIVALS, SIFTERS, Contest, contest
+from evidence.sifters.contest import RIVALS, SIFTERS, Contest, built_and_configured, contest
 from evidence.sifters.linear_program import compare
 from evidence.sifters.on_spark import differing_rows
 from evidence.sifters.promises import promises_kept
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
+from evidence.timed import best_seconds
 from spillway.levers.sifters.schemes import partitioned
 from spillway.settings import Settings
 from spillway.show.report import svg
@@ -27,7 +26,7 @@ JUDGED_ROWS = 60_000
 FIRST_SEED = 1000
 """Smaller ones, and those from 2000 on, were looked at while schemes and the choice among them were made."""
 INSTANCES = 10_000
-LOOKED_UP = 1_000_000
+ROWS_LOOKED_UP = 1_000_000
 TEXT = {
     ("unif", "unif"): "about 6",
     ("unif", "skew"): "35 to 65",
@@ -210,14 +209,14 @@ def _times(book: Book, seed: int = FIRST_SEED) -> None:
     building: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes}
     looking: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes[:-1]}
     for count in (16, 36, 64, 100):
-        one = generate(WorkloadSettings(regions=count, sample=1000 * count // 16), seed, LOOKED_UP)
+        one = generate(WorkloadSettings(regions=count, sample=1000 * count // 16), seed, ROWS_LOOKED_UP)
         ways = {name: partial(built_and_configured, one, name) for name in schemes}
         for name, seconds in best_seconds(ways, 3, time.process_time).items():
             building[name].append((count, 1e3 * seconds))
         trees = {name: partitioned(name, one.space, one.sample, one.asked, count) for name in looking}
         looks = {name: partial(tree.regions_of, one.test) for name, tree in trees.items()}
         for name, seconds in best_seconds(looks, 3, time.process_time).items():
-            looking[name].append((count, LOOKED_UP / seconds / 1e6))
+            looking[name].append((count, ROWS_LOOKED_UP / seconds / 1e6))
     title = "Figure 6: building, |U| = 1000 l / 16"
     _chart(book, "sifters_6_building", title, building, "regions l", "ms")
     _chart(book, "sifters_7_lookups", "Figure 7: look-ups", looking, "regions l", "million a second")
