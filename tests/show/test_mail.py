@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import ipaddress
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from tests.show.test_alerts import go_wrong, lake, told
 
 from spillway.errors import Refused
@@ -24,21 +31,48 @@ class PostOffice(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), Counter)
         self.letters: list[tuple[list[str], bytes]] = []
         self.answer, self.heard = "250 fine", list[str]()
+        self.certified: ssl.SSLContext | None = None
+        self.encrypts_at_once = False
+        self.heard_in_clear: list[str] = []
 
     def address(self, user: str = "") -> str:
-        return f"smtp://{user}127.0.0.1:{self.server_address[1]}/?from=spillway@example.org&to=a@example.org&to=b@example.org"
+        return f"smtp{'s' * self.encrypts_at_once}://{user}127.0.0.1:{self.server_address[1]}/?from=spillway@example.org&to=a@example.org&to=b@example.org"
 
 
 class Counter(socketserver.StreamRequestHandler):
     server: PostOffice
 
+    encrypted = False
+
+    def encrypt(self) -> None:
+        assert self.server.certified is not None
+        self.connection = self.server.certified.wrap_socket(self.connection, server_side=True)
+        self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", 0)
+        self.encrypted = True
+
     def handle(self) -> None:
+        try:
+            if self.server.encrypts_at_once:
+                self.encrypt()
+            self.talk()
+        except OSError:
+            return  # whoever called does not trust the certificate
+
+    def talk(self) -> None:
         self.say("220 here")
         readers: list[str] = []
         while line := self.rfile.readline().decode().strip():
             self.server.heard.append(line)
+            self.server.heard_in_clear += [] if self.encrypted else [line]
             word = line.partition(" ")[0].upper()
-            if word == "RCPT":
+            if word == "EHLO" and self.server.certified is not None:
+                self.say("250-here\r\n" + ("250 AUTH PLAIN" if self.encrypted else "250 STARTTLS"))
+            elif word == "STARTTLS":
+                self.say("220 go on")
+                self.encrypt()
+            elif word == "AUTH":
+                self.say("235 welcome")
+            elif word == "RCPT":
                 readers.append(line.partition(":")[2].strip("<> "))
                 self.say(self.server.answer)
             elif word == "DATA":
@@ -99,6 +133,49 @@ def test_a_password_does_not_cross_without_encryption(office: PostOffice) -> Non
         send(office.address("me:very-secret@"), {"text": "one line"})
     assert "very-secret" not in str(problem.value)
     assert not [line for line in office.heard if line.startswith("AUTH")]
+
+
+def certificate(folder: Path) -> Path:
+    """A certificate of this machine that vouches for itself, and its key, in one file."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    here, now = ipaddress.ip_address("127.0.0.1"), datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(here)]), critical=True)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    spelled = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    path = folder / "office.pem"
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + spelled)
+    return path
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["smtp", "smtps"])
+@pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "unknown"])
+def test_a_password_and_a_letter_cross_encrypted_to_whom_the_machine_trusts_alone(
+    tmp_path: Path, office: PostOffice, monkeypatch: pytest.MonkeyPatch, at_once: bool, trusted: bool
+) -> None:
+    pem = certificate(tmp_path)
+    office.certified, office.encrypts_at_once = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), at_once
+    office.certified.load_cert_chain(pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem if trusted else tmp_path / "none.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    if trusted:
+        send(office.address("me:very-secret@"), {"text": "one line"})
+        (said,) = [line for line in office.heard if line.startswith("AUTH")]
+        assert base64.b64decode(said.split()[-1]) == b"\0me\0very-secret"
+        assert len(office.letters) == 1
+    else:
+        with pytest.raises(NotTold, match="it cannot be reached") as problem:
+            send(office.address("me:very-secret@"), {"text": "one line"})
+        assert "very-secret" not in str(problem.value)
+        assert office.letters == []
+    words = [line.partition(" ")[0].upper() for line in office.heard_in_clear]
+    assert words == ([] if at_once else ["EHLO", "STARTTLS"])
 
 
 def test_a_line_in_an_address_makes_no_header(office: PostOffice) -> None:
