@@ -34,7 +34,7 @@ def test_containers_are_not_root_and_their_base_is_pinned() -> None:
     assert users
     assert users[-1] not in ("root", "0")
     (base,) = [rest for word, rest in words if word == "ARG"]
-    assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-\w+(@sha256:[0-9a-f]{64})?", base)
+    assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
 
 
 def test_everything_that_listens_listens_on_this_machine_alone(
