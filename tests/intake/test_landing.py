@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 from tests.intake.landing_world import START, LandingWorld, contract, lines
 
+from spillway.batch import DONE, Batch
 from spillway.intake import record as recording
 from spillway.intake import tasks as parsing
+from spillway.store.batches import save_batches
 from spillway.store.landing_zone import GoneOrChanged, list_landed, open_landed
 
 
@@ -323,7 +325,7 @@ def test_a_backlog_is_taken_in_in_steps_of_bounded_size_each_a_commit_of_its_own
         pass
 
     def third_time_dead(*args: Any, **more: Any) -> Any:
-        steps.append(len(args[4]))
+        steps.append(len(args[3]))
         if len(steps) == 3:
             raise Killed
         return whole(*args, **more)
@@ -346,3 +348,30 @@ def test_a_file_whose_time_lies_ahead_of_the_clock_waits_and_is_named(world: Lan
     os.utime(path, (ahead, ahead))
     assert world.take_in() == []
     assert "delays/a.json" in world.said[-1]
+
+
+def test_of_however_many_batches_only_those_that_know_a_file_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = LandingWorld(tmp_path)
+    for number in range(6):
+        world.deliver(f"{number}.json", lines(range(10 * number, 10 * number + 3)))
+        world.take_in()
+        (world.zone / f"{number}.json").unlink()
+    now = [one.becomes(world.now, status=DONE) for one in world.batches()]
+    save_batches(world.tables, now)
+    world.deliver("again.json", lines(range(20, 23)))
+    world.deliver("new.json", lines([70, 71]))
+    read: set[int] = set()
+    whole = Batch.from_row
+
+    def noting(row: Any) -> Batch:
+        read.add(row["batch"])
+        return whole(row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "from_row", noting)
+        (taken,) = world.take_in()
+    assert (taken.batch, taken.rows, taken.first_seq) == (7, 2, 18)
+    assert [file.status for file in taken.files] == ["duplicate", "taken"]
+    assert read <= {3, 7}, "batch 3 took in the same bytes under another name"

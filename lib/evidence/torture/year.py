@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
-from spillway.batch import PENDING
+from spillway.batch import PENDING, RECORDED
 from spillway.contracts import Contracts, StreamContract, load_contracts
 from spillway.engine import InProcess
 from spillway.job import say
@@ -44,7 +44,13 @@ from spillway.pipeline.validate import changed_batches, validate
 from spillway.settings import Settings
 from spillway.show.report import build_report
 from spillway.show.status import status
-from spillway.store.batches import load_batches, settle_batches
+from spillway.store.batches import (
+    batches_of_files,
+    last_arrival,
+    load_batches,
+    next_numbers,
+    settle_batches,
+)
 from spillway.store.blobs import write_bytes
 from spillway.store.filters import matching
 from spillway.store.tables import Table, Tables
@@ -234,8 +240,15 @@ def _steps(year: Year, number: int) -> dict[str, Callable[[Tables], Any]]:
     def account(tables: Tables) -> None:
         tables.at("ledger").rows(["stage", "ordinal"], subject=stream, batch=[number])
 
+    def take_in_one(tables: Tables) -> None:
+        load_batches(tables, stream, status=RECORDED)
+        batches_of_files(tables, stream, ["north/new.json"], ["0" * 64])
+        next_numbers(tables, stream)
+        last_arrival(tables, stream)
+
     return {
         "is there work": lambda tables: is_pending(contract, tables),
+        "take in": take_in_one,
         "shed": shed,
         "account": account,
         "validate": lambda tables: changed_batches(tables, stream),

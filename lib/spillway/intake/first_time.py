@@ -38,6 +38,8 @@ def without_repeats(
     They are compared with what stands in `raw`, of whichever batch, and with each other in their order.
     """
     found: dict[int, Repeated] = {}
+    if contract.duplicates.rows == "none":
+        return found
     mine = {batch.batch for batch in batches}
     others = [one for one in load_batches(tables, contract.stream) if one.batch not in mine]
     standing = [one for one in others if one.is_in_raw or one.status == RETIRED]

@@ -20,14 +20,14 @@ from spillway.intake.fates import Fate
 from spillway.intake.first_time import without_repeats
 from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
 from spillway.intake.quarantine import FILE_REFUSED, settled_files, whole_files
-from spillway.intake.rate import rate_of
+from spillway.intake.rate import rate_of, rated_batches
 from spillway.intake.read_again import note_read_again
 from spillway.intake.repeats import Repeated, keep_states
 from spillway.intake.replayed import originals_of
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
 from spillway.records import absent_column, bounded_notes, bounded_reasons, counted_together
-from spillway.store.batches import load_batches, reserve, save_batches
+from spillway.store.batches import batches_of_files, reserve, save_batches
 from spillway.store.files import LISTED_BYTES
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Tables
@@ -89,6 +89,9 @@ def _write(
 ) -> list[Batch]:
     stream, numbers = contract.stream, [batch.batch for batch in batches]
     raw = tables.at("raw", stream).with_attributes([(a.name, a.type) for a in contract.attributes])
+    if raw.exists:
+        # a type that has changed is refused by name before rows are compared with those that have the old one
+        raw.fit()
     rejected = tables.at("rejected")
     reserve(tables, batches, [raw, rejected, *map(tables.at, ("ledger", "sketches"))])
     kept = originals_of(tables, contract, batches)
@@ -119,17 +122,19 @@ def _write(
     days = sorted({batch.batch_date for batch in batches})
     raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
     rejected.publish(aside, stream=stream, batch=numbers)
-    every = load_batches(tables, stream)
-    note_read_again(rejected, stream, [taken[number].batch for number in numbers], every)
+    settled = [taken[number].batch for number in numbers]
+    names = {file.name for one in settled for file in one.files}
+    note_read_again(rejected, stream, settled, batches_of_files(tables, stream, names))
     keep_states(tables, stream, [one.state for _, one in sorted(repeated.items()) if one.state is not None])
     ledger: list[LedgerRow] = []
-    known = {one.batch: one for one in every}
+    written: dict[int, Batch] = {}
+    rated = partial(_rated, tables, stream, written)
     for number, one in taken.items():
         again, rows = repeated.get(number), sum(part.rows for part in files[number])
         own = [part for part in parsed if part.batch == number]
         notes = _noted(contract, own, rows + (len(again.rows) if again else 0))
         ledger += _lines(contract, one, rows, notes, again, files[number])
-        seconds, note = rate_of(tables, contract, one.batch, rows, list(known.values()))
+        seconds, note = rate_of(tables, contract, one.batch, rows, rated)
         done = one.batch.becomes(
             clock(),
             status=TAKEN_IN,
@@ -142,10 +147,16 @@ def _write(
             attempts=0,
             reason=None,
         )
-        known[number] = done
+        written[number] = done
         _tell(done, notes, say)
     write_ledger(tables, stream, numbers, [INTAKE], ledger)
-    return save_batches(tables, [known[number] for number in numbers])
+    return save_batches(tables, [written[number] for number in numbers])
+
+
+def _rated(tables: Tables, stream: str, written: Mapping[int, Batch]) -> list[Batch]:
+    """What a rate may be borrowed from: batches there were, and those that are written here."""
+    known = {one.batch: one for one in rated_batches(tables, stream)} | dict(written)
+    return [known[number] for number in sorted(known)]
 
 
 def _beside(contract: StreamContract, files: Sequence[Written]) -> int:

@@ -20,7 +20,7 @@ name, until another batch tells, or the contract declares the rate: it stops nob
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,8 +30,9 @@ import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
+from spillway.store.batches import RATED, load_batches
 from spillway.store.files import read_rows
-from spillway.store.tables import Tables
+from spillway.store.tables import Between, Tables
 
 Moments = npt.NDArray[np.int64]
 
@@ -68,7 +69,7 @@ def _seconds(order: Moments) -> float | None:
 
 
 def rate_of(
-    tables: Tables, contract: StreamContract, batch: Batch, rows: int, known: Sequence[Batch]
+    tables: Tables, contract: StreamContract, batch: Batch, rows: int, known: Callable[[], Sequence[Batch]]
 ) -> tuple[float | None, str | None]:
     """Seconds that a batch of so many tuples covers, by the contract's `rate`, and what is to be known of them.
 
@@ -87,7 +88,7 @@ def rate_of(
         seconds = None if found is None else found * (1.0 if kind == "integer" else 1e-6)
         if seconds is not None and arrival is not None and kind != "integer":
             note = _disagreement(seconds, arrival, order, batch)
-    return (seconds, note) if seconds is not None else borrowed(contract, batch, rows, known, arrival)
+    return (seconds, note) if seconds is not None else borrowed(contract, batch, rows, known(), arrival)
 
 
 def borrowed(
@@ -114,6 +115,11 @@ def borrowed(
         "its rate is not known: it waits until another batch tells it, or `rate: {from: declared, "
         "tuples_per_second: ...}` in the contract does"
     )
+
+
+def rated_batches(tables: Tables, stream: str) -> list[Batch]:
+    """What batches that have none may borrow a rate from, in order."""
+    return load_batches(tables, stream, rows=Between(1), seconds_covered=RATED)
 
 
 def is_rated(batch: Batch) -> bool:

@@ -14,7 +14,7 @@ from spillway.errors import Problem, safely
 from spillway.intake.landing import Delivered, batch_date_of, landing_root
 from spillway.levers.protocol import Say
 from spillway.records import measure_file
-from spillway.store.batches import save_batches
+from spillway.store.batches import batches_of_files, last_arrival, next_numbers, save_batches
 from spillway.store.landing_zone import GoneOrChanged, open_landed
 from spillway.store.tables import Tables
 
@@ -33,7 +33,6 @@ def record_batches(
     tables: Tables,
     engine: Engine,
     contract: StreamContract,
-    known: Sequence[Batch],
     step: Sequence[Delivered],
     run_id: str,
     now: datetime,
@@ -43,13 +42,17 @@ def record_batches(
     """Record files as batches, one a batch date, before anything of them is written.
 
     A file whose bytes are known under its name is given its new size and time in the batch that knows it. `again`:
-    files that were refused are asked for once more, whatever bytes they hold now.
+    files that were refused are asked for once more, whatever bytes they hold now. Of all batches only those are read
+    that know one of the files by its name, or by its bytes.
     """
+    stream = contract.stream
     root = landing_root(contract, tables.settings.landing)
     measured = dict(zip(step, engine.map(partial(_measure, contract, root), step), strict=True))
     for one in step:
         if (missed := measured[one].missed) is not None:
             say(f"{contract.stream}: {safely(one.name)} is left for the next run: {missed}")
+    found_digests = {one.digest for one in measured.values() if one.digest}
+    known = batches_of_files(tables, stream, {one.name for one in step}, found_digests)
     touched = {} if again else _touched(known, {one: measured[one].digest for one in step})
     unmoved = {file.name for _, file in touched.values()}
     by_date: dict[date, list[Delivered]] = {}
@@ -57,8 +60,7 @@ def record_batches(
         if measured[one].missed is None and one.name not in unmoved:
             by_date.setdefault(batch_date_of(one.name, now.date()), []).append(one)
     digests = {file.digest for batch in known for file in batch.files if file.status == TAKEN}
-    number, seq = next_numbers(known)
-    arrived = max((f.modified_at for b in known for f in b.files if f.modified_at), default=None)
+    (number, seq), arrived = next_numbers(tables, stream), last_arrival(tables, stream)
     batches = []
     for batch_date in sorted(by_date):
         number, first_seq, files = number + 1, seq, []
@@ -85,11 +87,6 @@ def record_batches(
         arrived = max(one.modified_at for one in by_date[batch_date])
     moved = _with_new_times(touched)
     return save_batches(tables, [*moved, *batches])[len(moved) :]
-
-
-def next_numbers(known: Sequence[Batch]) -> tuple[int, int]:
-    """The last batch's number, and the first `seq` that none has set aside."""
-    return max((b.batch for b in known), default=0), max((b.last_seq for b in known), default=-1) + 1
 
 
 def _measure(contract: StreamContract, root: str, one: Delivered) -> _Measured:

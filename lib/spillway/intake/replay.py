@@ -32,7 +32,7 @@ from spillway.errors import Refused, SpillwayError
 from spillway.intake.aside import DELIVERED_BEFORE
 from spillway.intake.into_raw import write_batches
 from spillway.intake.landing import batch_date_of, look
-from spillway.intake.record import next_numbers, record_batches
+from spillway.intake.record import record_batches
 from spillway.intake.replayed import (
     can_be_replayed,
     content_of,
@@ -44,7 +44,7 @@ from spillway.intake.replayed import (
 from spillway.intake.take_in import in_steps
 from spillway.ledger import Row
 from spillway.levers.protocol import Say
-from spillway.store.batches import load_batches, save_batches
+from spillway.store.batches import load_batches, next_numbers, save_batches
 from spillway.store.tables import Tables
 
 
@@ -93,7 +93,7 @@ def replay(
     reopened = _reopened(tables, contract, asked, clock)
     for batch in reopened:
         say(f"{stream}: batch {batch.batch} of {batch.batch_date} is no longer set aside")
-    begun = [batch for batch in load_batches(tables, stream) if batch.status == RECORDED]
+    begun = load_batches(tables, stream, status=RECORDED)
     written, failed = write_batches(tables, engine, contract, begun, clock, say)
     now = clock()
     known = load_batches(tables, stream)
@@ -107,8 +107,7 @@ def replay(
         and asked.takes_date(_date_of(known, entry))
     ]
     for step in in_steps(contract, files, now.date()):
-        known = load_batches(tables, stream)
-        recorded = record_batches(tables, engine, contract, known, step, run_id, now, say, again=True)
+        recorded = record_batches(tables, engine, contract, step, run_id, now, say, again=True)
         done, problems = write_batches(tables, engine, contract, recorded, clock, say)
         written, failed = [*written, *done], [*failed, *problems]
     recorded, records = _records(tables, contract, asked, run_id, now)
@@ -182,7 +181,7 @@ def _records(
         and _is_asked_for(asked, row)
     ]
     before = [entry for _, entry in entries_of(known)]
-    number, seq = next_numbers(known)
+    number, seq = next_numbers(tables, contract.stream)
     batches: list[Batch] = []
     records = 0
     for day in sorted({dates[row["batch"]] for row in rows}):

@@ -18,8 +18,8 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import safely
 from spillway.intake.into_raw import write_batches
-from spillway.intake.landing import Delivered, batch_date_of, landing_root, look
-from spillway.intake.rate import borrowed
+from spillway.intake.landing import Delivered, batch_date_of, landed, landing_root
+from spillway.intake.rate import borrowed, rated_batches
 from spillway.intake.record import record_batches
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches
@@ -43,11 +43,11 @@ def take_in(
     """
     tables, clock = tables.now(), clock or utc_now
     stream, settings = contract.stream, tables.settings
-    begun = [batch for batch in load_batches(tables, stream) if batch.status == RECORDED]
+    begun = load_batches(tables, stream, status=RECORDED)
     written, failed = write_batches(tables, engine, contract, begun, clock, say)
     root = landing_root(contract, settings.landing)
     if folder_exists(root):
-        found = look(contract, settings, load_batches(tables, stream), clock())
+        found = landed(contract, tables, clock())
         if found.settling:
             names = ", ".join(safely(one.name) for one in found.settling[:NAMES_SAID])
             say(
@@ -59,8 +59,7 @@ def take_in(
             if len(steps) > 1:
                 size = sum(one.size for one in step) / 1e6
                 say(f"{stream}: step {number} of {len(steps)}: {len(step):,} files, {size:,.1f} MB")
-            known = load_batches(tables, stream)
-            recorded = record_batches(tables, engine, contract, known, step, run_id, clock(), say)
+            recorded = record_batches(tables, engine, contract, step, run_id, clock(), say)
             done, problems = write_batches(tables, engine, contract, recorded, clock, say)
             written += done
             failed += problems
@@ -112,9 +111,12 @@ def _with_rates(
     say: Say,
 ) -> list[Batch]:
     """Give those that wait for a rate one, now that another batch or the contract tells it."""
-    known = load_batches(tables, contract.stream)
+    waiting = list(
+        filter(waits_for_a_rate, load_batches(tables, contract.stream, status=[TAKEN_IN, UNTRAINED]))
+    )
+    known = rated_batches(tables, contract.stream) if waiting else []
     given: dict[int, Batch] = {}
-    for batch in filter(waits_for_a_rate, known):
+    for batch in waiting:
         seconds, note = borrowed(contract, batch, batch.rows or 0, known)
         if seconds is not None:
             given[batch.batch] = batch.becomes(clock(), seconds_covered=seconds, rate_note=note)

@@ -12,6 +12,7 @@ from datetime import date, datetime
 from spillway.batch import PENDING, UNTRAINED, utc_now
 from spillway.contracts import StreamContract, load_usable
 from spillway.intake.landing import landed
+from spillway.intake.rate import rated_batches
 from spillway.intake.take_in import can_be_rated, waits_for_a_rate
 from spillway.pipeline.exemptions import exemption_of
 from spillway.pipeline.facts import untrained
@@ -30,7 +31,7 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
     begun = load_batches(tables, contract.stream, status=PENDING)
     quick = {batch.status for batch in begun if not waits_for_a_rate(batch)}
     slow = [batch for batch in begun if waits_for_a_rate(batch)]
-    rated = load_batches(tables, contract.stream) if slow else []
+    rated = rated_batches(tables, contract.stream) if slow else []
     able = quick | {batch.status for batch in slow if can_be_rated(contract, batch, rated)}
     if able - {UNTRAINED}:
         return True

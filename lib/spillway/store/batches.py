@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -43,13 +44,34 @@ def newest_batch(tables: Tables, stream: str, **where: Any) -> Batch | None:
     return Batch.from_row(found[0]) if found else None
 
 
-def batches_of_files(tables: Tables, stream: str, names: Collection[str]) -> list[Batch]:
-    """The batches of the stream that know a landing file by one of these names."""
+def batches_of_files(
+    tables: Tables, stream: str, names: Collection[str], digests: Collection[str] = ()
+) -> list[Batch]:
+    """The batches of the stream that know a landing file by one of these names, or one of these bytes."""
     rows = tables.at("batches").rows(["batch", "files"], stream=stream)
     files = rows["files"].combine_chunks()
-    hit = pc.is_in(pc.struct_field(files.flatten(), "name"), value_set=pa.array(list(names), pa.string()))
+    by_name, by_digest = (
+        pc.is_in(pc.struct_field(files.flatten(), field), value_set=pa.array(list(wanted), pa.string()))
+        for field, wanted in (("name", names), ("digest", digests))
+    )
+    hit = pc.or_(by_name, by_digest)
     numbers = rows["batch"].take(pc.list_parent_indices(files).filter(hit)).unique().to_pylist()
     return load_batches(tables, stream, batch=numbers) if numbers else []
+
+
+def next_numbers(tables: Tables, stream: str) -> tuple[int, int]:
+    """The last batch's number, and the first `seq` that none has set aside."""
+    rows = tables.at("batches").rows(["batch", "last_seq"], stream=stream)
+    if not rows.num_rows:
+        return 0, 0
+    return pc.max(rows["batch"]).as_py(), pc.max(rows["last_seq"]).as_py() + 1
+
+
+def last_arrival(tables: Tables, stream: str) -> datetime | None:
+    """When the last of the stream's landing files was written; None where there is none."""
+    files = tables.at("batches").rows(["files"], stream=stream)["files"].combine_chunks().flatten()
+    found: datetime | None = pc.max(pc.struct_field(files, "modified_at")).as_py()
+    return found
 
 
 def settle_batches(tables: Tables, stream: str) -> None:
