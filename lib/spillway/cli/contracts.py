@@ -57,7 +57,7 @@ def add_contracts(commands: Any) -> None:
     )
     mining.add_argument(
         "log",
-        help="SQL: a .sql file, a folder of them, or CSV, JSON lines or Parquet with columns query and runs",
+        help="SQL: a .sql file, a folder of them, or CSV, JSON lines, Parquet, Delta with columns query and runs",
     )
     mining.add_argument("--stream", required=True, help="the stream whose readers are looked for")
     mining.set_defaults(run=mine)

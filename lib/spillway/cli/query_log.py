@@ -1,11 +1,16 @@
-"""SQL statements that people ran, from files of SQL or a table of statements and how often each ran."""
+"""SQL statements that people ran, from files of SQL or a table of statements (a file, or Delta) and how often each ran."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spillway.errors import UsageError
+from spillway.store.foreign import read_foreign
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 QUERY_COLUMNS = ("query", "sql", "statement", "query_text")
 RUNS_COLUMNS = ("runs", "count", "executions", "times")
@@ -14,6 +19,8 @@ RUNS_COLUMNS = ("runs", "count", "executions", "times")
 def read_query_log(path: str) -> list[tuple[str, float]]:
     """Every statement, and how often it ran: once, where that is not told."""
     place = Path(path)
+    if (place / "_delta_log").is_dir():
+        return _statements(path, read_foreign(path, _of_use))
     if place.is_dir():
         files = sorted(place.rglob("*.sql"))
         if not files:
@@ -25,12 +32,22 @@ def read_query_log(path: str) -> list[tuple[str, float]]:
         raise UsageError(f"`log` must be a file or a folder, got {path!r}; name a query log")
     if place.suffix == ".sql":
         return [(place.read_text(encoding="utf-8"), 1.0)]
-    rows = _table(place)
+    return _statements(path, _table(place))
+
+
+def _of_use(columns: Sequence[str]) -> list[str]:
+    """The columns to read; all, for the error that names them, where none holds statements."""
+    found = [name for name in columns if name.lower() in (*QUERY_COLUMNS, *RUNS_COLUMNS)]
+    return found or list(columns)
+
+
+def _statements(path: str, rows: pa.Table) -> list[tuple[str, float]]:
     names = {name.lower(): name for name in rows.column_names}
     text = next((names[name] for name in QUERY_COLUMNS if name in names), None)
     if text is None:
         raise UsageError(
-            f"`log` must have a column {' or '.join(QUERY_COLUMNS)}, got {', '.join(rows.column_names)}; rename it"
+            f"`log` must have a column {' or '.join(QUERY_COLUMNS)}, got {', '.join(rows.column_names)} in {path}; "
+            "rename it"
         )
     runs = next((names[name] for name in RUNS_COLUMNS if name in names), None)
     times = [1.0] * rows.num_rows if runs is None else rows[runs].to_pylist()

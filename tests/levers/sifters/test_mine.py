@@ -86,6 +86,23 @@ def test_logs_come_as_files_of_sql_and_as_tables(tmp_path: Path) -> None:
             read_query_log(str(tmp_path / name))
 
 
+def test_a_log_may_be_a_delta_table_of_which_the_columns_of_use_are_read(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    rows = pa.table({"Query_Text": ["select 1", None, "select 2"], "runs": [3, 1, 0], "who": ["a", "b", "c"]})
+    write_deltalake(str(tmp_path / "log"), rows)
+    write_deltalake(str(tmp_path / "log"), rows.slice(0, 1), mode="append")
+    assert read_query_log(str(tmp_path / "log")) == [("select 1", 3.0), ("select 1", 3.0)]
+    write_deltalake(str(tmp_path / "none"), rows.select(["who"]))
+    with pytest.raises(UsageError, match=r"must have a column query.*got who in"):
+        read_query_log(str(tmp_path / "none"))
+    (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(Refused, match="be one that delta-rs reads"):
+        read_query_log(str(tmp_path / "broken"))
+    assert (tmp_path / "broken" / "_delta_log").is_dir()  # it is not ours to put aside
+
+
 def test_the_command_prints_yaml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
