@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from evidence.torture import parts
 from evidence.torture.deaths import PHASES, Writes
 from evidence.torture.forking import BROKEN, SENTENCE, Child, Ended
 from evidence.torture.kills import contents, differs
 from evidence.torture.laws import broken_laws
-from evidence.torture.parts import write_figures
+from evidence.torture.parts import run_torture, write_figures
 from evidence.torture.reader import table_rows, tables_below
 from evidence.torture.steps import bring_all
 from evidence.torture.world import AWKWARD, Tortured, begin
@@ -136,3 +137,21 @@ def test_figures_of_parts_that_were_not_run_stay(tmp_path: Path) -> None:
     found = json.loads(write_figures({"torture.races": 9}, tmp_path).read_text())
     assert (found["torture.kills"], found["torture.races"]) == (200, 9)
     assert found["machine.cores"] > 0
+
+
+def test_a_part_that_fails_or_dies_is_named_and_the_others_are_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object) -> dict[str, float]:
+        raise ValueError("its own fault")
+
+    made = {"kills": lambda *_: {"torture.kills": 3.0}, "races": broken, "landing": broken}
+    made |= {"fuzz": lambda *_: {"torture.fuzz_inputs": 7.0}, "year": lambda *_: os._exit(9)}
+    monkeypatch.setattr(parts, "PARTS", made)
+    monkeypatch.setattr(parts, "prepare_process", lambda _: None)
+    monkeypatch.setenv("SPILLWAY_BUILD", str(tmp_path))
+    assert run_torture([]) == 1
+    figures = json.loads((tmp_path / "torture.json").read_text())
+    assert (figures["torture.kills"], figures["torture.fuzz_inputs"]) == (3.0, 7.0)
+    assert "torture: races, landing, year must be none" in capfd.readouterr().err
+    assert run_torture(["--only", "fuzz", "--only", "kills"]) == 0

@@ -28,7 +28,7 @@ from evidence.torture.hostile import JUDGES, prepare_lake
 SECONDS_MOST = 20.0
 MEMORY_MOST = 512 << 20
 _ADDRESSES_MOST = 4 << 30
-TORTURE_INPUTS = 40_000
+TORTURE_INPUTS = 20_000
 
 
 @dataclass

@@ -9,11 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from evidence.torture.forking import WORKER_PATIENCE_SECONDS, Child
 from evidence.torture.fuzz import torture_by_fuzzing
 from evidence.torture.kills import torture_by_killing
 from evidence.torture.landing import torture_by_landing
@@ -33,6 +35,9 @@ PARTS: Mapping[str, Callable[[Callable[[str], None], int], Mapping[str, float]]]
     "year": torture_by_a_year,
 }
 """By name, in the order they run."""
+LANES = (("landing", "fuzz"), ("year",))
+"""What one core is enough for runs side by side; all others use two by themselves."""
+ALONE = frozenset(name for lane in LANES for name in lane)
 
 
 def run_torture(arguments: Sequence[str] | None = None) -> int:
@@ -49,17 +54,13 @@ def run_torture(arguments: Sequence[str] | None = None) -> int:
         print(f"spillway: torture: {time.monotonic() - started:6.1f} s  {line}", flush=True)
 
     prepare_process(say)
-    figures: dict[str, float] = {"torture.seed": given.seed}
-    failed = []
-    for name in given.only or PARTS:
-        begun = time.monotonic()
-        say(name)
-        try:
-            figures |= PARTS[name](say, given.seed)
-        except Exception:  # the others must not be lost with it
-            traceback.print_exc()
-            failed.append(name)
-        figures[f"torture.{name}_seconds"] = round(time.monotonic() - begun, 1)
+    asked = [name for name in PARTS if name in (given.only or PARTS)]
+    figures, failed = _in_turn([name for name in asked if name not in ALONE], say, given.seed)
+    lanes = [lane for one in LANES if (lane := [name for name in one if name in asked])]
+    for more, problems in _side_by_side(lanes, say, given.seed):
+        figures |= more
+        failed += problems
+    figures["torture.seed"] = given.seed
     path = write_figures(figures, build)
     say(f"{len(figures)} figures in {path}")
     wrong = [
@@ -70,6 +71,46 @@ def run_torture(arguments: Sequence[str] | None = None) -> int:
     if failed or wrong:
         print(f"spillway: torture: {', '.join([*failed, *wrong])} must be none", file=sys.stderr)
     return 1 if failed or wrong else 0
+
+
+def _in_turn(
+    names: Sequence[str], say: Callable[[str], None], seed: int
+) -> tuple[dict[str, float], list[str]]:
+    """The figures of some parts, one after the other, and the names of those that failed."""
+    figures: dict[str, float] = {}
+    failed = []
+    for name in names:
+        begun = time.monotonic()
+        say(name)
+        try:
+            figures |= PARTS[name](say, seed)
+        except Exception:  # the others must not be lost with it
+            traceback.print_exc()
+            failed.append(name)
+        figures[f"torture.{name}_seconds"] = round(time.monotonic() - begun, 1)
+    return figures, failed
+
+
+def _side_by_side(
+    lanes: Sequence[Sequence[str]], say: Callable[[str], None], seed: int
+) -> Iterator[tuple[dict[str, float], list[str]]]:
+    """What becomes of each lane, every one in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="torture-") as place:
+        running = []
+        for number, lane in enumerate(lanes):
+            told = Path(place, f"lane-{number}.json")
+
+            def work(lane: Sequence[str] = lane, told: Path = told) -> None:
+                told.write_text(json.dumps(_in_turn(lane, say, seed)), encoding="utf-8")
+
+            child = Child(work, Path(place, f"said-{number}"), quiet=False)
+            running.append((lane, child, told))
+        for lane, child, told in running:
+            ended = child.ended(patience=WORKER_PATIENCE_SECONDS)
+            if ended.code:
+                print(ended.said, file=sys.stderr)
+            figures, failed = json.loads(told.read_text("utf-8")) if not ended.code else ({}, [*lane])
+            yield figures, failed
 
 
 def write_figures(figures: Mapping[str, float], build: Path) -> Path:
