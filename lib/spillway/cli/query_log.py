@@ -1,4 +1,4 @@
-"""SQL statements that people ran, from files of SQL or a table of statements (a file, or Delta) and how often each ran."""
+"""SQL statements that people ran, from files of SQL or a table (a file, or Delta) with how often each ran."""
 
 from __future__ import annotations
 
