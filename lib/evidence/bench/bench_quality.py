@@ -80,7 +80,7 @@ def _deciding(batches: Batches, to: Entitlements, room: float) -> Callable[[], o
     return lambda: admit_fairly(batches, to, room)
 
 
-def sic_figures(spark: Any, rows: int = 1_000_000, pairs: int = 40) -> dict[str, float]:
+def sic_figures(spark: Any, rows: int = 1_000_000, turns: int = 24) -> dict[str, float]:
     """What coverage adds to a query by Spark over so many rows, all of which are kept."""
     engine = SparkEngine(lambda: spark)
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +117,7 @@ def sic_figures(spark: Any, rows: int = 1_000_000, pairs: int = 40) -> dict[str,
         def without() -> object:
             return engine.ask({"plain": plain}, (("asked", SQL),), 100_000)
 
-        ratios = paired_ratios(with_sic, without, pairs)
+        ratios = paired_ratios(with_sic, without, turns)
         own = best_seconds({"own": own_work}, 15, time.process_time)["own"]
         contestants = {
             "with_sic": with_sic,
@@ -133,7 +133,7 @@ def sic_figures(spark: Any, rows: int = 1_000_000, pairs: int = 40) -> dict[str,
         "quality.sic_overhead_pct.by_clock": 100 * (clock.middle - 1),
         "quality.sic_overhead_low_pct.by_clock": 100 * (clock.low - 1),
         "quality.sic_overhead_high_pct.by_clock": 100 * (clock.high - 1),
-        "quality.sic_overhead_pairs": pairs,
+        "quality.sic_overhead_rounds": turns,
         "quality.sic_own_work_pct": 100 * own / seconds["without"],
         "quality.asked_over_plain_parquet": seconds["with_sic"] / seconds["by_spark_alone"],
         **{f"quality.{name}_seconds": value for name, value in seconds.items()},
@@ -182,5 +182,5 @@ def quality_bench(spark: Any) -> dict[str, float]:
     found = decision_figures() | sic_figures(spark)
     for policy in ("fair", "random"):
         found |= run_node(spark, policy, interval=0.25, intervals_a_window=40, windows=2)
-        found |= run_node(spark, policy, interval=2.0, intervals_a_window=8, windows=3)
+        found |= run_node(spark, policy, interval=2.0, intervals_a_window=8, windows=2)
     return found

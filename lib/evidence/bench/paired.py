@@ -1,10 +1,10 @@
 """What one way of doing something costs more than another, on a machine that does other things as well.
 
-Both are run in pairs, the order turned around every pair, and each pair gives a ratio: what disturbs one of a pair
-mostly disturbs the other too, and what does not is one ratio of many. The median of the ratios is the figure, and its
-interval is that of order statistics: so many of n ratios lie below the median as heads fall in n throws of a coin,
-whatever the ratios' distribution. Beside the clock stands the processor's time of this process and all that descend
-from it (Spark's JVM, its Python workers), of which other processes take nothing.
+Both are run in turns, one, other, other, one, and each such round gives a ratio: who goes first goes last, what
+disturbs one of a round mostly disturbs the other too, and what does not is one ratio of many. The median of the ratios
+is the figure, and its interval is that of order statistics: so many of n ratios lie below the median as heads fall in n
+throws of a coin, whatever the ratios' distribution. Beside the clock stands the processor's time of this process and
+all that descend from it (Spark's JVM, its Python workers), of which other processes take nothing.
 
 >>> found = median_of([1.0, 1.1, 0.9, 1.2, 1.0, 1.0, 1.3, 0.8])
 >>> found.middle, found.low, found.high
@@ -68,18 +68,18 @@ CLOCKS: Mapping[str, Callable[[], float]] = {"processor": family_seconds, "clock
 
 
 def paired_ratios(
-    one: Callable[[], object], other: Callable[[], object], pairs: int, warm: int = 3
+    one: Callable[[], object], other: Callable[[], object], rounds: int, warm: int = 2
 ) -> dict[str, Median]:
-    """By clock, how many times as much `one` takes as `other`."""
+    """By clock, how many times as much `one` takes as `other`; `warm` rounds are not counted."""
     ratios: dict[str, list[float]] = {name: [] for name in CLOCKS}
-    for turn in range(-warm, pairs):
-        spent = []
-        for run in (one, other) if turn % 2 else (other, one):
+    for turn in range(-warm, rounds):
+        spent = dict.fromkeys(((name, run) for name in CLOCKS for run in (one, other)), 0.0)
+        for run in (one, other, other, one):
             before = {name: clock() for name, clock in CLOCKS.items()}
             run()
-            spent.append({name: clock() - before[name] for name, clock in CLOCKS.items()})
-        mine, theirs = spent if turn % 2 else reversed(spent)
+            for name, clock in CLOCKS.items():
+                spent[name, run] += clock() - before[name]
         if turn >= 0:
             for name, own in ratios.items():
-                own.append(mine[name] / theirs[name])
+                own.append(spent[name, one] / spent[name, other])
     return {name: median_of(own) for name, own in ratios.items()}
