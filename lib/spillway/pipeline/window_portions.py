@@ -1,7 +1,8 @@
 """What the inputs of a window come in: portions, known by what tables say of their files.
 
 A portion is a file, as far as it lies in the window, or a part of one of at most so many tuples. A file that lies in
-one window is never opened for it; one that lies in several is read for the times of its rows, and no other column. The
+one window is never opened for it; one that lies in several is read for the times of its rows, and no other column, and
+is a portion of each of them: what is shed in one of its windows is then opened for another. The
 portions of a batch touch one another in `seq`, so that rows which an earlier lever laid aside belong to one of them.
 
 How many tuples a source produced for those that are here follows from the ledger: what came in, was refused, or was
@@ -18,7 +19,6 @@ import pyarrow as pa
 
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
 from spillway.ledger import TOTAL
 from spillway.levers.windows import Portion, Window
 from spillway.pipeline.accounting import SENT
@@ -67,14 +67,6 @@ def _of_file(
         made = Portion(stream, batch, first, last, file.records, file.size, file.records * produced)
         yield window_at(low, seconds), made
         return
-    if most is None and not inside:
-        raise Refused(
-            "window.seconds",
-            f"be at least as long as what {stream} delivers at a time, or its portions cut",
-            seconds,
-            "make the window longer, or write portion_tuples: 4096 (a file that is shed in part is then read)",
-            where=contract.subject,
-        )
     parts = [
         part.filter(matching(part, {"batch": batch}))
         for part in rows_of(file, ["batch", "seq", order], _ROWS_AT_A_TIME)

@@ -104,6 +104,23 @@ def test_windows_are_worked_out_once_and_what_is_late_opens_its_own(tmp_path: Pa
     assert coverage(world)["means", 0]["late"] == 19, "nor is it in time when it is worked out again"
 
 
+def test_none_found_in_some_portions_is_no_proof_of_none(tmp_path: Path) -> None:
+    rare = "SELECT count(*) AS n, avg(temp) AS warmest FROM sites WHERE temp > 1000"
+    world = begun(tmp_path, query("rare", rare, capacity={"tuples": 160}, portion_tuples=10))
+    run(world)
+    for row in world.rows("results", "rare"):
+        assert row["coverage"] < 1
+        assert (row["n"], row["n__estimate"], row["n__low"], row["n__high"]) == (0, 0.0, None, None)
+
+
+def test_an_input_that_must_be_kept_is_one_of_the_query(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, must_keep=["others"]))
+    with pytest.raises(
+        SpillwayError, match="must name inputs of the query, got 'others'; write one of sites"
+    ):
+        run(world)
+
+
 def test_where_portions_differ_much_an_answer_is_scaled_up_without_an_interval(tmp_path: Path) -> None:
     counted = "SELECT count(*) AS n FROM sites WHERE temp > 20"
     world = begun(tmp_path, query("some", counted, capacity={"tuples": 120}), files=-1)
@@ -305,15 +322,16 @@ def test_one_fault_stays_one_fault(tmp_path: Path) -> None:
     assert [row["subject"] for row in world.rows("coverage")] == ["means", "means"]
 
 
-def test_a_file_that_lies_in_two_windows_is_cut_or_refused(tmp_path: Path) -> None:
+def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     short = {"window": {"seconds": 420}}
     world = begun(tmp_path, query("means", MEAN, **short))
-    with pytest.raises(
-        SpillwayError, match=r"`window\.seconds` must be at least as long as what sites delivers"
-    ):
-        run(world)
-    put_queries(world, query("means", MEAN, portion_tuples=12, **short))
     assert run(world) > 5
+    assert {row["sic"] for row in world.rows("coverage")} == {1.0}
+    arrived = sum(row["arrived"] for row in world.rows("coverage"))
+    put_queries(world, query("means", MEAN, portion_tuples=12, **short))
+    world.tables.at("windows").delete(subject="means")
+    assert run(world) > 5
+    assert arrived == sum(row["arrived"] for row in world.rows("coverage"))
     contract = world.contracts.queries["means"]
     from spillway.pipeline.window_pins import known_windows
 

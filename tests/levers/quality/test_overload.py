@@ -96,6 +96,8 @@ def test_there_is_no_interval_where_none_is_honest() -> None:
     two = Clusters(np.ones(2), np.ones(2), np.ones(2))
     assert scaled_total(two, 5, 5.0) is None
     assert scaled_mean(two, 5) is None
+    four = Clusters(np.ones(4), np.ones(4), np.ones(4))
+    assert scaled_total(four, 9, 9.0) is None
     assert scaled_total(Clusters(np.zeros(0), np.zeros(0), np.zeros(0)), 5, 5.0) is None
     whole = scaled_total(two, 2, 2.0)
     assert whole is not None

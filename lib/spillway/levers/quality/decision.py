@@ -18,7 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.errors import Refused
-from spillway.levers.quality.intervals import Clusters, Estimate, are_even, scaled_mean, scaled_total
+from spillway.levers.quality.intervals import (
+    Clusters,
+    Estimate,
+    are_even,
+    says_enough,
+    scaled_mean,
+    scaled_total,
+)
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.sequence import SequenceFates, fates_of
 from spillway.levers.quality.settings import Numbered, QualitySettings
@@ -239,9 +246,16 @@ def _estimates(
         key = tuple(row[_as_named(found, name)] for name in of.keys)
         total, counted = groups.get(key, nothing)
         read = Clusters(tuples[drawn], total[drawn], counted[drawn])
-        mean = one.kind == "avg"
-        scaled = scaled_mean(read, len(offered)) if mean else scaled_total(read, len(offered), everything)
-        made.append(scaled if even or scaled is None else replace(scaled, low=None, high=None))
+        if one.kind == "avg":
+            scaled, apart = scaled_mean(read, len(offered)), read
+        else:
+            scaled = scaled_total(read, len(offered), everything)
+            apart = Clusters(read.tuples, read.total, read.tuples)
+        # how many tuples there are is known without reading any
+        known = one.kind == "count" and one.of is None and not of.keys and of.where is None
+        if scaled is not None and not (known or len(drawn) == len(offered) or (even and says_enough(apart))):
+            scaled = replace(scaled, low=None, high=None)
+        made.append(scaled)
     return made
 
 

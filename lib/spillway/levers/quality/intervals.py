@@ -10,14 +10,18 @@ and an average is the ratio of two of these, r = sum y / sum c, with residuals y
 was shed the value is exact and the interval has no width. Honest where at least `FEWEST` batches were read, where
 chance alone chose them (`room_plan`), and where they are of about one size (`are_even`): of a few batches of which the
 largest make the sum, some draw says nothing of what it did not hold, and measured intervals of 95 % held in 56 to 90 %.
-There a value is scaled up and has no interval; below `FEWEST`, `sic` alone says what an answer rests on.
+There a value is scaled up and has no interval. Nor has it one where fewer than `FEWEST` batches have any of what is
+added up, or where one of them has more than twice its part and makes half of the variance (`says_enough`): none found
+in a few batches is no proof of none, and what is rare or lies in lumps is not told by a spread. Lumps of which the draw
+held none nobody can see. Below `FEWEST` batches, `sic` alone says what an answer rests on.
 
->>> read = Clusters(np.array([10.0, 10.0, 10.0]), np.array([4.0, 5.0, 6.0]), np.array([10.0, 10.0, 10.0]))
->>> found = scaled_total(read, batches=6, tuples=60)
+>>> tens = np.full(5, 10.0)
+>>> read = Clusters(tens, np.array([4.0, 5.0, 6.0, 4.0, 6.0]), tens)
+>>> found = scaled_total(read, batches=10, tuples=100)
 >>> found.value, round(found.low, 1), round(found.high, 1)
-(30.0, 19.5, 40.5)
->>> scaled_total(read, batches=3, tuples=30)
-Estimate(value=15.0, low=15.0, high=15.0)
+(50.0, 41.2, 58.8)
+>>> scaled_total(read, batches=5, tuples=50)
+Estimate(value=25.0, low=25.0, high=25.0)
 """
 
 from __future__ import annotations
@@ -28,8 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 
 CONFIDENCE = 0.95
-FEWEST = 3
-"""Of two batches the spread is a guess."""
+FEWEST = 5
+"""Of fewer batches the spread is a guess."""
 MOST_OVER_MEAN = 1.5
 """The largest batch has at most so many times the tuples of the mean one, where an interval is given."""
 
@@ -62,6 +66,21 @@ def are_even(tuples: np.ndarray) -> bool:
     (True, False)
     """
     return len(tuples) == 0 or float(tuples.max()) <= MOST_OVER_MEAN * float(tuples.mean())
+
+
+def says_enough(read: Clusters) -> bool:
+    """Whether what was read tells how far batches lie apart; where they are all alike, by chance or not, it does not.
+
+    >>> ones = np.ones(6)
+    >>> says_enough(Clusters(ones, np.array([3.0, 4.0, 5.0, 3.0, 4.0, 5.0]), ones))
+    True
+    >>> [says_enough(Clusters(ones, np.array(few), ones)) for few in ([0, 0, 1, 2, 1, 2], [1, 1, 1, 1, 1, 9], [4] * 6)]
+    [False, False, False]
+    """
+    part = float(read.total.sum()) / max(1.0, float(read.counted.sum())) * read.counted
+    squares = (read.total - part) ** 2
+    lumps = (2 * squares > squares.sum()) & (np.abs(read.total - part) > np.abs(part))
+    return bool((read.total != 0).sum() >= FEWEST and squares.any() and not lumps.any())
 
 
 def scaled_total(read: Clusters, batches: int, tuples: float) -> Estimate | None:
