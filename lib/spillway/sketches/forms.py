@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import cache
 from math import isfinite
 from typing import Any, TypeVar, get_type_hints
 
@@ -62,7 +63,7 @@ def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
     if not isinstance(found, dict) or set(found) != names:
         got = sorted(found) if isinstance(found, dict) else found
         raise Refused("parameters", f"be {', '.join(sorted(names))}", got, REBUILD)
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]
     for name, value in found.items():
         wanted = hints[name]
         exact = type(value) is wanted or (wanted is float and type(value) is int)
@@ -82,6 +83,12 @@ def checked_numbers(found: Any, least: Mapping[str, int | None]) -> dict[str, in
             rule = "be a whole number" + (f" of at least {low}" if low is not None else " of 64 bits")
             raise Refused(name, rule, value, REBUILD)
     return dict(found)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    # a day of small batches has a hundred payloads of a kind
+    return get_type_hints(kind)
 
 
 @contextmanager
