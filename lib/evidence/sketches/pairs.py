@@ -9,7 +9,7 @@ import numpy as np
 
 from evidence.book import Say
 from evidence.sketches.data_models import titles
-from evidence.sketches.min_hash import min_hash
+from spillway.sketches.min_hash import min_hash
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.types import Keys
 

@@ -270,6 +270,11 @@ class Sketch:
         "pair_count: attributes that must agree; null: all but one",
         None,
     )
+    min_hashes: int | None = rule(
+        Maybe(Number(least=2, most=64, whole=True)),
+        "pair_count of one text: how many min-hashes of its words stand for it (at_least of them agree); null: none",
+        None,
+    )
     rate: float = rule(Number(above=0, most=1), "pair_count: share of the combinations drawn", 1.0)
     twins_pct: float | None = rule(
         Maybe(Number(least=0)),

@@ -26,8 +26,9 @@ class SketchSpec:
     """One entry of a contract's `sketches`, with the attributes' types.
 
     `memory_kib` 0 is what the kind takes by itself. `heavy_pct` (count_min) keeps the keys above that share of the rows
-    with their values, for top-k; null: none. `at_least` (pair_count) is the similarity, default all but one attribute;
-    `rate` the share of subsets drawn, by draws that are the stream's own (`side`) where it is below 1. `within`
+    with their values, for top-k; null: none. `at_least` (pair_count) is the similarity, default all but one attribute,
+    or all but one of the `min_hashes` that stand for a text; `rate` the share of subsets drawn, by draws that are the
+    stream's own (`side`) where it is below 1. `within`
     (alternating_bloom) is how many rows back nothing is forgotten. `seed` is that of count_min and pair_count:
     quantiles hash nothing, and all `distinct` hash alike, so that any two of them unite.
     """
@@ -44,6 +45,7 @@ class SketchSpec:
     false_positive_pct: float | None = None
     shards: int = 1
     at_least: int | None = None
+    min_hashes: int | None = None
     rate: float = 1.0
     side: int = 0
 

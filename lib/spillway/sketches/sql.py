@@ -54,7 +54,14 @@ _ARROW = {
     "string": pa.string(), "boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64(),
     "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(),
 }  # fmt: skip
-_OPTIONS = {"memory_kib": int, "depth": int, "seed": int, "at_least": int, "heavy_pct": float}
+_OPTIONS = {
+    "memory_kib": int,
+    "depth": int,
+    "seed": int,
+    "at_least": int,
+    "min_hashes": int,
+    "heavy_pct": float,
+}
 _ROWS_AT_A_TIME = 262_144
 _BEYOND = "above 2^53 a double has not every digit: the interval holds it, and spillway ask tells all"
 _KINDS = ("count_min", "quantiles", "distinct", "pair_count")

@@ -1,4 +1,8 @@
-"""`pair_count`: pairs of rows that agree in most of their attributes."""
+"""`pair_count`: pairs of rows that agree in most of their attributes, or texts in most of their min-hashes.
+
+A min-hash of two texts agrees with the probability of their Jaccard similarity J, so that d of them agree in at least s
+with that of a binomial variable: of six, five or more where J is about 0.8 (0.66 of such pairs; 0.11 at 0.5).
+"""
 
 from __future__ import annotations
 
@@ -98,7 +102,12 @@ class NearDuplicateKind(Kind):
     def empty(self, spec: SketchSpec) -> StoredSketch:
         from spillway.sketches.pair_count import PairCount, PairCountParameters
 
-        count, depth = len(spec.attributes), spec.depth or 5
+        count, depth = spec.min_hashes or len(spec.attributes), spec.depth or 5
+        if spec.min_hashes is not None and (spec.types != ("string",) or spec.min_hashes < 2):
+            got = f"{spec.min_hashes} of {', '.join(spec.types)}"
+            raise Refused(
+                "min_hashes", "be at least 2, of one text", got, "name one attribute that is a string"
+            )
         similarity = spec.at_least or max(count - 1, 1)
         levels = count - similarity + 1
         width = spec.memory_kib * 1024 // (4 * depth * max(levels, 1))
@@ -116,6 +125,12 @@ class NearDuplicateKind(Kind):
 
         from spillway.sketches.column_keys import keys_of
 
+        if spec.min_hashes is not None:
+            from spillway.sketches.min_hash import text_vectors
+
+            vectors = text_vectors(rows[spec.attributes[0]], spec.min_hashes, spec.seed)
+            sketch.update(vectors, np.asarray(rows["seq"]))
+            return
         columns = [
             keys_of(rows, [name], [kind], spec.seed)
             for name, kind in zip(spec.attributes, spec.types, strict=True)
