@@ -228,7 +228,6 @@ def repeats_figures(spark: Any, engine: Any, rows: int, rounds: int = 3) -> dict
 
         def ours() -> None:
             one = find_repeated(engine, contract, batch, files, [])
-            assert one is not None
             found["ours"] = len(one.rows)
             engine.map(partial(_without, f"{folder}/left", one.rows), files)
 

@@ -37,6 +37,8 @@ def without_repeats(
 
     They are compared with what stands in `raw`, of whichever batch, and with each other in their order.
     """
+    if contract.duplicates.rows == "none":
+        return {}
     found: dict[int, Repeated] = {}
     if contract.duplicates.rows == "none":
         return found
@@ -49,8 +51,6 @@ def without_repeats(
         drafted = _drafted(raw, files[batch.batch])
         before = state if state is not None else filter_before(tables, contract, batch.batch)
         one = find_repeated(engine, contract, batch, drafted, history, before, standing)
-        if one is None:
-            return {}
         found[batch.batch] = one
         state = one.state if one.state is not None else state
         if len(one.rows):

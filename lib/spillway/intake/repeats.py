@@ -90,15 +90,13 @@ def find_repeated(
     history: Sequence[DataFile],
     before: Mapping[str, Any] | None = None,
     standing: Sequence[Batch] | None = None,
-) -> Repeated | None:
-    """The rows of the batch that were delivered before; None where the contract does not ask.
+) -> Repeated:
+    """The rows of the batch that were delivered before, for a contract that asks for them.
 
     `files` hold the rows of the batch, `history` those of the batches that are `standing` in `raw` (or were, and are
     retired), and maybe others (None: of all before it). `before` is the state that the filter goes on from
     (`filter_before`, or that of the last `Repeated` that has one).
     """
-    if contract.duplicates.rows == "none":
-        return None
     within, after = contract.duplicates.within, [one for one in standing or () if one.batch > batch.batch]
     gone = [one for one in standing or () if one.status == RETIRED]
     edges: tuple[SeqRange, ...] = ((FIRST, batch.first_seq - 1),)
