@@ -30,6 +30,7 @@ from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.query import loaded
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Floats, Integers, Keys
+from spillway.sketches.values import as_value
 
 QUESTIONS = 10_000
 SKEWS_ASKED = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -191,7 +192,7 @@ def ordered(questions: int, size: int = 20_000) -> Iterator[Covered]:
                 for _ in range(100):
                     low, high = np.sort(values[chance.integers(0, size, 2)])
                     truth = np.searchsorted(values, high, "right") - np.searchsorted(values, low, "left")
-                    found = asked.between(low.item(), high.item())
+                    found = asked.between(as_value(low.item(), type_), as_value(high.item(), type_))
                     hits["range"].append(found.low <= truth <= found.high)
                     widths["range"].append(found.high - found.low)
                     theory["range"].append(2.0 * size * rank_error(sketch.parameters.k, of_range=True))  # type: ignore[attr-defined]
