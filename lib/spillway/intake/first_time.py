@@ -18,7 +18,7 @@ from spillway.intake.repeats import Repeated, filter_before, find_repeated
 from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, rows_of
 from spillway.store.logs import data_file
-from spillway.store.tables import Table, Tables
+from spillway.store.tables import Between, Table, Tables
 from spillway.store.writing import Written, write_file
 
 _ROWS_AT_A_TIME = 131_072
@@ -40,11 +40,10 @@ def without_repeats(
     if contract.duplicates.rows == "none":
         return {}
     found: dict[int, Repeated] = {}
-    if contract.duplicates.rows == "none":
-        return found
-    mine = {batch.batch for batch in batches}
-    others = [one for one in load_batches(tables, contract.stream) if one.batch not in mine]
-    standing = [one for one in others if one.is_in_raw or one.status == RETIRED]
+    mine, within = {batch.batch for batch in batches}, contract.duplicates.within
+    reach = {"last_seq": Between(min(batch.first_seq for batch in batches) - within)} if within else {}
+    near = [one for one in load_batches(tables, contract.stream, **reach) if one.batch not in mine]
+    standing = [one for one in near if one.is_in_raw or one.status == RETIRED]
     history = list(tables.at("raw", contract.stream).files())
     state: Mapping[str, Any] | None = None
     for batch in sorted(batches, key=lambda one: one.batch):
