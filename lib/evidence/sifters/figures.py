@@ -91,9 +91,10 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
         found[f"sifters.qos_sifter.{place}"] = mean["auto"]
         for name, of_what in (("densities", "knowing_densities"), ("fair", "any_filter")):
             found[f"sifters.qos_gain_{of_what}_pct.{place}"] = _gain(contests, name)
-            found[f"sifters.gain_share_of_{of_what}_pct.{place}"] = (
-                100.0 * (mean["auto"] - mean["random"]) / max(mean[name] - mean["random"], 1e-12)
-            )
+            if mean[name] > 1.01 * mean["random"]:  # else there is nothing to have a share of
+                found[f"sifters.gain_share_of_{of_what}_pct.{place}"] = (
+                    100.0 * (mean["auto"] - mean["random"]) / (mean[name] - mean["random"])
+                )
         rows.append((f"{data} / {queries}", *(mean[name] for name in (*SIFTERS, *RIVALS))))
         gains.append(
             (
