@@ -512,3 +512,16 @@ def plain_contract(form: str) -> dict[str, Any]:
     return {"stream": "net", "channel": "c", "source": {"format": form}, "levers": []} | {
         "attributes": ATTRIBUTES[:2]
     }
+
+
+def test_a_field_whose_name_is_half_a_letter_is_noted_and_its_records_are_taken() -> None:
+    lax = read_stream(
+        {"stream": "net", "channel": "c", "source": {"format": "json"}, "attributes": ATTRIBUTES}
+    )
+    good = {"router": "r1", "at": "2026-03-02T08:00:00Z"}
+    content = b"".join(json.dumps(good | {"\ud800": n}).encode() + b"\n" for n in range(5))
+    found = parse_records(lax, "a.json", content)
+    assert (found.table.num_rows, found.rejected.num_rows) == (5, 0)
+    (note,) = [one for one in found.notes if one.endswith("unknown")]
+    assert found.notes[note] == 5
+    assert note.encode()

@@ -107,6 +107,8 @@ class JsonFields:
         """Learn how to read a field that the contract does not know, so that records with it are read in blocks."""
         kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
         kind = kinds.get(type(value))
+        if name != name.encode("utf-8", "replace").decode("utf-8"):
+            return  # half a surrogate pair names no column: records with it are read one by one
         if kind is not None and name not in self.unknown and len(self.unknown) < _MOST_UNKNOWN:
             self.unknown[name] = kind
 
