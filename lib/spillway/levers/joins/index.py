@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from spillway.levers.joins.operands import Array, ItemSets
 
@@ -32,11 +33,22 @@ class InvertedIndex:
 
 
 def inverted(sets: ItemSets, items: int) -> InvertedIndex:
-    """The index of rows in the order of time; a stable sort by item keeps each list in that order."""
-    sizes = np.diff(sets.first)
-    of = np.repeat(np.arange(len(sizes), dtype=np.int64), sizes)
-    order = np.argsort(sets.items, kind="stable")
-    counts = np.bincount(sets.items, minlength=items)
-    return InvertedIndex(
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), of[order], sets.weights[order]
-    )
+    """The index of rows in the order of time: one pass counts, one appends, O(1) an item as in 4.2.2."""
+    return InvertedIndex(*_appended(sets.first, sets.items, sets.weights, items))
+
+
+@njit(cache=True)
+def _appended(first: Array, items: Array, weights: Array, many: int) -> tuple[Array, Array, Array]:
+    starts = np.zeros(many + 1, np.int64)
+    for at in range(len(items)):
+        starts[items[at] + 1] += 1
+    for item in range(many):
+        starts[item + 1] += starts[item]
+    ends = starts.copy()
+    rows, worth = np.empty(len(items), np.int64), np.empty(len(items), np.float64)
+    for row in range(len(first) - 1):
+        for at in range(first[row], first[row + 1]):
+            place = ends[items[at]]
+            rows[place], worth[place] = row, weights[at]
+            ends[items[at]] = place + 1
+    return starts, rows, worth
