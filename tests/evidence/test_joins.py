@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
 from evidence.book import Book
-from evidence.joins import honesty, in_the_lake
+from evidence.joins import honesty, in_the_lake, utilities
 from evidence.joins.driver import (
     Joined,
     clairvoyant_pairs,
     dropping_rows,
+    dropping_to,
+    equality,
     everything,
     overlap,
     run_join,
@@ -28,7 +32,8 @@ def runs() -> tuple[Joined, Joined, Joined]:
     """Everything, ours within a budget, and rows dropped."""
     left, right = STREAMS.both(3)
     settings = overlap(10, False, threshold=2, budget=TIGHT)
-    whole = with_own_counts(run_join(left, right, everything(overlap(10, True, threshold=2)), 0, 40), 0.7)
+    fast = everything(overlap(10, True, threshold=2, adapt={"memory": 0.7}))
+    whole = with_own_counts(run_join(left, right, fast, 0, 40), 0.7)
     ours = run_join(left, right, settings, 0, 40)
     rival, _ = dropping_rows(left, right, settings, ours, 3)
     return whole, ours, rival
@@ -79,3 +84,43 @@ def test_the_settings_are_the_papers() -> None:
     streams = PaperStreams()
     assert (streams.items, streams.mean_items, streams.window_seconds) == (100, 5, 20)
     assert streams.rates == ((60, 100), (15, 500), (30, 300), (15, 100))
+
+
+def test_a_peak_that_moved_is_noticed_and_found_again_within_three_windows() -> None:
+    streams = PaperStreams(window_seconds=10.0, rates=steady(120, 70), moves_at=40.0, moved_peak=0.1)
+    left, right = streams.both(3)
+    settings = overlap(10, False, threshold=2, budget=TIGHT)
+    whole = with_own_counts(
+        run_join(left, right, everything(overlap(10, True, threshold=2, adapt={"memory": 0.0})), 0, 70), 0.0
+    )
+    ours = run_join(left, right, settings, 0, 70)
+    shares = [
+        one.row["pairs"] / clairvoyant_pairs(Joined([full]), Joined([one]))
+        for full, one in zip(whole.outcomes, ours.outcomes, strict=True)
+    ]
+    assert [at for at, one in enumerate(ours.outcomes) if one.row["moved"]] == [8]
+    assert shares[8] < 0.6 < min(shares[11:])
+    # forgetting nothing, the same rows are looked for where they were
+    assert ours.outcomes[-1].row["left_ranks"][0] <= 2
+
+
+def test_where_an_index_leaves_nothing_to_choose_whole_rows_are_compared_and_find_as_much_as_dropping() -> (
+    None
+):
+    streams = PaperStreams(window_seconds=20.0, rates=steady(100, 40), items=500, mean_items=1.0)
+    left, right = streams.both(3)
+    settings = equality(20, True, basic=2)
+    whole = run_join(left, right, settings, 20, 40)
+    tight = equality(20, True, basic=2, budget={"comparisons_per_second": whole.sum("steps") / 20 * 0.4})
+    ours = run_join(left, right, tight, 20, 40)
+    for one in ours.outcomes:
+        assert one.row["left_shares"] + one.row["right_shares"] == pytest.approx([one.row["r"]] * 2, rel=0.15)
+    assert ours.sum("steps") == pytest.approx(0.4 * whole.sum("steps"), rel=0.1)
+    rival = dropping_to(left, right, settings, ours, 3, "steps")
+    assert ours.sum("pairs") >= rival.sum("pairs")
+
+
+def test_knowing_what_types_are_worth_gains_the_more_the_more_they_differ() -> None:
+    with patch.multiple(utilities, SECONDS=30.0, CAPACITY=150_000.0, RATE=200.0):
+        gains = [utilities._utility_gain(1.0 / np.arange(1, 4) ** skew, "inverse", 3) for skew in (1.0, 3.0)]
+    assert 0 < gains[0] < gains[1]

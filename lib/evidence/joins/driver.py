@@ -6,7 +6,7 @@
   exactly how many comparisons the window will take, so that they are as many as ours made there (or, in time, so that
   the time is the same); what is kept is joined in full. That is the rival's best: it never guesses a rate.
 - *Clairvoyant*: knows how many pairs every basic window holds in this very window, spends nothing on a sample, and
-  takes the best first: the most that any choice of basic windows could find with these comparisons.
+  takes the best first: the most that any choice of basic windows, or of whole rows, could find with these steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from evidence.joins.workload import MICROS, Numbers
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
-from spillway.levers.joins.allotting import Given
+from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
@@ -109,7 +109,7 @@ def run_join(
     back = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
     for start in np.arange(begin, end - 1e-9, adapts):
         began = time.thread_time()
-        given = [_given(one, start - back, start, start + adapts) for one in (left, right)]
+        given = [given_of(one, start - back, start, start + adapts) for one in (left, right)]
         turn = JoinTurn(settings, known, given[0], given[1], adapts)
         decision = turn.decision
         counts: dict[str, int] = {}
@@ -125,11 +125,17 @@ def run_join(
         ended = time.thread_time()
         pairs = frozenset(_pairs(tables)) if keep_pairs else None
         deciding = decided - began + ended - compared
-        found.outcomes.append(Outcome(float(start), row | {"counts": counts}, ended - began, deciding, pairs))
+        facing = turn.allotment.facing
+        costs = {
+            "costs": np.concatenate([one.costs for one in facing]),
+            "whole_steps": sum(one.whole_steps for one in facing),
+        }
+        found.outcomes.append(Outcome(float(start), row | costs, ended - began, deciding, pairs))
     return found
 
 
-def _given(rows: Operand, back: float, begin: float, end: float) -> Given:
+def given_of(rows: Operand, back: float, begin: float, end: float) -> Given:
+    """One side of a window: rows from `back` on are there, those from `begin` on probe."""
     first, low, high = (
         int(one) for one in np.searchsorted(rows.at, [round(t * MICROS) for t in (back, begin, end)])
     )
@@ -215,21 +221,24 @@ def _thin(rows: Operand, kept: Numbers) -> Operand:
 
 
 def clairvoyant_pairs(whole: Joined, like: Joined) -> float:
-    """What the best choice of basic windows finds with the comparisons that `like` made, window by window.
+    """What the best choice finds with the steps that `like` took, window by window: of basic windows, or of whole rows.
 
-    From the full join's counts: matches and comparisons by basic window, of both windows, the best first.
+    From the full join's counts: matches and comparisons by basic window, of both windows, those that yield most a step
+    first. Without an index a step is a comparison.
     """
     total = 0.0
     for full, mine in zip(whole.outcomes, like.outcomes, strict=True):
         matches, volumes = _by_basic_window(full)
-        order = np.argsort(-matches / np.maximum(volumes, 1e-12))
-        left = float(mine.row["compared"])
-        for at in order:
-            used = min(left, volumes[at])
-            total += matches[at] * (used / volumes[at] if volumes[at] else 0.0)
+        steps = volumes * mine.row["costs"]
+        left, picked = float(mine.row["steps"]), 0.0
+        of_all = min(1.0, left / max(1e-12, mine.row["whole_steps"])) * float(matches.sum())
+        for at in np.argsort(-matches / np.maximum(steps, 1e-12)):
+            used = min(left, steps[at])
+            picked += matches[at] * (used / steps[at] if steps[at] else 0.0)
             left -= used
             if left <= 0:
                 break
+        total += max(picked, of_all)
     return total
 
 
@@ -262,7 +271,7 @@ def kept_evenly(left: Operand, right: Operand, share: float, seed: int) -> tuple
 
 
 def dropping_to(
-    left: Operand, right: Operand, settings: JoinSettings, like: Joined, seed: int, of: str, turns: int = 4
+    left: Operand, right: Operand, settings: JoinSettings, like: Joined, seed: int, of: str, turns: int = 3
 ) -> Joined:
     """Rows dropped evenly so that the whole run takes as many steps (`steps`), or as long (`seconds`), as `like` did.
 

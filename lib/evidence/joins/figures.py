@@ -7,7 +7,7 @@ tuned on seeds 1000 and 1001.
 from __future__ import annotations
 
 from evidence.book import Book
-from evidence.joins import gains, honesty, in_the_lake
+from evidence.joins import gains, honesty, in_the_lake, shapes, utilities
 from spillway.settings import Settings
 
 ALL_SEEDS = 20
@@ -23,9 +23,12 @@ def join_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float]
     found |= honesty.against_an_oracle(book, max(1, round(5 * scale)))
     found |= in_the_lake.same_tables(book, max(2, round(10 * scale)))
     found |= honesty.coverage(book, max(40, round(2_000 * scale)))
-    found |= gains.gains(book)
-    found |= gains.adaptations(book)
-    found |= gains.basic_windows_and_skew(book)
-    found |= gains.utilities(book)
-    found |= gains.peak_moves(book, max(2, round(5 * scale)))
+    found |= honesty.unsteady_coverage(book, max(10, round(60 * scale)))
+    found |= gains.gains(book, max(1, round(gains.SEEDS * scale)))
+    found |= gains.peak_moves(book, max(1, round(3 * scale)))
+    found |= shapes.drop_rates(book)
+    found |= shapes.adaptations(book)
+    found |= shapes.rate_by_window(book)
+    found |= shapes.basic_windows_and_skew(book)
+    found |= utilities.utilities(book, max(1, round(2 * scale)))
     return found

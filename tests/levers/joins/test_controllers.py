@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spillway.levers.joins.changing import DROP, moved
 from spillway.levers.joins.correlation import expected, faded, ranks, smoothed
 from spillway.levers.joins.direction import by_direction
+from spillway.levers.joins.exploring import ENOUGH_LUMPS, MOST_LOOKED, explored, lumps_of
 from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
 from spillway.levers.joins.rate import (
     LEAST_FRACTION,
-    counted,
     fetched_rows,
     followed,
-    steps_per_second,
+    owed_seconds,
 )
+from spillway.levers.joins.type_worth import TypePairs, types_match, worth_by_type
 from spillway.levers.joins.utility import Side, by_worth
 
 
@@ -39,11 +41,13 @@ def test_algorithm_1_never_reaches_nothing_nor_more_than_everything() -> None:
     assert followed(0.5, 0, 0) == 0.6, "nothing arrived, so nothing was left behind"
 
 
-def test_measured_time_drives_the_same_controller() -> None:
-    # half a core, which lately made ten million steps in two seconds
-    per_second = steps_per_second(50.0, seconds=2.0, steps=1e7, fallback=1.0)
-    assert per_second == 2_500_000
-    assert counted(per_second * 4, possible=4e7) == 0.25
+def test_time_beyond_a_share_of_a_core_is_owed_until_it_was_saved() -> None:
+    # a window of 4 s, half a core; the second one takes half a second too long, the third is quick, the fourth as told
+    debt, trace = 0.0, []
+    for used in (2.0, 2.5, 1.75, 2.0, 0.1, 2.0):
+        debt = owed_seconds(debt, used, 50.0, 4.0)
+        trace.append(debt)
+    assert trace == [0.0, 0.5, 0.25, 0.25, 0.0, 0.0], "what was saved is not kept"
 
 
 def test_rows_that_wait_longer_than_the_buffer_holds_are_passed_over() -> None:
@@ -70,6 +74,10 @@ def test_algorithm_2_ranks_by_matches_a_comparison_and_forgets() -> None:
 def test_a_basic_window_that_was_never_compared_counts_as_average_and_is_not_starved() -> None:
     o = expected(np.array([9.0, 0.0, 0.0]), np.array([10.0, 10.0, 0.0]), smooth=False)
     assert o.tolist() == [0.9, 0.0, 0.45]
+    # where the curve rises towards what was never within reach, that is tried: its nearest neighbour's, if that is more
+    rising = expected(np.array([1.0, 3.0, 0.0, 0.0]), np.array([10.0, 10.0, 0.0, 0.0]), smooth=False)
+    assert rising.tolist() == [0.1, 0.3, 0.3, 0.3]
+    assert ranks(rising).tolist() == [1, 2, 3, 0]
     assert expected(np.zeros(3), np.zeros(3)).tolist() == [1, 1, 1]
     assert smoothed(np.array([0.0, 4.0, 0.0])).tolist() == [1, 2, 1]
 
@@ -99,7 +107,7 @@ def test_line_7_of_algorithm_4_as_printed_breaks_its_own_constraint() -> None:
 def best_of_all(budget: float, sides: list[Side]) -> float:
     """The fractional knapsack by trying every order in which whole items could be taken."""
     items = [
-        (side.volumes[j, z], side.u[z] * side.o[j] / np.mean(side.o))
+        (side.volumes[j, z] * side.costs[j], side.u[z] * side.o[j] / side.costs[j])
         for side in sides
         for j in range(len(side.o))
         for z in range(len(side.u))
@@ -114,17 +122,23 @@ def best_of_all(budget: float, sides: list[Side]) -> float:
     return best
 
 
-def worth_of_shares(shares: list[np.ndarray], sides: list[Side]) -> float:
-    """What Algorithm 3 makes of them: basic windows in their order, the last one partly."""
-    total = 0.0
+def worth_of_shares(shares: list[np.ndarray], sides: list[Side]) -> tuple[float, float]:
+    """What Algorithm 3 makes of them: basic windows in their order, the last one partly; (worth, steps)."""
+    total, spent = 0.0, 0.0
     for share, side in zip(shares, sides, strict=True):
         for z, part in enumerate(share):
             left = part * side.volumes[:, z].sum()
-            for j in np.argsort(-side.o, kind="stable"):
+            for j in side.order:
                 used = min(left, side.volumes[j, z])
-                total += used * side.u[z] * side.o[j] / np.mean(side.o)
+                total += used * side.u[z] * side.o[j]
+                spent += used * side.costs[j]
                 left -= used
-    return total
+    return total, spent
+
+
+def side_of(volumes: list[list[float]], o: list[float], u: list[float], costs: list[float]) -> Side:
+    order = np.argsort(-np.array(o) / np.array(costs), kind="stable")
+    return Side(np.array(volumes), np.array(o), np.array(u), np.array(costs), order)
 
 
 numbers = st.floats(0.1, 10).map(lambda x: round(x, 2))
@@ -136,36 +150,116 @@ numbers = st.floats(0.1, 10).map(lambda x: round(x, 2))
     st.lists(numbers, min_size=2, max_size=2),
     st.lists(numbers, min_size=2, max_size=2),
     st.lists(numbers, min_size=6, max_size=6),
+    st.lists(numbers, min_size=2, max_size=2),
     st.floats(0, 1),
 )
 def test_algorithm_5_is_as_good_as_any_order_of_items(
-    o1: list[float], o2: list[float], u: list[float], volumes: list[float], part: float
+    o1: list[float], o2: list[float], u: list[float], volumes: list[float], costs: list[float], part: float
 ) -> None:
     # two types probe the left window, one the right: six items
     sides = [
-        Side(np.array(volumes[:4]).reshape(2, 2), np.array(o1), np.array(u)),
-        Side(np.array(volumes[4:]).reshape(2, 1), np.array(o2), np.array(u[:1])),
+        side_of([volumes[:2], volumes[2:4]], o1, u, costs),
+        side_of([[volumes[4]], [volumes[5]]], o2, u[:1], [1.0, 1.0]),
     ]
-    budget = part * sum(volumes)
-    shares = by_worth(budget, sides)
-    spent = sum(
-        float((share * side.volumes.sum(axis=0)).sum()) for share, side in zip(shares, sides, strict=True)
-    )
+    budget = part * sum(float(side.volumes.sum(axis=1) @ side.costs) for side in sides)
+    shares, said = by_worth(budget, sides)
+    worth, spent = worth_of_shares(shares, sides)
     assert spent == pytest.approx(budget)
-    assert worth_of_shares(shares, sides) == pytest.approx(best_of_all(budget, sides))
+    assert worth == pytest.approx(best_of_all(budget, sides)) == pytest.approx(said)
 
 
 def test_algorithm_5_by_hand() -> None:
     # a comparison is worth 1 * 1.5 and 1 * 0.5, 3 * 1.5 and 3 * 0.5, type by type; the better ranked goes first
-    side = Side(np.array([[10.0, 10.0], [10.0, 10.0]]), np.array([3.0, 1.0]), np.array([1.0, 3.0]))
-    nothing = Side(np.zeros((2, 2)), np.array([1.0, 1.0]), np.array([1.0, 1.0]))
-    (shares, _) = by_worth(25.0, [side, nothing])
+    even = [1.0, 1.0]
+    side = side_of([[10.0, 10.0], [10.0, 10.0]], [1.5, 0.5], [1.0, 3.0], even)
+    nothing = side_of([[0.0, 0.0], [0.0, 0.0]], even, even, even)
+    (shares, _), worth = by_worth(25.0, [side, nothing])
     assert shares.tolist() == [0.5, 0.75], "ten of type 1, ten of type 0, five of type 1"
+    assert worth == 45.0 + 15.0 + 7.5
+
+
+def test_a_basic_window_that_costs_more_than_it_yields_more_comes_later() -> None:
+    # the first yields twice as much a comparison, and takes four times as long
+    side = side_of([[10.0], [10.0]], [2.0, 1.0], [1.0], [4.0, 1.0])
+    (share,), worth = by_worth(14.0, [side])
+    assert share.tolist() == [0.55], "ten for 10 steps, and one more for 4"
+    assert worth == 12.0
 
 
 def test_what_no_side_can_probe_has_no_volume_and_takes_nothing() -> None:
-    empty = Side(np.zeros((2, 1)), np.array([0.0, 0.0]), np.array([0.0]))
-    assert [share.tolist() for share in by_worth(0.0, [empty, empty])] == [[1.0], [1.0]]
+    empty = side_of([[0.0], [0.0]], [0.0, 0.0], [0.0], [1.0, 1.0])
+    assert [share.tolist() for share in by_worth(0.0, [empty, empty])[0]] == [[1.0], [1.0]]
+
+
+def test_looking_takes_all_before_the_first_match_much_while_little_is_known_and_gamma_then() -> None:
+    made, to_make = np.full(20, 50.0), np.full(20, 1000.0)
+    shares = [explored(0.05, lumps, made, to_make) for lumps in (0.0, 1.0, 20 * ENOUGH_LUMPS / 4, 1e6)]
+    assert shares == pytest.approx([1.0, MOST_LOOKED, 0.2, 0.05])
+    # lags that came within reach only now are looked at, for their part of what there is to compare
+    made[10:] = 0.0
+    assert explored(0.05, 1e9, made, to_make) == pytest.approx((MOST_LOOKED + 0.05) / 2)
+    # a gamma that was stated larger is kept to
+    assert explored(0.8, 1.0, made, to_make) == pytest.approx(0.8)
+
+
+def test_matches_that_come_many_at_a_time_tell_as_little_as_few() -> None:
+    each = np.full(30, 7.0)
+    assert lumps_of(each.sum(), (each**2).sum()) == pytest.approx(30.0)
+    one = np.array([1000.0] + [1.0] * 29)
+    assert lumps_of(one.sum(), (one**2).sum()) < 1.1
+    assert lumps_of(0.0, 0.0) == 0.0
+
+
+def test_what_was_learned_is_forgotten_where_the_best_yields_much_less_than_was_believed() -> None:
+    assert moved(found=300, expected=1000, phi=2, lumps=100)
+    assert not moved(found=(1 - DROP) * 1000 + 1, expected=1000, phi=1, lumps=1e9), (
+        "a little less is no change"
+    )
+    assert not moved(found=300, expected=1000, phi=200, lumps=100), (
+        "few rows make all pairs, and they did not come"
+    )
+    assert not moved(found=300, expected=1000, phi=2, lumps=12), "what was believed rests on too little"
+    assert not moved(found=0, expected=0, phi=1, lumps=100)
+    assert not moved(found=2000, expected=1000, phi=1, lumps=100), "more is no reason to forget"
+
+
+def test_types_that_match_alike_are_told_apart_by_what_they_are_worth_alone() -> None:
+    # 2000 draws of lumpy counts of types that do match alike: drawn to the mean they are nearer to it than as counted
+    chance = np.random.default_rng(3)
+    often = np.array([500.0, 300.0, 30.0])
+    drawn, counted_ = 0.0, 0.0
+    for _ in range(2000):
+        pairs = 4.0 * chance.poisson(often / 4)
+        known = TypePairs(pairs, often, pairs, squares=4.0 * pairs.sum())
+        drawn += float(((types_match(known) - 1) ** 2).sum())
+        counted_ += float(((pairs / often * often.sum() / pairs.sum() - 1) ** 2).sum())
+    assert drawn < 0.4 * counted_
+
+
+def test_types_that_match_apart_are_found_to_with_enough_pairs_and_not_with_few() -> None:
+    for many, low, high in ((4.0, 1.0, 1.3), (4000.0, 1.49, 1.51)):
+        pairs = np.array([1.5 * many, 0.5 * many])
+        known = TypePairs(pairs, np.array([many, many]), pairs, squares=2.0 * pairs.sum())
+        assert low <= types_match(known)[0] <= high
+    assert types_match(TypePairs(np.zeros(2), np.zeros(2), np.zeros(2))).tolist() == [1, 1]
+
+
+def test_a_type_that_was_compared_with_the_best_basic_windows_alone_is_not_taken_for_a_better_one() -> None:
+    # type 0 was compared 1000 times where 0.1 of comparisons match, type 1 as often where 0.02 do
+    known = TypePairs(
+        np.array([100.0, 20.0]), np.array([100.0, 20.0]), np.array([100.0, 20.0]), squares=120.0
+    )
+    assert types_match(known).tolist() == [1.0, 1.0]
+
+
+def test_a_pair_is_worth_the_better_of_its_rows_by_the_types_that_are_there() -> None:
+    nothing = TypePairs()
+    assert worth_by_type(nothing, np.array([1.0, 3.0]), (4.0, 1.0)).tolist() == [4.0, 1.75]
+    # rows of type 1 pair with those of type 0 alone, which is seen
+    seen = TypePairs(np.array([0.0, 1e9]), np.array([0.0, 1e9]), np.array([0.0, 4e9]), squares=1e9)
+    assert worth_by_type(seen, np.array([1.0, 3.0]), (4.0, 1.0))[1] == pytest.approx(4.0)
+    # a type that is worth nothing, among its like
+    assert worth_by_type(nothing, np.array([0.0, 3.0]), (4.0, 0.0)).tolist() == [4.0, 0.0]
 
 
 def test_the_interval_of_what_was_missed_holds_the_truth_of_known_draws() -> None:
@@ -193,3 +287,14 @@ def test_a_sample_without_rows_knows_nothing_and_one_without_misses_has_an_upper
 def test_rows_that_were_passed_over_miss_all_that_they_have() -> None:
     sample = ComparedRows(rows=10, misses=0, squares=0, pairs=20, pair_squares=40)
     assert estimate(sample, Unsampled(selective=0, dropped=5), 1.0).estimate == 10.0
+
+
+def test_what_other_windows_saw_makes_no_interval_that_the_windows_own_rows_contradict() -> None:
+    own, others = ComparedRows(rows=10, misses=0, squares=0), Unsampled(300)
+    with_others = ComparedRows(rows=60, misses=120, squares=400)
+    stale = estimate(with_others, others, 1.0)
+    assert stale.low > 0
+    assert stale.unless(own, others, 1.0).low == 0.0
+    many = ComparedRows(rows=10, misses=200, squares=5000)
+    assert stale.unless(many, others, 1.0).high > 2 * stale.high
+    assert stale.unless(ComparedRows(rows=1), others, 1.0) == stale, "one row says nothing"

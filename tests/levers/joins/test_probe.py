@@ -73,7 +73,7 @@ def run(
 ) -> FoundPairs:
     p, o = operand(mine), operand(other)
     index = inverted(o.sets, ITEMS) if indexed else None
-    return probe(p, o, how, PREDICATES[predicate], threshold, 2, index, is_left)
+    return probe(p, o, how, PREDICATES[predicate], threshold, index, is_left)
 
 
 @settings(max_examples=80, deadline=None)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spillway.levers.joins.allotting import LEFT, RIGHT, Facing, Given, allotted, uniform
+from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, uniform
 from spillway.levers.joins.correlation import expected, ranks
+from spillway.levers.joins.facing import Facing, Given
 from spillway.levers.joins.index import inverted
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
@@ -67,11 +68,11 @@ def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: 
         daily = Missed(total.estimate * per_day, total.low * per_day, total.high * per_day)
         yield _said("pairs a day", daily, "at the rate of these rows")
     yield _counted("comparisons", possible)
-    steps = float(sum(one.possible * one.steps_each for one in facing))
+    steps = float(sum(one.whole_steps for one in facing))
     if settings.index:
         yield _counted("steps with an index", steps)
     yield from _cost(looked, steps, seconds)
-    yield from _budgets(looked, settings, possible)
+    yield from _budgets(looked, settings, possible, with_itself)
 
 
 def _look(one: Facing, side: int, settings: JoinSettings, with_itself: bool) -> _Looked:
@@ -96,7 +97,7 @@ def _probed(one: Facing, how: Probing, settings: JoinSettings, with_itself: bool
     )
     index = one.index or (inverted(one.window.sets, items) if settings.index else None)
     return probe(
-        one.probes, one.window, how, PREDICATES[settings.predicate], settings.threshold or 0.0, 1, index,
+        one.probes, one.window, how, PREDICATES[settings.predicate], settings.threshold or 0.0, index,
         one.probe_is_left, with_itself,
     )  # fmt: skip
 
@@ -128,27 +129,25 @@ def _cost(looked: list[_Looked], steps: float, seconds: float) -> Iterator[Advis
         )
 
 
-def _budgets(looked: list[_Looked], settings: JoinSettings, possible: float) -> Iterator[Advised]:
+def _budgets(
+    looked: list[_Looked], settings: JoinSettings, possible: float, with_itself: bool
+) -> Iterator[Advised]:
     """By budget, the share of pairs that would be missed: learned from one half of the sample, seen on the other."""
     if not any(len(one.chosen) > 1 for one in looked) or possible <= 0:
         return
     halves = [(one.chosen[0::2], one.chosen[1::2]) for one in looked]
     curves = [_curve(one, learn) for one, (learn, _) in zip(looked, halves, strict=True)]
     sides = [
-        Side(
-            one.facing.volumes * one.facing.steps_each,
-            curve,
-            np.array([np.mean(curve) / one.facing.steps_each]),
-        )
+        Side(one.facing.volumes, curve, np.ones(1), one.facing.costs, ranks(curve / one.facing.costs))
         for one, curve in zip(looked, curves, strict=True)
     ]
-    whole = sum(float(side.volumes.sum()) for side in sides)
+    whole = sum(one.facing.whole_steps for one in looked)
     for pct in BUDGETS_PCT:
-        shares = by_worth(pct / 100.0 * whole, sides)
+        shares, _ = by_worth(pct / 100.0 * whole, sides)
         missed, pairs = Missed(0.0, 0.0, 0.0), 0.0
         for at in (LEFT, RIGHT):
             one, seen = looked[at], halves[at][1]
-            inside, everything = _selected(one, seen, float(shares[at][0]), curves[at], settings)
+            inside, everything = _selected(one, seen, float(shares[at][0]), curves[at], settings, with_itself)
             lost = (everything - inside).astype(float)
             sample = ComparedRows(len(lost), lost.sum(), (lost * lost).sum())
             # as many rows again as were seen: the interval is for the rows that come
@@ -180,7 +179,12 @@ def _curve(one: _Looked, learn: np.ndarray) -> np.ndarray:
 
 
 def _selected(
-    one: _Looked, rows: np.ndarray, share: float, curve: np.ndarray, settings: JoinSettings
+    one: _Looked,
+    rows: np.ndarray,
+    share: float,
+    curve: np.ndarray,
+    settings: JoinSettings,
+    with_itself: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """By row, pairs that selecting finds, and all there are: no pair is looked for again."""
     how = one.facing.how
@@ -192,7 +196,8 @@ def _selected(
     full[rows] = True
     wanted = np.zeros(one.facing.probes.rows, np.int64)
     wanted[rows] = np.minimum(take, whole)
-    found = _probed(one.facing, replace(how, take=wanted, full=full, order=ranks(curve)), settings, False)
+    order = ranks(curve / one.facing.costs)
+    found = _probed(one.facing, replace(how, take=wanted, full=full, order=order), settings, with_itself)
     return found.inside[rows], found.everything[rows]
 
 

@@ -1,63 +1,44 @@
 """What a window's rows are compared with: the controllers in their order, on what is there to compare.
 
     r            how much         (`rate`)         from what may be spent and what everything would take
-    the sample   who is compared with everything   with probability gamma r, by a hash of the row's seq
+    the sample   who is compared with everything   with probability gamma' r (`exploring`), by a hash of the row's seq
     r_1, r_2     which direction, which types      (`direction`, `utility`)
-    ranks        which basic windows first         (`correlation`)
+    ranks        which basic windows first         (`correlation`), by what they yield a step
     take         how many rows of its window each probing row is compared with
 
 A pure function of the rows, of what is remembered and of the contract: whoever computes it gets the same. The sample is
 drawn with one probability for both windows, so that the direction that seems useless is still looked at.
+
+*Or whole rows.* With an index that finds a row's matches at once there is nothing to gain by picking basic windows out:
+every entry that is read is a pair, and each basic window costs a look-up more. Where picking out is expected to yield
+less a step than comparing an r of the rows with everything, that is what is done; it finds at least what dropping rows
+would, since the rows that look for nothing are still found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
 
-from spillway.levers.joins.correlation import expected, ranks
 from spillway.levers.joins.direction import by_direction
-from spillway.levers.joins.index import InvertedIndex, inverted
-from spillway.levers.joins.memory import STEPS_PER_CORE_SECOND, LearnedSide, Memory
-from spillway.levers.joins.operands import Array, Operand
-from spillway.levers.joins.probe import Probing
-from spillway.levers.joins.rate import counted, fetched_rows, steps_per_second
-from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, volumes
+from spillway.levers.joins.exploring import explored, lumps_of
+from spillway.levers.joins.facing import Facing, Given, facing_of
+from spillway.levers.joins.memory import LearnedSide, Memory
+from spillway.levers.joins.operands import Array
+from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND, counted, fetched_rows
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.type_worth import worth_by_type
 from spillway.levers.joins.utility import Side, by_worth
 from spillway.sketches.hashing import mix64
 
 LEFT, RIGHT = 0, 1
-
-
-@dataclass(frozen=True)
-class Facing:
-    """One direction: rows that probe, and the window of the other side that they probe."""
-
-    probes: Operand
-    window: Operand
-    probe_is_left: bool
-    how: Probing
-    indexed: bool
-    index: InvertedIndex | None
-    """Of the whole window, where it is made already."""
-    volumes: Array
-    sample_volumes: Array
-    """Comparisons there are to make, in all and by the sample: by basic window and type of the probing row."""
-    steps_each: float
-    """Steps a comparison, when everything is compared."""
-    shares: Array
-    """r_iz: by type of the probing row."""
-    curve: Array
-    """o_ij, as it was believed."""
-    fetched: Array
-
-    @property
-    def possible(self) -> int:
-        return int(self.volumes.sum())
+Calibrate = Callable[[Sequence[Facing], JoinSettings], float]
+"""Steps a second of a core, measured on rows of these."""
+ENOUGH_TIMED = 0.05
+"""Of what may be used: where less was measured (at the start, after quiet windows) a few rows are timed anew."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +46,8 @@ class Allotment:
     """Everything that is decided of a window before a row is compared."""
 
     r: float
+    share: float
+    """Chance with which a row is of the sample."""
     may_spend: float
     free_at: float
     facing: tuple[Facing, Facing]
@@ -75,16 +58,9 @@ class Allotment:
         return sum(one.possible for one in self.facing)
 
 
-@dataclass(frozen=True)
-class Given:
-    """One side's rows: all that are there, and which of them probe (`low..high - 1`)."""
-
-    rows: Operand
-    low: int
-    high: int
-
-
-def may_spend(settings: JoinSettings, memory: Memory, seconds: float) -> float:
+def may_spend(
+    settings: JoinSettings, memory: Memory, base: Sequence[Facing], seconds: float, calibrate: Calibrate
+) -> float:
     """Steps that a window of so many seconds may take; infinite without a budget."""
     budget = settings.budget
     if budget is None:
@@ -92,101 +68,55 @@ def may_spend(settings: JoinSettings, memory: Memory, seconds: float) -> float:
     if budget.comparisons_per_second is not None:
         return budget.comparisons_per_second * seconds
     assert budget.core_pct is not None
-    each = steps_per_second(budget.core_pct, memory.core_seconds, memory.core_steps, STEPS_PER_CORE_SECOND)
-    return each * seconds
+    allowed = budget.core_pct / 100.0 * seconds
+    known = memory.core_steps > 0 and memory.core_seconds > ENOUGH_TIMED * allowed
+    return allowed * (memory.core_steps / memory.core_seconds if known else calibrate(base, settings))
 
 
 def allotted(
-    left: Given, right: Given, settings: JoinSettings, memory: Memory, worth: Sequence[float], seconds: float
+    left: Given,
+    right: Given,
+    settings: JoinSettings,
+    memory: Memory,
+    worth: Sequence[float],
+    seconds: float,
+    calibrate: Calibrate = lambda base, settings: STEPS_PER_CORE_SECOND,
 ) -> Allotment:
     """The window's allotment; `worth`: utility by type of row."""
-    budget = may_spend(settings, memory, seconds)
     base = (
-        _facing(right, left, settings, memory.left, worth, probe_is_left=False),
-        _facing(left, right, settings, memory.right, worth, probe_is_left=True),
+        facing_of(right, left, settings, memory.left, worth, probe_is_left=False),
+        facing_of(left, right, settings, memory.right, worth, probe_is_left=True),
     )
+    budget = may_spend(settings, memory, base, seconds, calibrate)
     if np.isinf(budget):
-        return Allotment(1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
+        return Allotment(1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
     spends = max(0.0, budget - memory.debt_steps)
-    possible = sum(one.possible * one.steps_each for one in base)
-    r = counted(spends, possible) if settings.adapt.rate == "counted" else memory.r
+    possible = sum(one.whole_steps for one in base)
+    counts = settings.adapt.rate == "counted"
+    r = counted(spends, possible) if counts else memory.r
+    share = 1.0
     if r >= 1.0:
         chosen = (_whole(base[0]), _whole(base[1]))
     else:
-        sampled = tuple(_with_sample(one, settings, r, side) for side, one in enumerate(base))
-        chosen = _shared_out(
-            (sampled[0], sampled[1]), settings, (memory.left, memory.right), r, spends, worth
-        )
-    if settings.adapt.rate == "counted":
-        return Allotment(r, budget, memory.free_at, chosen)
+        learned = (memory.left, memory.right)
+        share = r * (_gamma(settings, base, learned) if counts else settings.adapt.sample_pct / 100.0)
+        chosen, worthwhile = _shared_out(_sampled(base, settings, share), settings, learned, r, spends, worth)
+        if counts and settings.index and not worthwhile:
+            share, chosen = r, _sampled(base, settings, r)
+    if counts:
+        return Allotment(r, share, budget, memory.free_at, chosen)
     chosen, free_at = _fetched(chosen, settings, budget / seconds, memory.free_at)
-    return Allotment(r, budget, free_at, chosen)
+    return Allotment(r, share, budget, free_at, chosen)
 
 
-def _facing(
-    probing: Given,
-    probed: Given,
-    settings: JoinSettings,
-    learned: LearnedSide,
-    worth: Sequence[float],
-    probe_is_left: bool,
-) -> Facing:
-    """Who may be compared with whom; nothing is chosen yet."""
-    lasts = settings.right.lasts_seconds if probe_is_left else settings.left.lasts_seconds
-    basic = round(settings.basic_window_seconds * 1_000_000)
-    n = basic_windows(lasts, settings.basic_window_seconds)
-    probes, window = probing.rows.cut(probing.low, probing.high), probed.rows
-    low, high = reach_of(probes, window, round(lasts * 1_000_000), probe_is_left)
-    slots = slots_of(probes.at, basic)
-    first = int(window.at[0] // basic) if window.rows else 0
-    last = int(window.at[-1] // basic) if window.rows else 0
-    if last - first >= MOST_SLOTS:  # a clock far away: only what a probing row can reach matters
-        first = max(first, int(slots.min()) - n) if probes.rows else first
-        last = min(last, int(slots.max())) if probes.rows else first
-    starts = slot_starts(window.at, basic, first, max(1, last - first + 1))
-    found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
-    index = None
-    steps = float(found.sum())
-    if settings.index:
-        items = max(
-            (int(one.sets.items.max()) + 1 for one in (probes, window) if len(one.sets.items)), default=0
-        )
-        index = inverted(window.sets, items)
-        steps = float(_entries(probes.sets.first, probes.sets.items, low, high, index.first, index.rows))
-    total = float(found.sum())
-    curve = _curve(learned, n)
-    order = ranks(curve) if settings.adapt.correlation else np.arange(n, dtype=np.int64)
-    nothing = np.zeros(probes.rows, np.int64)
-    how = Probing(low, high, slots, nothing, nothing.astype(bool), order, starts, first)
-    return Facing(
-        probes, window, probe_is_left, how, settings.index, index, found, np.zeros_like(found),
-        steps / total if total else 1.0, np.ones(len(worth)), curve, np.ones(probes.rows, bool),
-    )  # fmt: skip
-
-
-MOST_SLOTS = 1_000_000
-
-
-def _curve(learned: LearnedSide, n: int) -> Array:
-    if len(learned.matches) != n:
-        return np.ones(n)
-    return expected(learned.matches, learned.comparisons)
-
-
-@njit(cache=True)
-def _entries(first: Array, items: Array, low: Array, high: Array, ix_first: Array, ix_rows: Array) -> int:
-    """Steps that comparing everything takes with the index: lists looked up, and entries read."""
-    steps = 0
-    for k in range(len(low)):
-        if high[k] <= low[k]:
-            continue
-        for at in range(first[k], first[k + 1]):
-            steps += 1
-            item = items[at]
-            if item + 1 < len(ix_first):
-                mine = ix_rows[ix_first[item] : ix_first[item + 1]]
-                steps += np.searchsorted(mine, high[k]) - np.searchsorted(mine, low[k])
-    return steps
+def _gamma(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide]) -> float:
+    """The sample's share of what may be spent; both windows are known as well as both together are."""
+    lumps = sum(lumps_of(float(known.matches.sum()), known.squares) for known in learned)
+    if any(len(known.comparisons) != len(one.curve) for known, one in zip(learned, base, strict=True)):
+        lumps = 0.0
+    made = np.concatenate([known.comparisons for known in learned])
+    to_make = np.concatenate([one.volumes.sum(axis=1) for one in base])
+    return explored(settings.adapt.sample_pct / 100.0, lumps, made, to_make)
 
 
 def _whole(one: Facing) -> Facing:
@@ -196,15 +126,13 @@ def _whole(one: Facing) -> Facing:
     return replace(one, how=how, sample_volumes=one.volumes)
 
 
-def _with_sample(one: Facing, settings: JoinSettings, r: float, side: int) -> Facing:
-    share = settings.adapt.sample_pct / 100.0 * r
-    full = uniform(one.probes.seq, settings.seed * 4 + side) < share
-    how = one.how
-    mine = volumes(
-        how.low[full], how.high[full], how.slots[full], one.probes.kinds[full], how.starts, how.first_slot,
-        len(how.order), one.volumes.shape[1],
-    )  # fmt: skip
-    return replace(one, how=replace(how, full=full), sample_volumes=mine)
+def _sampled(sides: tuple[Facing, Facing], settings: JoinSettings, share: float) -> tuple[Facing, Facing]:
+    """Rows of the sample, and no others yet."""
+    found = [
+        one.sampling(uniform(one.probes.seq, settings.seed * 4 + side) < share)
+        for side, one in enumerate(sides)
+    ]
+    return found[LEFT], found[RIGHT]
 
 
 def _shared_out(
@@ -214,14 +142,16 @@ def _shared_out(
     r: float,
     spends: float,
     worth: Sequence[float],
-) -> tuple[Facing, Facing]:
-    """What is left beside the sample, spread over windows, basic windows and types."""
-    steps = [(one.volumes - one.sample_volumes) * one.steps_each for one in sides]
-    sampled = sum(float((one.sample_volumes * one.steps_each).sum()) for one in sides)
-    left = max(0.0, spends - sampled) if settings.adapt.rate == "counted" else r * sum(map(np.sum, steps))
+) -> tuple[tuple[Facing, Facing], bool]:
+    """What is left beside the sample, spread over windows, basic windows and types; and whether that pays."""
+    volumes = [one.volumes - one.sample_volumes for one in sides]
+    steps = [volume * one.costs[:, None] for volume, one in zip(volumes, sides, strict=True)]
     totals = [float(one.sum()) for one in steps]
+    sampled = sum(float(one.sample_volumes.sum()) * one.whole_cost for one in sides)
+    left = max(0.0, spends - sampled) if settings.adapt.rate == "counted" else r * sum(totals)
     even = min(1.0, left / sum(totals)) if sum(totals) else 1.0
-    types = sides[0].volumes.shape[1]
+    types = len(worth)
+    pays = True
     if settings.adapt.direction == "none":
         shares = [np.full(types, even) for _ in sides]
     elif settings.adapt.direction == "whole":
@@ -229,41 +159,33 @@ def _shared_out(
         found = by_direction(even, totals[LEFT], totals[RIGHT], means[LEFT], means[RIGHT])
         shares = [np.full(types, share) for share in found]
     else:
-        shares = by_worth(
-            left,
-            [
-                Side(
-                    volume if settings.adapt.correlation else volume.sum(axis=0, keepdims=True),
-                    # a list that is read yields what its entries yield
-                    (one.curve if settings.adapt.correlation else np.array([np.mean(one.curve)])),
-                    worth_of(mine, one, worth) / one.steps_each,
-                )
-                for one, volume, mine in zip(sides, steps, learned, strict=True)
-            ],
+        each = [
+            _side(one, volume, known, settings, worth)
+            for one, volume, known in zip(sides, volumes, learned, strict=True)
+        ]
+        shares, yields = by_worth(left, each)
+        whole = sum(float((one.volumes.sum(axis=1) @ one.o) * np.mean(one.u)) for one in each)
+        whole_steps = sum(
+            float(volume.sum()) * one.whole_cost for volume, one in zip(volumes, sides, strict=True)
         )
-    return (_taking(sides[LEFT], shares[LEFT], settings), _taking(sides[RIGHT], shares[RIGHT], settings))
+        pays = yields * whole_steps >= whole * left * (1.0 - 1e-9)
+    return (
+        _taking(sides[LEFT], shares[LEFT], settings),
+        _taking(sides[RIGHT], shares[RIGHT], settings),
+    ), pays
 
 
-def worth_of(learned: LearnedSide, one: Facing, worth: Sequence[float]) -> Array:
-    """u_iz: utility a comparison, by type of the probing row.
-
-    Until `ENOUGH_PAIRS` were seen, as if types matched alike: a pair of type z is then worth max(V(z), V(y)) on average
-    over the types y in the window.
-    """
-    types, scale = len(worth), float(np.mean(one.curve)) if len(one.curve) else 1.0
-    if types == 1:
-        return np.full(1, scale)
-    often = np.bincount(one.window.kinds, minlength=types).astype(np.float64)
-    values = np.asarray(worth, np.float64)
-    alike = np.maximum(values[:, None], values[None, :]) @ (often / max(1.0, often.sum()))
-    if len(learned.worth) != types or not learned.of_type.sum() or not learned.matches.sum():
-        return alike * scale
-    match = float(learned.matches.sum() / learned.comparisons.sum())
-    weight = ENOUGH_PAIRS / match
-    return (learned.worth + weight * match * alike) / (learned.of_type + weight)
-
-
-ENOUGH_PAIRS = 300.0
+def _side(
+    one: Facing, volumes: Array, known: LearnedSide, settings: JoinSettings, worth: Sequence[float]
+) -> Side:
+    """A window as the knapsack has it; without correlation, its basic windows are all one."""
+    often = np.bincount(one.window.kinds, minlength=len(worth)).astype(np.float64)
+    u = worth_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
+    if settings.adapt.correlation:
+        return Side(volumes, one.curve, u, one.costs, one.how.order)
+    made = volumes.sum(axis=0, keepdims=True)
+    cost = float((volumes.sum(axis=1) @ one.costs) / made.sum()) if made.sum() else 1.0
+    return Side(made, np.array([np.mean(one.curve)]), u, np.array([cost]), np.zeros(1, np.int64))
 
 
 def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:
@@ -273,7 +195,7 @@ def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:
     take = np.floor(wanted + uniform(one.probes.seq, settings.seed * 4 + 2 + one.probe_is_left)).astype(
         np.int64
     )
-    return replace(one, how=replace(one.how, take=np.minimum(take, whole)), shares=shares)
+    return replace(one, how=replace(one.how, take=np.minimum(take, whole)))
 
 
 def _fetched(
@@ -281,9 +203,7 @@ def _fetched(
 ) -> tuple[tuple[Facing, Facing], float]:
     """Rows of both streams in the order of time, as far as they are fetched before they fall out of the buffer."""
     at = np.concatenate([one.probes.at for one in sides])
-    took = np.concatenate(
-        [np.where(one.how.full, one.how.high - one.how.low, one.how.take) * one.steps_each for one in sides]
-    )
+    took = np.concatenate([one.steps_by_row() for one in sides])
     order = np.argsort(at, kind="stable")
     fetched = np.zeros(len(at), bool)
     fetched[order], free_at = fetched_rows(
@@ -295,11 +215,7 @@ def _fetched(
     for one, kept in zip(sides, mine, strict=True):
         full = one.how.full & kept
         how = replace(one.how, take=np.where(kept, one.how.take, 0), full=full)
-        sample = volumes(
-            how.low[full], how.high[full], how.slots[full], one.probes.kinds[full], how.starts, how.first_slot,
-            len(how.order), one.volumes.shape[1],
-        )  # fmt: skip
-        found.append(replace(one, how=how, fetched=kept, sample_volumes=sample))
+        found.append(replace(one, how=how, fetched=kept).sampling(full))
     return (found[LEFT], found[RIGHT]), float(free_at)
 
 

@@ -2,7 +2,7 @@
 
 From the rows that were compared with everything alone, o_ij = matches in basic window j / comparisons there. What
 was learned fades by `memory` from window to window, so that a peak that moves is found again, and basic windows without
-a comparison count as average: none is starved for want of a look.
+a comparison count as average at least: none is starved for want of a look.
 
 Where we differ: the paper divides by the comparisons it expects of the sample, gamma r b lambda_1 lambda_2 T_c; we by
 those that were made, so that o is unbiased whichever rows came (and erratum C6 cannot bite). Neighbouring basic windows
@@ -38,7 +38,7 @@ def smoothed(values: Array, passes: int = 1) -> Array:
 
 
 MOST_PASSES = 24
-ENOUGH_MATCHES = 30.0
+ENOUGH_MATCHES = 60.0
 """In a basic window, to tell it from its neighbours."""
 
 
@@ -48,7 +48,7 @@ def passes_for(matches: Array) -> int:
     t passes look sqrt(t / 2) basic windows far, to either side.
 
     >>> passes_for(np.full(20, 100.0)), passes_for(np.full(20, 10.0)), passes_for(np.zeros(20))
-    (1, 4, 24)
+    (1, 18, 24)
     """
     mean = float(np.mean(matches)) if len(matches) else 0.0
     if mean <= ENOUGH_MATCHES / np.sqrt(2 * MOST_PASSES):
@@ -57,12 +57,24 @@ def passes_for(matches: Array) -> int:
 
 
 def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
-    """o_ij: matches a comparison, by basic window; the mean where nothing was compared, 1 where nothing is known."""
+    """o_ij: matches a comparison, by basic window; 1 where nothing is known.
+
+    Where nothing was compared, what the nearest one yields that was, and at least the mean: lags that come within reach
+    while windows fill are tried where the curve rises towards them.
+    """
     passes = passes_for(matches) if smooth else 0
     found, made = smoothed(matches, passes), smoothed(comparisons, passes)
     total = float(np.sum(comparisons))
-    mean = float(np.sum(matches)) / total if total > 0 else 1.0
-    return np.where(made > 0, found / np.maximum(made, 1e-12), mean)
+    if total <= 0:
+        return np.ones(len(matches))
+    seen = np.flatnonzero(made > 0)
+    known = found[seen] / made[seen]
+    every = np.arange(len(made))
+    places = (
+        np.clip(np.searchsorted(seen, every), 1, len(seen) - 1) if len(seen) > 1 else np.zeros_like(every)
+    )
+    nearer = places - (len(seen) > 1) * (every - seen[places - 1] <= seen[places] - every)
+    return np.where(made > 0, known[nearer], np.maximum(known[nearer], float(np.sum(matches)) / total))
 
 
 def ranks(o: Array) -> Array:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.levers.joins.allotting import Allotment, Facing
+from spillway.levers.joins.allotting import Allotment
+from spillway.levers.joins.calibrating import compiled
+from spillway.levers.joins.facing import Facing
 from spillway.levers.joins.index import inverted
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
@@ -51,7 +53,6 @@ class JoinDecision(WindowDecision):
     predicate: int
     threshold: float
     worth: tuple[float, ...]
-    share: float
     with_itself: bool
     bounds: SideBounds
     rows: int
@@ -65,22 +66,30 @@ class JoinDecision(WindowDecision):
         What is done in a second is one part, so that nobody starts a task for it.
         """
         found: list[JoinPart] = []
+        sides = (self.bounds.left, self.bounds.right)
         works = [_work(one) for one in self.allotment.facing]
         total = float(sum(work.sum() for work in works))
         many = 1 if total <= STEPS_A_PART else max(1, workers.cores)
+        if many == 1:  # nothing travels, so nothing is cut, and the index is there
+            share = self.allotment.share
+            return [
+                tuple(
+                    JoinPart(one, side, share, sides[1 - side], sides[side])
+                    for side, one in enumerate(self.allotment.facing)
+                    if one.probes.rows
+                )
+            ]
         for side, (facing, work) in enumerate(zip(self.allotment.facing, works, strict=True)):
             if not facing.probes.rows:
                 continue
             own = max(1, round(many * float(work.sum()) / total)) if total else 1
             edges = np.searchsorted(np.cumsum(work), np.linspace(0, work.sum(), own + 1)[1:-1]) + 1
             cuts = [0, *(int(edge) for edge in edges), facing.probes.rows]
-            bounds = (
-                (self.bounds.right, self.bounds.left) if side == 0 else (self.bounds.left, self.bounds.right)
-            )
+            bounds = (sides[1 - side], sides[side])
             for low, high in pairwise(cuts):
                 if high > low:
                     found.append(self._part(facing, side, low, high, bounds))
-        return [tuple(found)] if many == 1 else [(one,) for one in found]
+        return [(one,) for one in found]
 
     def _part(
         self, one: Facing, side: int, low: int, high: int, bounds: tuple[Array | None, Array | None]
@@ -102,10 +111,10 @@ class JoinDecision(WindowDecision):
                 window=window,
                 how=cut,
                 fetched=one.fetched[span],
-                index=one.index if window.rows == one.window.rows else None,
+                index=None,
             ),
             side,
-            self.share,
+            self.allotment.share,
             None if mine is None else mine[span],
             None if other is None else other[begin : begin + window.rows],
         )
@@ -119,7 +128,7 @@ class JoinDecision(WindowDecision):
 
     def _found(self, part: JoinPart, counts: dict[str, int]) -> Iterator[pa.Table]:
         one = part.facing
-        types = len(self.worth)
+        compiled()
         began = time.thread_time_ns()
         index = one.index
         if one.indexed and index is None:
@@ -129,11 +138,12 @@ class JoinDecision(WindowDecision):
             )
             index = inverted(one.window.sets, items)
         found = probe(
-            one.probes, one.window, one.how, self.predicate, self.threshold, types, index, one.probe_is_left,
+            one.probes, one.window, one.how, self.predicate, self.threshold, index, one.probe_is_left,
             self.with_itself,
         )  # fmt: skip
-        _count(counts, part, found, time.thread_time_ns() - began)
+        _count(counts, part, found)
         pairs = self._rows(part, found, counts)
+        counts["nanoseconds"] = counts.get("nanoseconds", 0) + time.thread_time_ns() - began
         if pairs.num_rows:
             yield pairs
 
@@ -143,7 +153,8 @@ class JoinDecision(WindowDecision):
         kinds = one.probes.kinds[found.probe], one.window.kinds[found.row]
         for code, count in zip(*np.unique(kinds[0] * len(worth) + kinds[1], return_counts=True), strict=True):
             z, y = divmod(int(code), len(worth))
-            counts[f"worth.{z}.{y}"] = counts.get(f"worth.{z}.{y}", 0) + int(count)
+            named = f"worth.{part.of_window}.{z}.{y}"
+            counts[named] = counts.get(named, 0) + int(count)
         per_probe = found.everything[found.probe]
         whole = np.maximum(1, (one.how.high - one.how.low)[found.probe])
         probing = (one.probes, found.probe, part.probe_bounds)
@@ -165,11 +176,10 @@ class JoinDecision(WindowDecision):
 
 
 def _work(one: Facing) -> Array:
-    whole = one.how.high - one.how.low
-    return np.where(one.how.full, whole, one.how.take) * one.steps_each + 1.0
+    return one.steps_by_row() + 1.0
 
 
-def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs, nanoseconds: int) -> None:
+def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs) -> None:
     """Everything whole, so that it sums to the same however it was divided."""
     one, i = part.facing, part.of_window
     full = one.how.full
@@ -177,15 +187,15 @@ def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs, nanosecond
     said = {
         "compared": found.compared.sum(),
         f"steps.{i}": found.steps,
-        "nanoseconds": nanoseconds,
         "pairs": found.everything.sum(),
         f"full.{i}": full.sum(),
         f"misses.{i}": misses.sum(),
         f"squares.{i}": (misses * misses).sum(),
         f"all.{i}": pairs.sum(),
         f"all_squares.{i}": (pairs * pairs).sum(),
+        f"selected_squares.{i}": (found.everything[~full] ** 2).sum(),
     }
-    for j, z, y in zip(*np.nonzero(found.sampled), strict=True):
-        said[f"sampled.{i}.{j}.{z}.{y}"] = found.sampled[j, z, y]
+    for j in np.flatnonzero(found.sampled):
+        said[f"sampled.{i}.{j}"] = found.sampled[j]
     for name, value in said.items():
         counts[name] = counts.get(name, 0) + int(value)

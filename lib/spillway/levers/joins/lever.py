@@ -14,9 +14,9 @@ from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.ledger import LedgerRow
-from spillway.levers.joins.allotting import Given
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
+from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded
 from spillway.levers.joins.settings import JoinSettings, JoinSide

@@ -15,20 +15,19 @@ import numpy as np
 
 from spillway.levers.joins.missed import ComparedRows
 from spillway.levers.joins.operands import Array
-
-STEPS_PER_CORE_SECOND = 20_000_000.0
-"""What a core does before anything was measured."""
+from spillway.levers.joins.type_worth import TypePairs
 
 
 @dataclass(frozen=True)
 class LearnedSide:
-    """One window: matches and comparisons of the sample, by basic window, and utility by type of the probing row."""
+    """One window: what rows that were compared with everything told of it, and what all rows told of their types."""
 
     matches: Array = field(default_factory=lambda: np.zeros(0))
     comparisons: Array = field(default_factory=lambda: np.zeros(0))
-    worth: Array = field(default_factory=lambda: np.zeros(0))
-    of_type: Array = field(default_factory=lambda: np.zeros(0))
-    """Comparisons of the sample, by type of the probing row."""
+    """Of the sample, by basic window."""
+    squares: float = 0.0
+    """The matches of each row of the sample squared, and summed."""
+    types: TypePairs = field(default_factory=TypePairs)
     sample: ComparedRows = field(default_factory=ComparedRows)
 
 
@@ -71,14 +70,24 @@ class Memory:
 
 
 def _side(row: Mapping[str, Any]) -> LearnedSide:
-    names = ("matches", "comparisons", "worth", "of_type")
+    pairs, expected, worth = (np.array(row[name], np.float64) for name in ("pairs", "expected", "worth"))
     return LearnedSide(
-        **{name: np.array(row[name], np.float64) for name in names}, sample=ComparedRows(*row["sample"])
+        np.array(row["matches"], np.float64),
+        np.array(row["comparisons"], np.float64),
+        row["squares"],
+        TypePairs(pairs, expected, worth, row["type_squares"]),
+        ComparedRows(*row["sample"]),
     )
 
 
 def _row(side: LearnedSide) -> dict[str, Any]:
     return {
-        **{name: getattr(side, name).tolist() for name in ("matches", "comparisons", "worth", "of_type")},
+        "matches": side.matches.tolist(),
+        "comparisons": side.comparisons.tolist(),
+        "squares": side.squares,
+        "pairs": side.types.pairs.tolist(),
+        "expected": side.types.expected.tolist(),
+        "worth": side.types.worth.tolist(),
+        "type_squares": side.types.squares,
         "sample": list(vars(side.sample).values()),
     }

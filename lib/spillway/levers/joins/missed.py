@@ -14,8 +14,11 @@ makes many at a time), so it is Garwood's interval of a Poisson mean on counts d
 phi = variance / mean, of which few rows know little: two rows more count as if they had the variance of a geometric
 count, mean + mean^2. Chi-square quantiles are Wilson and Hilferty's, widened as Student's t is for few rows. A
 tight budget samples a row or two a window: where there are fewer than `ENOUGH_ROWS`, those of windows before, faded,
-count with them; and where there are fewer than three even so, nothing is known but that it lies between nothing and all
-that was not compared.
+count with them, and the interval holds that of the window's own rows besides; where there are fewer than three even so,
+nothing is known but that it lies between nothing and all that was not compared.
+
+It is an interval for streams that are as they were: where a budget leaves fewer than some thirty rows a window, matches
+that come in a burst, or of one row in hundreds, may all lie outside the sample. How often it fails there is measured.
 
 The paper has no such estimate; what these intervals cover is measured in the evidence.
 
@@ -78,6 +81,13 @@ class Missed:
     estimate: float
     low: float
     high: float
+
+    def unless(self, own: ComparedRows, others: Unsampled, phi: float) -> Missed:
+        """This, of rows of other windows too, as wide as the window's own few rows make it: they may be others now."""
+        if own.rows < _LEAST_ROWS:
+            return self
+        mine = estimate(own, others, phi)
+        return Missed(self.estimate, min(self.low, mine.low), max(self.high, mine.high))
 
     def __add__(self, other: Missed) -> Missed:
         """Of two independent samples: half-widths add up as squares."""

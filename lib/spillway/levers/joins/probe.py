@@ -59,7 +59,7 @@ class FoundPairs:
     everything: Array
     """By probing row: rows considered, pairs that selecting finds, pairs found."""
     sampled: Array
-    """Pairs of the sample, by basic window, type of the probing row and type of the other."""
+    """Pairs of the sample, by basic window."""
     steps: int
 
 
@@ -69,7 +69,6 @@ def probe(
     how: Probing,
     predicate: int,
     threshold: float,
-    types: int,
     index: InvertedIndex | None = None,
     probe_is_left: bool = True,
     with_itself: bool = False,
@@ -77,22 +76,22 @@ def probe(
     """Compare each row of `mine` with its part of `other`."""
     ix = NO_INDEX if index is None else index
     found = _probe(
-        mine.sets.first, mine.sets.items, mine.sets.weights, mine.kinds, mine.seq,
+        mine.sets.first, mine.sets.items, mine.sets.weights, mine.seq,
         how.low, how.high, how.slots, how.take, how.full, how.order, how.starts, how.first_slot,
-        other.sets.first, other.sets.items, other.sets.weights, other.kinds, other.seq,
+        other.sets.first, other.sets.items, other.sets.weights, other.seq,
         ix.first, ix.rows, ix.weights, index is not None,
-        predicate if probe_is_left else oriented(predicate), float(threshold), with_itself, types,
+        predicate if probe_is_left else oriented(predicate), float(threshold), with_itself,
     )  # fmt: skip
     return FoundPairs(*found)
 
 
 @njit(cache=True)
 def _probe(  # type: ignore[no-untyped-def]
-    p_first, p_items, p_weights, p_kinds, p_seq,
+    p_first, p_items, p_weights, p_seq,
     low, high, slots, take, full, order, starts, first_slot,
-    o_first, o_items, o_weights, o_kinds, o_seq,
+    o_first, o_items, o_weights, o_seq,
     ix_first, ix_rows, ix_weights, indexed,
-    predicate, threshold, with_itself, types,
+    predicate, threshold, with_itself,
 ):  # fmt: skip
     rows, n, last = len(low), len(order), len(starts) - 2
     room = 1024
@@ -101,7 +100,7 @@ def _probe(  # type: ignore[no-untyped-def]
     pairs, steps = 0, 0
     compared, inside = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     everything = np.zeros(rows, np.int64)
-    sampled = np.zeros((n, types, types), np.int64)
+    sampled = np.zeros(n, np.int64)
     chosen = np.zeros(n, np.int64)
     from_, to_ = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     common, product = np.zeros(len(o_seq), np.int64), np.zeros(len(o_seq))
@@ -194,7 +193,7 @@ def _probe(  # type: ignore[no-untyped-def]
             j = slots[k] - first_slot - s
             beyond = row < min(high[k], starts[s + 1]) - chosen[j]
             if full[k]:
-                sampled[j, p_kinds[k], o_kinds[row]] += 1
+                sampled[j] += 1
             if pairs == room:
                 room *= 2
                 bigger_probe, bigger_row = np.empty(room, np.int64), np.empty(room, np.int64)

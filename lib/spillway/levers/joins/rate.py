@@ -7,7 +7,9 @@
 *Counted* (ours, the default): here the rows of a window are all there before any is compared, so what r = 1 would take
 is known, and r = what may be spent / what r = 1 would take; what was spent too much is taken off the next window.
 
-Measured time drives the same controllers: a share of a core is so many steps a second as steps have lately taken.
+Measured time drives the same controllers: a share of a core is as many steps as lately were made in so much time, of
+which deciding and writing pairs down are part; what took longer than that all the same is owed, and saved in the next
+windows, so that over the run the share is kept.
 
 >>> followed(0.5, fetched=800, arrived=1000), followed(0.9, fetched=1000, arrived=1000)
 (0.4, 1.0)
@@ -25,6 +27,8 @@ from spillway.levers.joins.operands import Array
 BOOST = 1.2
 LEAST_FRACTION = 1e-6
 """r never reaches 0: what is not looked at can never be found to be worth it."""
+STEPS_PER_CORE_SECOND = 20_000_000.0
+"""Where there is nothing to measure it on."""
 
 
 def followed(r: float, fetched: float, arrived: float, boost: float = BOOST) -> float:
@@ -57,10 +61,12 @@ def fetched_rows(at: Array, steps: Array, steps_per_second: float, buffer_second
     return taken, free_at
 
 
-def steps_per_second(core_pct: float, seconds: float, steps: float, fallback: float) -> float:
-    """What a share of a core comes to in steps a second, as measured; `fallback` before anything was.
+def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> float:
+    """Time of a core that was used beyond a share of it, to be saved in the next window.
 
-    >>> steps_per_second(20.0, seconds=2.0, steps=1e6, fallback=1.0)
-    100000.0
+    What was saved is not kept: time that has passed cannot be spent.
+
+    >>> owed_seconds(0.0, used=1.5, core_pct=20.0, seconds=5.0), owed_seconds(0.5, used=0.2, core_pct=20.0, seconds=5.0)
+    (0.5, 0.0)
     """
-    return core_pct / 100.0 * (steps / seconds if steps > 0 and seconds > 0 else fallback)
+    return max(0.0, debt + used - core_pct / 100.0 * seconds)

@@ -106,7 +106,7 @@ class Adapting:
         "share of what may be spent on rows that are compared with everything (gamma)",
         5.0,
     )
-    memory: float = rule(Number(least=0, below=1), "what is left of what was learned a window later", 0.7)
+    memory: float = rule(Number(least=0, below=1), "what is left of what was learned a window later", 0.9)
     boost: float = rule(Number(above=1), "by how much r grows where all was fetched (delta_r)", 1.2)
     buffer_seconds: float = rule(
         Number(above=0),

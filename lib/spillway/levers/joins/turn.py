@@ -6,6 +6,7 @@ very same steps.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,16 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, Given, allotted
+from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, allotted
+from spillway.levers.joins.calibrating import calibrated, compiled
+from spillway.levers.joins.changing import moved
 from spillway.levers.joins.correlation import expected, faded, ranks
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
+from spillway.levers.joins.exploring import lumps_of
+from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.missed import ENOUGH_ROWS, ComparedRows, Missed, Unsampled, dispersion, estimate
+from spillway.levers.joins.operands import Array
 from spillway.levers.joins.predicates import PREDICATES
-from spillway.levers.joins.rate import followed
+from spillway.levers.joins.rate import followed, owed_seconds
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.type_worth import TypePairs
 
 Counts = Mapping[str, int]
+CORE_MEMORY = 0.5
+"""What is left a window later of how fast a core was: machines change their minds sooner than streams do."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +51,20 @@ class JoinTurn:
         """Utility by type of row; the last is that of any other."""
         return (*(one.worth for one in self.settings.types), self.settings.otherwise)
 
-    @cached_property
+    @property
     def allotment(self) -> Allotment:
         """What is compared with what."""
-        return allotted(self.left, self.right, self.settings, self.memory, self.worth, self.seconds)
+        return self._decided[0]
+
+    @cached_property
+    def _decided(self) -> tuple[Allotment, float]:
+        """The allotment, and the seconds of a core that it took."""
+        compiled()
+        began = time.thread_time_ns()
+        found = allotted(
+            self.left, self.right, self.settings, self.memory, self.worth, self.seconds, calibrated
+        )
+        return found, (time.thread_time_ns() - began) / 1e9
 
     @property
     def rows(self) -> int:
@@ -55,13 +74,11 @@ class JoinTurn:
     @property
     def decision(self) -> JoinDecision:
         """What tasks apply."""
-        r = self.allotment.r
         return JoinDecision(
             self.allotment,
             PREDICATES[self.settings.predicate],
             self.settings.threshold or 0.0,
             self.worth,
-            1.0 if r >= 1.0 else self.settings.adapt.sample_pct / 100.0 * r,
             self.with_itself,
             self.bounds,
             self.rows,
@@ -75,7 +92,8 @@ class JoinTurn:
     def came_to(self, counts: Counts) -> dict[str, Any]:
         """Columns of `join_windows`: what was done, found and missed, and what is known for the next window."""
         facing = self.allotment.facing
-        after = [self._learned(side, counts) for side in (LEFT, RIGHT)]
+        elsewhere = any(self._moved(side, counts) for side in (LEFT, RIGHT))
+        after = [self._learned(side, counts, elsewhere) for side in (LEFT, RIGHT)]
         missed = self._missed(LEFT, after, counts) + self._missed(RIGHT, after, counts)
         curves = [expected(one.matches, one.comparisons) for one in after]
         worth = np.asarray(self.worth)
@@ -84,7 +102,7 @@ class JoinTurn:
             count * max(worth[int(z)], worth[int(y)])
             for name, count in counts.items()
             if name.startswith("worth.")
-            for _, z, y in [name.split(".")]
+            for _, _, z, y in [name.split(".")]
         )
         may_spend = self.allotment.may_spend
         row = {
@@ -105,7 +123,8 @@ class JoinTurn:
             "missed_high": min(missed.high, float(self.allotment.possible - counts.get("compared", 0))),
             "sampled": sum(int(one.how.full.sum()) for one in facing),
             "r": self.allotment.r,
-            **{f"{name}_shares": facing[at].shares.tolist() for at, name in enumerate(("left", "right"))},
+            "moved": elsewhere,
+            **{f"{name}_shares": facing[at].compared_shares() for at, name in enumerate(("left", "right"))},
             **{f"{name}_ranks": ranks(curves[at]).tolist() for at, name in enumerate(("left", "right"))},
             **{f"{name}_curve": curves[at].tolist() for at, name in enumerate(("left", "right"))},
         }
@@ -115,44 +134,83 @@ class JoinTurn:
 
     def _memory(self, after: Sequence[LearnedSide], steps: int, counts: Counts) -> Memory:
         """What the next window begins with."""
-        before, keep = self.memory, self.settings.adapt.memory
-        facing = self.allotment.facing
+        before, facing = self.memory, self.allotment.facing
         arrived = sum(len(one.fetched) for one in facing)
         fetched = sum(int(one.fetched.sum()) for one in facing)
         counted = self.settings.adapt.rate == "counted"
-        may_spend = self.allotment.may_spend
-        owed = before.debt_steps + steps - may_spend if counted and np.isfinite(may_spend) else 0.0
+        comparing = counts.get("nanoseconds", 0) / 1e9
+        keep = CORE_MEMORY if steps else 1.0
+        core_seconds, core_steps = before.core_seconds * keep + comparing, before.core_steps * keep + steps
+        each = core_seconds / core_steps if core_steps else 0.0
         return Memory(
             self.allotment.r if counted else followed(before.r, fetched, arrived, self.settings.adapt.boost),
-            # what was saved is not kept: time that has passed cannot be spent
-            max(0.0, owed),
+            self._owed(steps, self._decided[1] + comparing, each) if counted else 0.0,
             self.allotment.free_at,
-            before.core_seconds * keep + counts.get("nanoseconds", 0) / 1e9,
-            before.core_steps * keep + steps,
+            core_seconds,
+            core_steps,
             after[LEFT],
             after[RIGHT],
         )
 
-    def _learned(self, side: int, counts: Counts) -> LearnedSide:
-        """What is known of a window once this one's sample is counted in."""
+    def _owed(self, steps: int, used: float, each: float) -> float:
+        """Steps to be saved in the next window; of a share of a core, those that take as long as it was overdrawn."""
+        before, budget = self.memory, self.settings.budget
+        if budget is None:
+            return 0.0
+        if budget.core_pct is None:
+            return max(0.0, before.debt_steps + steps - self.allotment.may_spend)
+        debt = before.debt_steps * (before.core_seconds / before.core_steps if before.core_steps else 0.0)
+        return owed_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
+
+    def _moved(self, side: int, counts: Counts) -> bool:
+        """Whether what selecting found of a window says that matches lie elsewhere now."""
+        before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
+        if len(before.matches) != len(one.curve) or not before.matches.sum():
+            return False
+        used = one.selected_volumes().sum(axis=1)
+        there = (one.volumes - one.sample_volumes).sum(axis=1)
+        of_these = float((used / np.maximum(there, 1)) @ before.matches / before.matches.sum())
+        found = float(self._pairs(side, counts)[0].sum() - counts.get(f"all.{side}", 0))
+        phi = counts.get(f"selected_squares.{side}", 0) / found if found else 1.0
+        lumps = of_these * lumps_of(float(before.matches.sum()), before.squares)
+        return moved(found, float(used @ one.curve), phi, lumps)
+
+    def _learned(self, side: int, counts: Counts, elsewhere: bool) -> LearnedSide:
+        """What is known of a window once this one is counted in."""
         before = (self.memory.left, self.memory.right)[side]
-        one, keep = self.allotment.facing[side], self.settings.adapt.memory
-        worth = np.asarray(self.worth)
-        matches, utility = np.zeros(one.volumes.shape[0]), np.zeros(len(worth))
+        one, keep = self.allotment.facing[side], 0.0 if elsewhere else self.settings.adapt.memory
+        matches = np.zeros(one.volumes.shape[0])
         for name, count in counts.items():
             if name.startswith(f"sampled.{side}."):
-                j, z, y = map(int, name.split(".")[2:])
-                matches[j] += count
-                utility[z] += count * max(worth[z], worth[y])
+                matches[int(name.split(".")[2])] += count
         return LearnedSide(
             faded(before.matches, matches, keep),
             faded(before.comparisons, one.sample_volumes.sum(axis=1), keep),
-            faded(before.worth, utility, keep),
-            faded(before.of_type, one.sample_volumes.sum(axis=0), keep),
+            before.squares * keep + counts.get(f"all_squares.{side}", 0),
+            before.types.then(self._types(side, counts), keep),
             # where everything is compared nothing is missed, which tells nothing of when it is not
             before.sample.faded(keep)
             + (self._sample(side, counts) if self.allotment.r < 1.0 else ComparedRows()),
         )
+
+    def _pairs(self, side: int, counts: Counts) -> tuple[Array, Array]:
+        """Pairs and their utility, by type of the row that probed a window."""
+        worth = self.worth
+        pairs, utility = np.zeros(len(worth)), np.zeros(len(worth))
+        for name, count in counts.items():
+            if name.startswith(f"worth.{side}."):
+                z, y = map(int, name.split(".")[2:])
+                pairs[z] += count
+                utility[z] += count * max(worth[z], worth[y])
+        return pairs, utility
+
+    def _types(self, side: int, counts: Counts) -> TypePairs:
+        """What all rows of this window tell of their types: as many pairs are expected as there were."""
+        one, (pairs, utility) = self.allotment.facing[side], self._pairs(side, counts)
+        expected = one.curve @ (one.selected_volumes() + one.sample_volumes)
+        scale = pairs.sum() / expected.sum() if expected.sum() > 0 else 0.0
+        squares = counts.get(f"all_squares.{side}", 0) + counts.get(f"selected_squares.{side}", 0)
+        return TypePairs(pairs, expected * scale, utility, float(squares))
 
     def _missed(self, side: int, after: Sequence[LearnedSide], counts: Counts) -> Missed:
         one = self.allotment.facing[side]
@@ -168,10 +226,11 @@ class JoinTurn:
         sample = self._sample(side, counts)
         if self.allotment.r >= 1.0 and not others.dropped:
             return Missed(0.0, 0.0, 0.0)
-        if sample.rows < ENOUGH_ROWS:
-            sample = after[side].sample
         phi = max(dispersion(sample), dispersion(after[side].sample))
-        found = estimate(sample, others, phi)
+        if sample.rows < ENOUGH_ROWS:
+            found = estimate(after[side].sample, others, phi).unless(sample, others, phi)
+        else:
+            found = estimate(sample, others, phi)
         most = float(one.possible)
         return Missed(found.estimate, found.low, min(found.high, most))
 

@@ -1,9 +1,10 @@
 """Which rows first: fractions by window and type of the probing row, a fractional knapsack (Algorithm 5).
 
-An item is a type of row against a basic window of the other side: its volume is the comparisons that takes, its worth
-a comparison v = u_iz n_i o_ij / sum_k o_ik, where u_iz is the utility a comparison of such a row with the window yields
-on average. The heap holds, for each window and type, the best basic window not yet taken; the best of all is taken
-until the budget is spent, the last one partly:
+An item is a type of row against a basic window of the other side: its volume is the steps that takes, its worth a
+comparison v = u_iz o_ij (the paper's u_iz n_i o_ij / sum_k o_ik, with u_iz the utility of a comparison that yields a
+pair, where the paper's is that of a comparison: `type_worth`), by what a comparison costs there. The heap holds, for
+each window and type, the best basic window not yet taken; the best of all is taken until the budget is spent, the last
+one partly:
 
     O(|Z| + (n_1 + n_2) |Z| log |Z|)
 
@@ -13,10 +14,12 @@ is w_i + b, not w_i (C7); the loop ends inside the else (C12). With one type and
 direction of the join too, basic window by basic window, where Algorithm 4 takes one window whole before the other.
 
 >>> import numpy as np
->>> left = Side(np.array([[10.0], [10.0]]), np.array([3.0, 1.0]), np.array([1.0]))
->>> right = Side(np.array([[10.0], [10.0]]), np.array([2.0, 2.0]), np.array([1.0]))
->>> [share.tolist() for share in by_worth(25.0, (left, right))]
-[[0.5], [0.75]]
+>>> volumes, one = np.array([[10.0], [10.0]]), np.ones(2)
+>>> left = Side(volumes, np.array([3.0, 1.0]), np.array([1.0]), one, np.array([0, 1]))
+>>> right = Side(volumes, np.array([2.0, 2.0]), np.array([1.0]), one, np.array([0, 1]))
+>>> shares, worth = by_worth(25.0, (left, right))
+>>> [share.tolist() for share in shares], worth
+([[0.5], [0.75]], 60.0)
 """
 
 from __future__ import annotations
@@ -39,38 +42,41 @@ class Side:
     o: Array
     """Expected output a comparison, by basic window."""
     u: Array
-    """Expected utility a comparison, by type of the probing row."""
+    """Utility of a comparison that yields one pair on average, by type of the probing row."""
+    costs: Array
+    """Steps a comparison, by basic window."""
+    order: Array
+    """Basic windows by rank: those that yield most a step first."""
 
 
-def by_worth(budget: float, sides: Sequence[Side]) -> list[Array]:
-    """r_iz, by window and type: the share of the window that a row of the type is compared with."""
-    ordered = [np.argsort(-side.o, kind="stable") for side in sides]
-    # where nothing was found yet, one basic window is as good as another
-    per_o = [
-        side.o * _inverse(float(np.mean(side.o))) if np.any(side.o > 0) else side.o + 1 for side in sides
-    ]
+def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
+    """r_iz, by window and type: the share of the window that a row of the type is compared with; and what it yields."""
+    worth = [np.outer(side.o, side.u) for side in sides]
     taken = [np.zeros(side.volumes.shape[1]) for side in sides]
+
+    def entry(i: int, z: int, at: int) -> tuple[float, int, int, int]:
+        j = sides[i].order[at]
+        return (-worth[i][j, z] / sides[i].costs[j], at, i, z)
+
     heap = [
-        (-side.u[z] * per_o[i][ordered[i][0]], 0, i, z)
+        entry(i, z, 0)
         for i, side in enumerate(sides)
         for z in range(side.volumes.shape[1])
-        if len(ordered[i])
+        if len(side.order)
     ]
     heapq.heapify(heap)
-    left = budget
+    left, yields = budget, 0.0
     while heap and left > 0:
         _, at, i, z = heapq.heappop(heap)  # of two alike, the newer basic window of either side
-        volume = sides[i].volumes[ordered[i][at], z]
-        taken[i][z] += min(volume, left)
-        left -= volume
-        if at + 1 < len(ordered[i]):
-            worth = sides[i].u[z] * per_o[i][ordered[i][at + 1]]
-            heapq.heappush(heap, (-worth, at + 1, i, z))
-    return [
+        j = sides[i].order[at]
+        used = min(float(sides[i].volumes[j, z]), left / sides[i].costs[j])
+        taken[i][z] += used
+        yields += used * worth[i][j, z]
+        left -= used * sides[i].costs[j]
+        if at + 1 < len(sides[i].order):
+            heapq.heappush(heap, entry(i, z, at + 1))
+    shares = [
         np.where(total > 0, np.minimum(1.0, mine / np.where(total > 0, total, 1.0)), 1.0)
         for mine, total in ((taken[i], side.volumes.sum(axis=0)) for i, side in enumerate(sides))
     ]
-
-
-def _inverse(value: float) -> float:
-    return 1.0 / value if value > 0 else 1.0
+    return shares, float(yields)

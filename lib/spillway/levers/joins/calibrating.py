@@ -1,0 +1,55 @@
+"""What a core does in a second before anything was measured: a few rows are compared, and timed.
+
+A budget in time that began with a guess would be broken by whoever's comparisons are dearer than guessed: sets of a
+thousand items take a hundred times what single values do.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from spillway.levers.joins.facing import Facing, Given, facing_of
+from spillway.levers.joins.index import inverted
+from spillway.levers.joins.memory import LearnedSide
+from spillway.levers.joins.operands import ItemSets, Operand
+from spillway.levers.joins.predicates import PREDICATES
+from spillway.levers.joins.probe import probe
+from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND
+from spillway.levers.joins.settings import JoinSettings, JoinSide
+
+TIMED_ROWS = 16
+"""Of each side."""
+
+
+def calibrated(base: Sequence[Facing], settings: JoinSettings) -> float:
+    """Steps a second of a core, on some rows of these."""
+    predicate, threshold = PREDICATES[settings.predicate], settings.threshold or 0.0
+    steps, began = 0, time.thread_time_ns()
+    for one in base:
+        there = np.flatnonzero(one.how.high > one.how.low)
+        full = np.zeros(one.probes.rows, bool)
+        full[there[:: max(1, len(there) // TIMED_ROWS)]] = True
+        how = replace(one.how, full=full)
+        steps += probe(one.probes, one.window, how, predicate, threshold, one.index, one.probe_is_left).steps
+    seconds = (time.thread_time_ns() - began) / 1e9
+    return steps / seconds if steps and seconds > 0 else STEPS_PER_CORE_SECOND
+
+
+@functools.cache
+def compiled() -> None:
+    """Once a process, so that the time of comparing is not that of compiling."""
+    none = np.zeros(0, np.int64)
+    empty = Operand(none, none, ItemSets(np.zeros(1, np.int64), none, np.zeros(0)), none)
+    side = JoinSide(attribute="")
+    for index in (True, False):
+        settings = JoinSettings(left=side, right=side, index=index)
+        given = Given(empty, 0, 0)
+        one = facing_of(given, given, settings, LearnedSide(), (1.0,), probe_is_left=True)
+        one.selected_volumes()
+        one.sampling(one.how.full)
+        probe(empty, empty, one.how, 0, 0.0, inverted(empty.sets, 0) if index else None)

@@ -1,0 +1,242 @@
+"""One direction of a join: the rows that probe, the window that they probe, and what comparing them takes.
+
+Work is in steps. Without an index a comparison is one. With an index it is the entries of lists that are read, which
+differ from one basic window to the next as matches do, and a look-up for each list: once for a row that is compared
+with its whole window, once a basic window for one that picks them out (5.1.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+
+from spillway.levers.joins.correlation import expected
+from spillway.levers.joins.index import InvertedIndex, inverted
+from spillway.levers.joins.memory import LearnedSide
+from spillway.levers.joins.operands import Array, Operand
+from spillway.levers.joins.probe import Probing
+from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, volumes
+from spillway.levers.joins.settings import JoinSettings
+
+MOST_SLOTS = 1_000_000
+COSTED_ROWS = 256
+"""Probing rows that say how entries are spread over basic windows; how many there are in all is counted."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """One side's rows: all that are there, and which of them probe (`low..high - 1`)."""
+
+    rows: Operand
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Facing:
+    """One direction: rows that probe, and the window of the other side that they probe."""
+
+    probes: Operand
+    window: Operand
+    probe_is_left: bool
+    how: Probing
+    indexed: bool
+    index: InvertedIndex | None
+    """Of the whole window, where it is made already."""
+    volumes: Array
+    sample_volumes: Array
+    """Comparisons there are to make, in all and by the sample: by basic window and type of the probing row."""
+    whole_cost: float
+    """Steps a comparison, when everything is compared."""
+    costs: Array
+    """Steps a comparison, by basic window, when basic windows are picked out."""
+    curve: Array
+    """o_ij, as it was believed."""
+    fetched: Array
+
+    @property
+    def possible(self) -> int:
+        return int(self.volumes.sum())
+
+    @property
+    def whole_steps(self) -> float:
+        """Steps of comparing everything."""
+        return self.possible * self.whole_cost
+
+    def sampling(self, full: Array) -> Facing:
+        """The same with these rows as the sample."""
+        how = self.how
+        return replace(self, how=replace(how, full=full), sample_volumes=self._volumes_of(full))
+
+    def steps_by_row(self) -> Array:
+        """About what each probing row takes."""
+        how, mean = self.how, float(np.mean(self.costs)) if len(self.costs) else 1.0
+        whole: Array = how.high - how.low
+        return np.where(how.full, whole * self.whole_cost, how.take * mean)
+
+    def selected_volumes(self) -> Array:
+        """Comparisons that selecting makes of rows that are not sampled, by basic window and type."""
+        how = self.how
+        found: Array = _chosen(
+            how.low, how.high, how.slots, np.where(how.full, 0, how.take), self.probes.kinds, how.order,
+            how.starts, how.first_slot, self.volumes.shape[1],
+        )  # fmt: skip
+        return found
+
+    def compared_shares(self) -> list[float]:
+        """By type of the probing row, the share of the window that was compared, with the sample; 1 of nothing."""
+        made = (self.selected_volumes() + self.sample_volumes).sum(axis=0)
+        there = self.volumes.sum(axis=0)
+        return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
+
+    def _volumes_of(self, rows: Array) -> Array:
+        how = self.how
+        found: Array = volumes(
+            how.low[rows], how.high[rows], how.slots[rows], self.probes.kinds[rows], how.starts, how.first_slot,
+            len(how.order), self.volumes.shape[1],
+        )  # fmt: skip
+        return found
+
+
+def facing_of(
+    probing: Given,
+    probed: Given,
+    settings: JoinSettings,
+    learned: LearnedSide,
+    worth: Sequence[float],
+    probe_is_left: bool,
+) -> Facing:
+    """Who may be compared with whom, and what that takes; nothing is chosen yet."""
+    lasts = settings.right.lasts_seconds if probe_is_left else settings.left.lasts_seconds
+    basic = round(settings.basic_window_seconds * 1_000_000)
+    n = basic_windows(lasts, settings.basic_window_seconds)
+    probes, window = probing.rows.cut(probing.low, probing.high), probed.rows
+    low, high = reach_of(probes, window, round(lasts * 1_000_000), probe_is_left)
+    slots = slots_of(probes.at, basic)
+    first = int(window.at[0] // basic) if window.rows else 0
+    last = int(window.at[-1] // basic) if window.rows else 0
+    if last - first >= MOST_SLOTS:  # a clock far away: only what a probing row can reach matters
+        first = max(first, int(slots.min()) - n) if probes.rows else first
+        last = min(last, int(slots.max())) if probes.rows else first
+    starts = slot_starts(window.at, basic, first, max(1, last - first + 1))
+    found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
+    curve = _curve(learned, n)
+    index, whole_cost, costs = None, 1.0, np.ones(n)
+    if settings.index:
+        items = max(
+            (int(one.sets.items.max()) + 1 for one in (probes, window) if len(one.sets.items)), default=0
+        )
+        index = inverted(window.sets, items)
+        whole_cost, costs = _steps(probes, low, high, slots, starts, first, found.sum(axis=1), index)
+    order = (
+        np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
+    ).astype(np.int64)
+    nothing = np.zeros(probes.rows, np.int64)
+    how = Probing(low, high, slots, nothing, nothing.astype(bool), order, starts, first)
+    return Facing(
+        probes, window, probe_is_left, how, settings.index, index, found, np.zeros_like(found), whole_cost,
+        costs, curve, np.ones(probes.rows, bool),
+    )  # fmt: skip
+
+
+def _curve(learned: LearnedSide, n: int) -> Array:
+    if len(learned.matches) != n:
+        return np.ones(n)
+    return expected(learned.matches, learned.comparisons)
+
+
+def _steps(
+    probes: Operand,
+    low: Array,
+    high: Array,
+    slots: Array,
+    starts: Array,
+    first: int,
+    made: Array,
+    index: InvertedIndex,
+) -> tuple[float, Array]:
+    """Steps a comparison: of whole windows, and of each basic window picked out alone."""
+    total = float(made.sum())
+    if not total:
+        return 1.0, np.ones(len(made))
+    sets = probes.sets
+    entries, looked_up = _entries(sets.first, sets.items, low, high, index.first, index.rows)
+    some = np.arange(0, probes.rows, max(1, probes.rows // COSTED_ROWS), dtype=np.int64)
+    read, asked, seen = _entries_of(
+        some, sets.first, sets.items, low, high, slots, starts, first, len(made), index.first, index.rows
+    )
+    mean = entries / total
+    per = np.where(seen > 0, read / np.maximum(seen, 1), mean)
+    scale = entries / max(1e-12, float((per * made).sum()))
+    picked = per * scale + np.where(seen > 0, asked / np.maximum(seen, 1), 0.0)
+    return (entries + looked_up) / total, np.maximum(picked, 1e-12)
+
+
+@njit(cache=True)
+def _entries(
+    first: Array, items: Array, low: Array, high: Array, ix_first: Array, ix_rows: Array
+) -> tuple[int, int]:
+    """Entries that comparing everything reads, and lists that it looks up."""
+    entries, looked_up = 0, 0
+    for k in range(len(low)):
+        if high[k] <= low[k]:
+            continue
+        for at in range(first[k], first[k + 1]):
+            looked_up += 1
+            item = items[at]
+            if item + 1 < len(ix_first):
+                mine = ix_rows[ix_first[item] : ix_first[item + 1]]
+                entries += np.searchsorted(mine, high[k]) - np.searchsorted(mine, low[k])
+    return entries, looked_up
+
+
+@njit(cache=True)
+def _entries_of(  # type: ignore[no-untyped-def]
+    some, first, items, low, high, slots, starts, first_slot, n, ix_first, ix_rows
+):
+    """By basic window, of some rows: entries, lists looked up, comparisons."""
+    read, asked, seen = np.zeros(n), np.zeros(n), np.zeros(n)
+    last = len(starts) - 2
+    for k in some:
+        if high[k] <= low[k]:
+            continue
+        for j in range(n):
+            s = slots[k] - j - first_slot
+            if s < 0 or s > last:
+                continue
+            begin, end = max(low[k], starts[s]), min(high[k], starts[s + 1])
+            if end <= begin:
+                continue
+            seen[j] += end - begin
+            for at in range(first[k], first[k + 1]):
+                asked[j] += 1
+                item = items[at]
+                if item + 1 < len(ix_first):
+                    mine = ix_rows[ix_first[item] : ix_first[item + 1]]
+                    read[j] += np.searchsorted(mine, end) - np.searchsorted(mine, begin)
+    return read, asked, seen
+
+
+@njit(cache=True)
+def _chosen(low, high, slots, take, kinds, order, starts, first_slot, types):  # type: ignore[no-untyped-def]
+    """Rows that are considered, by basic window and type of the probing row: basic windows in their order."""
+    n, last = len(order), len(starts) - 2
+    found = np.zeros((n, types), np.int64)
+    for k in range(len(low)):
+        left = min(take[k], high[k] - low[k])
+        for at in range(n):
+            if left <= 0:
+                break
+            j = order[at]
+            s = slots[k] - j - first_slot
+            if s < 0 or s > last:
+                continue
+            there = min(high[k], starts[s + 1]) - max(low[k], starts[s])
+            if there > 0:
+                used = min(there, left)
+                found[j, kinds[k]] += used
+                left -= used
+    return found
