@@ -176,6 +176,22 @@ def test_what_is_late_or_out_of_order_opens_the_windows_that_it_matters_to(world
     assert set(found_pairs(world)) == expected
 
 
+def test_windows_that_are_worked_out_anew_go_on_from_one_another_and_not_from_what_stood_there(
+    world: World, tmp_path: Path
+) -> None:
+    late = json_lines(alarms(250, 60, seed=1, begin=-40.0))
+    at_once = world.copy(tmp_path / "at_once")
+    for one, before in ((world, True), (at_once, False)):
+        contract_becomes(one, JOIN, **BUDGET)
+        if before:
+            run(one)
+        one.deliver("west/2026-01-02/late.json", late)
+        one.shed()
+        run(one)
+    assert world.rows("joined", "alike") == at_once.rows("joined", "alike")
+    assert [row["left_learned"] for row in states(world)] == [row["left_learned"] for row in states(at_once)]
+
+
 def test_clocks_that_jump_back_or_years_ahead_make_windows_of_their_own(world: World) -> None:
     for name in ("east", "west"):
         odd = [

@@ -77,9 +77,10 @@ class JoinPlan(WindowPlan):
 def memory_before(
     tables: Views, subject: str, window: int, before: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Memory:
-    """What the last window before this one left, written or not."""
-    rows = tables.at(JOIN_WINDOWS).newest("window", below=window, subject=subject).to_pylist()
-    rows += [row for row in before.get(JOIN_WINDOWS, ()) if row["window"] < window]
+    """What the last window before this one left, written or not; as this run left it, where this run worked it out."""
+    rows = [row for row in before.get(JOIN_WINDOWS, ()) if row["window"] < window]
+    # of two rows of one window max takes the first
+    rows += tables.at(JOIN_WINDOWS).newest("window", below=window, subject=subject).to_pylist()
     return Memory.from_row(max(rows, key=lambda row: row["window"])) if rows else Memory()
 
 
