@@ -31,10 +31,11 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         f"{missed.estimate:,.0f} are missed ({missed.low:,.0f} to {missed.high:,.0f} with 95 % confidence)"
     )
     budget = settings.budget
+    unit = "steps (entries of the index read and lists looked up)" if settings.index else "comparisons"
     said = (
         "it has no budget"
         if budget is None
-        else f"its budget is {budget.comparisons_per_second:,.10g} comparisons a second"
+        else f"its budget is {budget.comparisons_per_second:,.10g} {unit} a second"
         if budget.comparisons_per_second is not None
         else f"its budget is {budget.core_pct:g} % of a core"
     )
@@ -42,6 +43,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         "windows": len(rows),
         "comparisons possible": possible,
         "comparisons made": compared,
+        **({"steps they took, with the index": sum(row["steps"] for row in rows)} if settings.index else {}),
         "pairs found": pairs,
         "pairs missed, estimated": round(missed.estimate),
         "... at least, with 95 % confidence": math.floor(missed.low),
