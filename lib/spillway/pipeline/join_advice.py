@@ -128,7 +128,7 @@ def _heavy(
     rows: Mapping[str, pa.Table], contract: Workload, settings: Any, sketched: bool
 ) -> Iterator[tuple[str, Answer]]:
     """The items that most pairs would have in common, counted in the rows at hand."""
-    counts = []
+    counts, with_itself = [], len(set(contract.inputs)) == 1
     for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True):
         column = rows[stream][side.attribute].drop_null()
         if settings.sets is not None:
@@ -138,7 +138,12 @@ def _heavy(
             Counter({one["values"]: one["counts"] for one in found.to_pylist() if one["values"] != ""})
         )
     meets = Counter(
-        {value: count * counts[1][value] for value, count in counts[0].items() if value in counts[1]}
+        {
+            # a row of a stream that is joined with itself does not meet itself
+            value: count * (counts[1][value] - with_itself)
+            for value, count in counts[0].items()
+            if counts[1][value] > with_itself
+        }
     )
     total = sum(meets.values())
     if not total:

@@ -140,3 +140,12 @@ def test_the_command_line_prints_and_tells_programs(
     found = json.loads(capsys.readouterr().out)
     assert (found["left_rows"], found["right_rows"]) == (250, 250)
     assert {"about", "estimate", "low", "high", "method"} <= set(found["advice"][0])
+
+
+def test_a_stream_with_itself_has_no_pair_of_a_row_and_itself(world: World) -> None:
+    # `at` is another in every row: none has a partner, whatever the budget
+    side = {"attribute": "at", "lasts_seconds": 1e6}
+    asked = JoinAsked("east", "east", {"left": side, "right": side, "basic_window_seconds": 1000})
+    found = dict(advise(world.tables.now(), world.contracts, asked).said)
+    assert found["pairs"].estimate == 0
+    assert not [about for about in found if "% of" in about or "equally frequent" in about]
