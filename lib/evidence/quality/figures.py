@@ -19,7 +19,7 @@ def quality_figures(book: Book, settings: Settings, seeds: int) -> Mapping[str, 
     book.section("Queries", "What answers rest on, and how fairly a room that is too small is shared.")
     found: dict[str, float] = {}
     found |= law_figures(book, max(20, round(400 * scale)))
-    found |= error_figures(book, max(3, round(24 * scale)))
+    found |= error_figures(book, max(3, round(60 * scale)))
     found |= interval_figures(book, max(3, round(40 * scale)))
     runs = max(1, round(5 * scale))
     found |= table_figures(book, runs)

@@ -83,6 +83,33 @@ def test_files_of_what_is_shed_are_never_opened(tmp_path: Path, monkeypatch: pyt
     assert len([path for path in opened if path in sent]) == 4
 
 
+def test_spark_never_reads_a_file_that_is_left_out_for_it_may_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any
+) -> None:
+    """Which files are opened is seen in this process; where the others are deleted, Spark answers the same."""
+    small = query("means", MEAN, capacity={"tuples": 120})
+    here, there = begun(tmp_path / "here", small), begun(tmp_path / "there", small)
+    opened: set[str] = set()
+    real = store_files.reading
+
+    def noting(path: str) -> Any:
+        opened.add(path)
+        return real(path)
+
+    with monkeypatch.context() as noted:
+        noted.setattr(store_files, "reading", noting)
+        run(here)
+    read = {file.low("batch") for file in here.at("transmitted", "sites").files() if file.path in opened}
+    gone = [file for file in there.at("transmitted", "sites").files() if file.low("batch") not in read]
+    assert (len(read), len(gone)) == (4, 5)
+    for file in gone:
+        Path(file.path).unlink()
+    there.engine = engine
+    assert run(there) == 2
+    mine, theirs = ([row["mean_temp"] for row in one.rows("results", "means")] for one in (here, there))
+    assert theirs == pytest.approx(mine)
+
+
 def test_windows_are_worked_out_once_and_what_is_late_opens_its_own(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN))
     assert run(world) == 2

@@ -42,6 +42,8 @@ def query_told(contract: Workload, tables: Views) -> Told | None:
             "coverage is of": "what arrived or was refused"
             if last["relative"]
             else "what its sources produced",
+            "portions offered": sum(row["portions_offered"] for row in rows),
+            "portions kept": sum(row["portions_kept"] for row in rows),
             "tuples kept": arrived - shed,
             "tuples shed": shed,
             "tuples lost before they came": sum(row["lost"] for row in rows),
