@@ -111,7 +111,7 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("windows", "a_window_stands_once"): again("windows"),
     ("windows", "a_window_goes_forward"): put("windows", to_time=NOW),
     ("windows", "a_window_reads_something"): put("windows", inputs=[]),
-    ("windows", "a_window_is_planned_or_done"): put("windows", status="lost"),
+    ("windows", "a_window_is_somewhere_on_its_way"): put("windows", status="lost"),
     ("windows", "a_window_is_of_a_join_or_a_query"): put("windows", scope="stream"),
     ("models", "one_row_per_fact_and_version"): again("models"),
     ("models", "versions_count_from_one"): put("models", version=0),

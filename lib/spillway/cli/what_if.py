@@ -131,6 +131,8 @@ def _say(found: WhatIf) -> None:
         f"{found.room}, {found.first} to {found.last}: {found.windows} windows, {found.offered:,} tuples offered",
         "bold",
     )
+    if found.left_out:
+        say_line(f"{found.left_out} more were left out: rows of them are not held any more", "yellow")
     rows = []
     for name, now in found.as_is.items():
         then = found.as_would_be[name]

@@ -20,7 +20,10 @@ from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Facts, Picture, Room, Told, Views
 
-PLANNED, DONE = "planned", "done"
+OPEN, PLANNED, DONE, GONE = "open", "planned", "done", "gone"
+"""A window has begun; is closed and pinned; is worked out; or cannot be, since rows of it were removed before."""
+Input = tuple[str, int]
+"""A stream, and the number of a batch of it."""
 ReadColumns = Callable[[Sequence[str]], pa.Table]
 """Columns of an input stream's rows in the window, as they were before anything was shed, as far as they can be given
 back; in the order of `seq` (of time, where windows are worked out in turn)."""
@@ -44,11 +47,16 @@ class Window:
     status: str
     from_time: datetime
     to_time: datetime
-    inputs: tuple[tuple[str, int], ...]
+    inputs: tuple[Input, ...]
+    """The batches that it reads."""
     created_at: datetime
     updated_at: datetime
     levers: tuple[str, ...] = ()
     models: Mapping[str, int] = field(default_factory=dict)
+    looked_back: tuple[Input, ...] = ()
+    """Of its inputs, those that have rows before it alone, at which its lever looks back."""
+    too_late: tuple[Input, ...] = ()
+    """Batches with rows of it that came when it could not be worked out again."""
 
     @property
     def day(self) -> date:
@@ -62,18 +70,16 @@ class Window:
     def row(self) -> dict[str, Any]:
         """The row of `windows`."""
         values = dict(vars(self))
-        values["inputs"], values["levers"], values["models"] = (
-            list(self.inputs),
-            list(self.levers),
-            dict(self.models),
-        )
+        values |= {name: list(values[name]) for name in ("inputs", "levers", "looked_back", "too_late")}
+        values["models"] = dict(self.models)
         return values
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> Window:
         """A row of `windows` as a window."""
         values = dict(row)
-        values["inputs"] = tuple((one["stream"], one["batch"]) for one in values["inputs"] or ())
+        for name in ("inputs", "looked_back", "too_late"):
+            values[name] = tuple((one["stream"], one["batch"]) for one in values[name] or ())
         values["levers"], values["models"] = tuple(values["levers"] or ()), dict(values["models"] or {})
         return Window(**values)
 

@@ -18,11 +18,13 @@ from spillway.batch import DONE, PENDING, RETIRED, SET_ASIDE
 from spillway.contracts import Contracts, StreamContract
 from spillway.contracts.workload import Workload
 from spillway.intake.landing import delivered
+from spillway.levers.windows import PLANNED
 from spillway.store.files import as_date
 from spillway.store.table_contracts import TableContract
 from spillway.store.tables import Between, Table, Tables
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
+TRANSMITTED = "transmitted"
 ALERTS, LEDGER = "alerts", "ledger"
 
 
@@ -83,6 +85,8 @@ class Retention:
         needed = {number for name in contract.kept_for for number in self._held_by(name, stream.stream, of)}
         if contract.table == BATCHES:
             needed |= self._last_or_delivered(stream, held)
+        if contract.table == TRANSMITTED:
+            needed |= self._waited_for(stream.stream)
         gone = sorted(held - needed)
         if gone:
             where = {**mine, "batch": gone}
@@ -128,6 +132,11 @@ class Retention:
         return last | {
             row["batch"] for row in files if any(one["name"] in there for one in row["files"] or ())
         }
+
+    def _waited_for(self, stream: str) -> set[int]:
+        """The batches that a window which is pinned and not yet worked out is going to read."""
+        rows = self.tables.at(WINDOWS).rows(["inputs"], status=PLANNED).to_pylist()
+        return {one["batch"] for row in rows for one in row["inputs"] if one["stream"] == stream}
 
     def _models(self, stream: str) -> Iterator[Outlived]:
         """Old versions of facts that no batch that is left was shed with; the newest stays."""
@@ -191,8 +200,10 @@ class Retention:
         if limit is None or not table.exists:
             return
         rows = table.rows(
-            ["subject", "window", "inputs"], to_time=Between(high=_eve(limit, self.now))
+            ["subject", "window", "inputs", "too_late"], to_time=Between(high=_eve(limit, self.now))
         ).to_pylist()
+        for row in rows:
+            row["inputs"] = [*row["inputs"], *(row["too_late"] or ())]
         inputs: dict[str, set[int]] = {}
         for one in (one for row in rows for one in row["inputs"]):
             inputs.setdefault(one["stream"], set()).add(one["batch"])

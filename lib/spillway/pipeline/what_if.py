@@ -25,7 +25,7 @@ from spillway.levers.protocol import Room
 from spillway.levers.windows import DONE, AskingDecision, Window, WindowLever
 from spillway.pipeline.window_answers import asked_of
 from spillway.pipeline.window_inputs import planned_inputs, stretches_of
-from spillway.pipeline.window_pins import known_windows
+from spillway.pipeline.window_look import KnownWindows, gone
 from spillway.pipeline.workloads import window_work
 from spillway.registry import lever
 from spillway.store.tables import Tables
@@ -66,6 +66,8 @@ class WhatIf:
     offered: int
     as_is: Mapping[str, QueryOutcome]
     as_would_be: Mapping[str, QueryOutcome]
+    left_out: int = 0
+    """Windows that were worked out and could not be replayed, since rows of them are not there any more."""
 
 
 def what_if(
@@ -77,7 +79,7 @@ def what_if(
     dates: tuple[date, date] | None = None,
 ) -> WhatIf:
     """Replay the room's last day, or some dates, by other rules."""
-    replay, members = _replayed(tables, engine, contracts, room, dates)
+    replay, members, left_out = _replayed(tables, engine, contracts, room, dates)
     changed = {name: _changed(one, changes) for name, one in members.items()}
     truth = replay.by({name: _changed(one, None) for name, one in members.items()})
     outcomes = [
@@ -86,7 +88,7 @@ def what_if(
     ]
     offered = sum(row["arrived"] for rows in truth.values() for _, row in rows.values())
     days = [window.day for windows in replay.windows.values() for window in windows]
-    return WhatIf(room, min(days), max(days), len(days), offered, outcomes[0], outcomes[1])
+    return WhatIf(room, min(days), max(days), len(days), offered, outcomes[0], outcomes[1], left_out)
 
 
 def crowded(
@@ -102,7 +104,7 @@ def crowded(
 
     The load, and what each weighs against the others, stay as they are; what they remember of fuller times does too.
     """
-    replay, members = _replayed(tables, engine, contracts, room, dates)
+    replay, members, _ = _replayed(tables, engine, contracts, room, dates)
     whole = capacity if capacity is not None else next(filter(None, map(_capacity, members.values())), None)
     if whole is None:
         raise UsageError(
@@ -125,17 +127,14 @@ def _capacity(contract: Workload) -> float | None:
 
 def _replayed(
     tables: Tables, engine: Engine, contracts: Contracts, room: str, dates: tuple[date, date] | None
-) -> tuple[RoomReplay, dict[str, Workload]]:
-    """The windows of a room's last day, or of some dates, and its queries."""
+) -> tuple[RoomReplay, dict[str, Workload], int]:
+    """The windows of a room's last day, or of some dates, its queries, and how many windows cannot be replayed."""
     tables = tables.now()
     members = {n: one for n, one in sorted(contracts.queries.items()) if (one.room or n) == room}
     if not members:
         rooms = sorted({one.room or name for name, one in contracts.queries.items()})
         raise UsageError(f"`room` must be one that queries share, got {room!r}; {suggest(room, rooms)}")
-    done = {
-        name: [w for w in known_windows(tables, one).values() if w.status == DONE]
-        for name, one in members.items()
-    }
+    done = {name: list(KnownWindows(tables, one).with_status(DONE).values()) for name, one in members.items()}
     days = [window.day for windows in done.values() for window in windows]
     if not days:
         raise UsageError(
@@ -151,8 +150,15 @@ def _replayed(
             f"`dates` must hold windows that were worked out, got {first}..{last}; they reach from {min(days)} to "
             f"{max(days)}"
         )
-    replay = RoomReplay(tables, engine, contracts, room, replayed)
-    return replay, members
+    removed = gone(tables, {one for windows in replayed.values() for w in windows for one in w.inputs})
+    whole = {name: [w for w in found if not removed & set(w.inputs)] for name, found in replayed.items()}
+    left_out = sum(map(len, replayed.values())) - sum(map(len, whole.values()))
+    if not any(whole.values()):
+        raise UsageError(
+            f"`dates` must hold windows whose rows are still there, got {first}..{last}: retention has removed rows of "
+            f"all {left_out}; name later dates"
+        )
+    return RoomReplay(tables, engine, contracts, room, whole), members, left_out
 
 
 def _changed(contract: Workload, changes: RoomChanges | None) -> Workload:

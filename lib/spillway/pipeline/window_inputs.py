@@ -22,7 +22,7 @@ from spillway.levers.protocol import Room
 from spillway.levers.windows import Portion, ReadColumns, Window
 from spillway.pipeline.question import Question
 from spillway.pipeline.reading import FrameStretch, Reading, plan_reading, readable
-from spillway.pipeline.window_pins import times_within, window_order
+from spillway.pipeline.window_grid import times_within, window_order
 from spillway.store.filters import matching
 from spillway.store.tables import Tables
 

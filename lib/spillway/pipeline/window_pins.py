@@ -3,56 +3,41 @@
 A window is closed when every input stream has transmitted something later, and it is there where an input has rows. It
 is pinned with the batches it reads before anything is worked out, so that a rerun reads what the first run read. What
 comes when a window was worked out opens it again, and those that look back at it: they are worked out anew with all of
-their rows, so that nothing that is late is lost.
+their rows, so that nothing that is late is lost. Where not all of its rows are there any more, because retention has
+removed them, a window that was worked out stays as it is and names what came too late; one that never was is given up.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from functools import partial
 
-import numpy as np
-import pyarrow as pa
-
-from spillway.batch import DONE, RETIRED, utc_now
+from spillway.batch import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
-from spillway.levers.windows import PLANNED, Window
+from spillway.levers.protocol import Say
+from spillway.levers.windows import GONE, OPEN, PLANNED, Input, Window
 from spillway.pipeline.facts import newest_facts
-from spillway.registry import lever
-from spillway.store.files import DataFile, high_edge, low_edge, rows_of
-from spillway.store.filters import Between, matching
+from spillway.pipeline.window_grid import WindowGrid
+from spillway.pipeline.window_look import WindowsFound, find_windows, gone, looked_back_at, windows_back
 from spillway.store.tables import Tables
 
-_ROWS_AT_A_TIME = 131_072
-Input = tuple[str, int]
-"""A stream, and the number of a batch of it."""
 
-
-def pinned_windows(tables: Tables, contracts: Contracts, contract: Workload) -> list[Window]:
+def pinned_windows(
+    tables: Tables, contracts: Contracts, contract: Workload, say: Say = lambda _: None
+) -> list[Window]:
     """The windows that are closed and not worked out, in their order; new ones are pinned here."""
-    known = known_windows(tables, contract)
-    wanted = windows_to_read(tables, contracts, contract, known)
-    now = utc_now()
-    pinned = [
-        _opened_again(known[number], inputs, now)
-        if number in known
-        else _new(tables, contracts, contract, number, inputs, now)
-        for number, inputs in sorted(wanted.items())
-    ]
-    if pinned:
-        save_windows(tables, pinned)
-    waiting = {number: one for number, one in known.items() if one.status == PLANNED}
-    return sorted((waiting | {one.window: one for one in pinned}).values(), key=lambda one: one.window)
-
-
-def known_windows(tables: Tables, contract: Workload) -> dict[int, Window]:
-    """The windows that were pinned before, by their number."""
-    rows = tables.at("windows").rows(subject=contract.subject).to_pylist()
-    return {row["window"]: Window.from_row(row) for row in rows}
+    found = find_windows(tables, contracts, contract)
+    pins = _Pins(tables, contracts, contract, found, utc_now())
+    changed = {window.window: window for window in [*pins.opened(), *pins.closed(), *pins.opened_again()]}
+    if changed:
+        save_windows(tables, list(changed.values()))
+    for window in changed.values():
+        _tell(window, found, say)
+    waiting = found.known.with_status(PLANNED) | changed
+    planned = (one for one in waiting.values() if one.status == PLANNED)
+    return sorted(planned, key=lambda one: one.window)
 
 
 def save_windows(tables: Tables, windows: Sequence[Window]) -> None:
@@ -61,132 +46,95 @@ def save_windows(tables: Tables, windows: Sequence[Window]) -> None:
     replace([window.row() for window in windows], window=[window.window for window in windows])
 
 
-def _opened_again(window: Window, inputs: Collection[Input], now: datetime) -> Window:
-    return window.becomes(now, status=PLANNED, inputs=tuple(sorted({*window.inputs, *inputs})))
+class _Pins:
+    """The rows that a look makes of windows."""
 
+    def __init__(
+        self, tables: Tables, contracts: Contracts, contract: Workload, found: WindowsFound, now: datetime
+    ) -> None:
+        self._tables, self._contracts, self._contract = tables, contracts, contract
+        self._found, self._now = found, now
+        self._touched = found.known.numbered(found.came)
 
-def _new(
-    tables: Tables,
-    contracts: Contracts,
-    contract: Workload,
-    number: int,
-    inputs: Collection[Input],
-    now: datetime,
-) -> Window:
-    subject, seconds = contract.subject, contract.window.seconds
-    begin, end = (datetime.fromtimestamp(edge * seconds, UTC) for edge in (number, number + 1))
-    scope = "join" if subject in contracts.joins else "query"
-    versions = {
-        name: facts.version
-        for name in contract.lever_names
-        if (facts := newest_facts(tables, subject, name)) is not None
-    }
-    pinned = tuple(sorted(inputs))
-    return Window(
-        scope, subject, number, PLANNED, begin, end, pinned, now, now, contract.lever_names, versions
-    )
+    def opened(self) -> Iterable[Window]:
+        """Windows that have begun, with the batches that have rows of them so far."""
+        for number, inputs in self._found.came.items():
+            window = self._touched.get(number) or self._begun(number)
+            if window.status == OPEN and number not in self._found.closed:
+                yield window.becomes(self._now, inputs=_merged(window.inputs, inputs))
 
-
-def windows_to_read(
-    tables: Tables, contracts: Contracts, contract: Workload, known: Mapping[int, Window]
-) -> dict[int, set[Input]]:
-    """By closed window, the batches with rows for it that it has not read."""
-    seconds, back = contract.window.seconds, windows_back(contract)
-    found: dict[int, set[Input]] = {}
-    spans: dict[Input, tuple[int, int]] = {}
-    closed: list[int] = []
-    for stream in dict.fromkeys(contract.inputs):
-        order = window_order(contracts, contract, stream)
-        last: list[int] = []
-        for batch, files in _transmitted(tables, stream).items():
-            high = max((edge for file in files if (edge := high_edge(file, order)) is not None), default=None)
-            if high is None:
-                continue
-            last.append(window_at(high, seconds))
-            low = min((edge for file in files if (edge := low_edge(file, order)) is not None), default=high)
-            spans[stream, batch] = (window_at(low, seconds), last[-1])
-            # its windows are pinned in their order: when the last one is, all of them are
-            if (stream, batch) in (known[last[-1]].inputs if last[-1] in known else ()):
-                continue
-            own = _windows_of(files, batch, order, seconds)
-            looking = {n for n in known if any(n - back <= number < n for number in own)} if back else set()
-            for number in own | looking:
-                if number in known and (stream, batch) in known[number].inputs:
-                    continue
-                found.setdefault(number, set()).add((stream, batch))
-        if not last:
-            return {}
-        closed.append(max(last))
-    for number in (number for number in found if back and number not in known):
-        found[number] |= {
-            one for one, (low, high) in spans.items() if low <= number and high >= number - back
+    def closed(self) -> Iterable[Window]:
+        """Windows that have ended: pinned with what they read and are worked out by."""
+        closed, back = self._found.closed, windows_back(self._contract)
+        if not closed:
+            return
+        low, high = min(closed), max(closed)
+        own = {n: set(one.inputs) - set(one.looked_back) for n, one in self._before(low, high, back).items()}
+        for number, inputs in self._found.came.items():
+            own[number] = own.get(number, set()) | inputs
+        known = self._found.known.numbered(closed)
+        versions = {
+            name: facts.version
+            for name in self._contract.lever_names
+            if (facts := newest_facts(self._tables, self._contract.subject, name)) is not None
         }
-    if contract.window.rows_of == "all":
-        found = {
-            number: inputs
-            for number, inputs in found.items()
-            if number in known or {stream for stream, _ in inputs} >= set(contract.inputs)
-        }
-    return {number: inputs for number, inputs in found.items() if number < min(closed)}
+        looks = {number: looked_back_at(own, number, back) - inputs for number, inputs in closed.items()}
+        lost = gone(self._tables, {one for number in closed for one in closed[number] | looks[number]})
+        for number, inputs in sorted(closed.items()):
+            reads = inputs | looks[number]
+            yield (known.get(number) or self._begun(number)).becomes(
+                self._now,
+                created_at=self._now,
+                status=GONE if reads & lost else PLANNED,
+                inputs=_merged(reads),
+                looked_back=_merged(looks[number]),
+                levers=self._contract.lever_names,
+                models=versions,
+            )
+
+    def opened_again(self) -> Iterable[Window]:
+        """Windows that something came late for."""
+        again = self._found.again
+        known = self._found.known.numbered(again)
+        lost = gone(self._tables, {one for number in again for one in known[number].inputs})
+        for number, inputs in sorted(again.items()):
+            window = known[number]
+            if window.status == GONE or set(window.inputs) & lost:
+                yield window.becomes(self._now, too_late=_merged(window.too_late, inputs))
+                continue
+            looked_back = inputs - self._found.came.get(number, set())
+            yield window.becomes(
+                self._now,
+                status=PLANNED,
+                inputs=_merged(window.inputs, inputs),
+                looked_back=_merged(set(window.looked_back) - (inputs - looked_back), looked_back),
+            )
+
+    def _before(self, low: int, high: int, back: int) -> dict[int, Window]:
+        return self._found.known.between(low - back, high) if back else {}
+
+    def _begun(self, number: int) -> Window:
+        scope = "join" if self._contract.subject in self._contracts.joins else "query"
+        begin, end = WindowGrid.of(self._contract).span(number)
+        now = self._now
+        return Window(scope, self._contract.subject, number, OPEN, begin, end, (), now, now)
 
 
-def windows_back(contract: Workload) -> int:
-    """How many windows before its own a window may need rows of."""
-    (name, *_) = contract.lever_names
-    return math.ceil(lever(name).looks_back_seconds(contract) / contract.window.seconds)
+def _merged(*inputs: Collection[Input]) -> tuple[Input, ...]:
+    return tuple(sorted({one for some in inputs for one in some}))
 
 
-def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:
-    """The attribute by which an input stream is cut into windows."""
-    order = contracts.stream(stream).order
-    kind = contracts.stream(stream).attribute(order).type
-    if kind not in ("timestamp", "date"):
-        raise Refused(
-            "inputs",
-            f"be ordered by a timestamp or a date to be cut into windows of seconds, and {stream} is by {order}",
-            kind,
-            "name a stream whose order attribute is one",
-            where=contract.subject,
+def _tell(window: Window, found: WindowsFound, say: Say) -> None:
+    """What cannot be worked out with all of its rows is said."""
+    late = found.again.get(window.window, set()) & set(window.too_late)
+    batches = ", ".join(f"batch {batch} of {stream}" for stream, batch in sorted(late))
+    if late:
+        say(
+            f"{window.subject}: window {window.window} ({window.from_time:%Y-%m-%d %H:%M}) stays as it is: {batches} "
+            "came when rows that it rests on had been removed by retention"
         )
-    return order
-
-
-def window_at(edge: date, seconds: float) -> int:
-    """The window that a moment, or the midnight that a date begins with, lies in.
-
-    >>> window_at(date(1970, 1, 3), 86400.0), window_at(datetime(1970, 1, 3, 12, tzinfo=UTC), 3600.0)
-    (2, 60)
-    """
-    moment = edge if isinstance(edge, datetime) else datetime(edge.year, edge.month, edge.day, tzinfo=UTC)
-    return math.floor(moment.timestamp() / seconds)
-
-
-def times_within(kind: str, begin: datetime, end: datetime) -> tuple[date, date]:
-    """The first and the last value that an order attribute has from one moment until right before another."""
-    last = end - timedelta(microseconds=1)  # the moment after the last belongs to the next window
-    return (begin.date(), last.date()) if kind == "date" else (begin, last)
-
-
-def _transmitted(tables: Tables, stream: str) -> dict[int, list[DataFile]]:
-    """Of each batch that the stream has sent, the files that hold its rows."""
-    where = {"stream": stream, "status": [DONE, RETIRED], "rows": Between(1)}
-    sent = sorted(tables.at("batches").rows(["batch"], **where)["batch"].to_pylist())
-    table = tables.at("transmitted", stream)
-    return {batch: files for batch in sent if (files := table.files(batch=batch))}
-
-
-def _windows_of(files: Sequence[DataFile], batch: int, order: str, seconds: float) -> set[int]:
-    """The windows in which a batch has rows."""
-    found: set[int] = set()
-    for file in files:
-        low, high = (
-            (file.low(order), file.high(order)) if file.low("batch") == file.high("batch") else (None, None)
+    elif window.status == GONE:
+        say(
+            f"{window.subject}: window {window.window} ({window.from_time:%Y-%m-%d %H:%M}) is given up: rows of it "
+            "were removed by retention before it was closed"
         )
-        if low is not None and high is not None and window_at(low, seconds) == window_at(high, seconds):
-            found.add(window_at(low, seconds))  # nothing of it has to be read
-            continue
-        for part in rows_of(file, ["batch", order], _ROWS_AT_A_TIME):
-            mine = part.filter(matching(part, {"batch": batch}))[order].drop_null()
-            micros = np.asarray(mine.cast(pa.timestamp("us")).cast(pa.int64()))
-            found |= set(np.unique(np.floor(micros / (seconds * 1e6)).astype(np.int64)).tolist())
-    return found

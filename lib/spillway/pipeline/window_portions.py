@@ -22,7 +22,7 @@ from spillway.contracts.workload import Workload
 from spillway.ledger import TOTAL
 from spillway.levers.windows import Portion, Window
 from spillway.pipeline.accounting import SENT
-from spillway.pipeline.window_pins import window_at, window_order
+from spillway.pipeline.window_grid import WindowGrid, window_order
 from spillway.store.files import DataFile, rows_of
 from spillway.store.filters import matching
 from spillway.store.tables import Tables
@@ -58,22 +58,20 @@ def _of_file(
     contract: Workload, stream: str, order: str, file: DataFile, batch: int, produced: float, most: int | None
 ) -> Iterator[tuple[int, Portion]]:
     """The portions of a batch in a file, each with its window."""
-    seconds = contract.window.seconds
-    low, high = file.low(order), file.high(order)
+    grid = WindowGrid.of(contract)
+    inside = grid.holding(file, order)
     one_batch = file.low("batch") == file.high("batch") and file.low("seq") is not None
-    inside = low is not None and high is not None and window_at(low, seconds) == window_at(high, seconds)
-    if one_batch and inside and (most is None or file.records <= most):
+    if one_batch and inside is not None and (most is None or file.records <= most):
         first, last = file.low("seq"), file.high("seq")
         made = Portion(stream, batch, first, last, file.records, file.size, file.records * produced)
-        yield window_at(low, seconds), made
+        yield inside, made
         return
     parts = [
         part.filter(matching(part, {"batch": batch}))
         for part in rows_of(file, ["batch", "seq", order], _ROWS_AT_A_TIME)
     ]
     rows = pa.concat_tables(parts).filter(pa.concat_tables(parts)[order].is_valid())
-    micros = np.asarray(rows[order].cast(pa.timestamp("us")).cast(pa.int64()))
-    number, seq = np.floor(micros / (seconds * 1e6)).astype(np.int64), np.asarray(rows["seq"])
+    number, seq = grid.numbers(rows[order]), np.asarray(rows["seq"])
     share = file.size / max(1, file.records)
     for window in np.unique(number):
         mine = np.sort(seq[number == window])

@@ -35,7 +35,8 @@ from spillway.pipeline.faults import Faults
 from spillway.pipeline.reading import readable
 from spillway.pipeline.window_answers import answered
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
-from spillway.pipeline.window_pins import known_windows, pinned_windows, save_windows, windows_to_read
+from spillway.pipeline.window_look import find_windows
+from spillway.pipeline.window_pins import pinned_windows, save_windows
 from spillway.pipeline.window_portions import window_portions
 from spillway.registry import lever
 from spillway.store.drafts import Draft
@@ -66,10 +67,7 @@ def results_tables(contracts: Contracts) -> dict[str, str]:
 
 def waits(tables: Tables, contracts: Contracts, contract: Workload) -> bool:
     """Whether it has a window that is closed and not worked out."""
-    known = known_windows(tables, contract)
-    return any(one.status != DONE for one in known.values()) or bool(
-        windows_to_read(tables, contracts, contract, known)
-    )
+    return find_windows(tables, contracts, contract).finds_work
 
 
 def run_workloads(
@@ -82,7 +80,7 @@ def run_workloads(
     """Work out every closed window of the joins and queries (all, or those named); returns the ones done."""
     tables, faults = tables.now(), Faults(say)
     chosen = {one.subject: one for one in chosen_workloads(contracts, names)}
-    pinned = faults.each("pin", chosen, lambda name: _pinned(tables, contracts, chosen[name]))
+    pinned = faults.each("pin", chosen, lambda name: _pinned(tables, contracts, chosen[name], say))
     waiting = {name: found for name, found in pinned.items() if found}
     rooms: dict[str, list[str]] = {}
     for name in waiting:
@@ -98,7 +96,7 @@ def run_workloads(
     return done
 
 
-def _pinned(tables: Tables, contracts: Contracts, contract: Workload) -> list[Window]:
+def _pinned(tables: Tables, contracts: Contracts, contract: Workload, say: Say) -> list[Window]:
     if len(contract.lever_names) != 1:
         raise Refused(
             "levers",
@@ -115,7 +113,7 @@ def _pinned(tables: Tables, contracts: Contracts, contract: Workload) -> list[Wi
             "name joins, or a lever for queries",
             where=contract.subject,
         )
-    return pinned_windows(tables, contracts, contract)
+    return pinned_windows(tables, contracts, contract, say)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tests.pipeline.streams import SITES, attribute, json_lines, sites
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.windows import Portion
+from spillway.pipeline.window_look import KnownWindows
 from spillway.pipeline.window_portions import window_portions
 from spillway.store import files as store_files
 
@@ -360,9 +361,7 @@ def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     assert run(world) > 5
     assert arrived == sum(row["arrived"] for row in world.rows("coverage"))
     contract = world.contracts.queries["means"]
-    from spillway.pipeline.window_pins import known_windows
-
-    windows = list(known_windows(world.tables.now(), contract).values())
+    windows = list(KnownWindows(world.tables.now(), contract).with_status("done").values())
     found = window_portions(world.tables.now(), world.contracts, contract, windows, 12)
     assert sum(one.tuples for some in found.values() for one in some) == sum(
         row["arrived"] for row in world.rows("coverage")

@@ -1,0 +1,102 @@
+"""The grid of a join's or a query's windows: which one a moment lies in, and from when to when each of them is.
+
+Window n is the moments t with n s <= t < (n + 1) s, t and s in whole microseconds since 1970. Everything that asks
+where a moment lies asks here, so that no row falls between two answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from spillway.contracts import Contracts
+from spillway.contracts.workload import Workload
+from spillway.errors import Refused
+from spillway.store.files import DataFile, rows_of
+from spillway.store.filters import matching
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_CUT_BY = timedelta(microseconds=999)
+"""Some writers cut times in a file's statistics down to the millisecond."""
+_ROWS_AT_A_TIME = 131_072
+
+
+@dataclass(frozen=True)
+class WindowGrid:
+    """Windows of so many microseconds."""
+
+    step: int
+
+    @staticmethod
+    def of(contract: Workload) -> WindowGrid:
+        """The grid of a contract; a length of a fraction of a microsecond is rounded, once and for all.
+
+        >>> WindowGrid(3_600_000_000).at(datetime(1970, 1, 3, 12, tzinfo=UTC)), WindowGrid(300_000).at(_EPOCH)
+        (60, 0)
+        """
+        return WindowGrid(max(1, round(contract.window.seconds * 1e6)))
+
+    def at(self, edge: date) -> int:
+        """The window that a moment, or the midnight that a date begins with, lies in."""
+        moment = edge if isinstance(edge, datetime) else datetime(edge.year, edge.month, edge.day, tzinfo=UTC)
+        return (moment - _EPOCH) // _MICROSECOND // self.step
+
+    def span(self, number: int) -> tuple[datetime, datetime]:
+        """The first moment of a window, and the one after its last."""
+        begin, end = (number * self.step, (number + 1) * self.step)
+        most = (_LAST - _EPOCH) // _MICROSECOND
+        return _EPOCH + timedelta(microseconds=begin), _EPOCH + timedelta(microseconds=min(end, most))
+
+    def numbers(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        """Of moments or dates, none of them null, the windows they lie in."""
+        micros = np.asarray(times.cast(pa.timestamp("us")).cast(pa.int64()))
+        return np.asarray(micros // self.step)
+
+    def holding(self, file: DataFile, order: str) -> int | None:
+        """The one window that all rows of a file lie in, as its statistics tell; None: it is to be read."""
+        low, high = file.low(order), file.high(order)
+        if low is None or high is None:
+            return None
+        if isinstance(high, datetime):
+            high = min(high, _LAST.replace(tzinfo=high.tzinfo) - _CUT_BY) + _CUT_BY
+        first = self.at(low)
+        return first if first == self.at(high) else None
+
+    def of_batches(self, file: DataFile, order: str, batches: set[int]) -> set[tuple[int, int]]:
+        """Of these batches' rows in a file, every batch with a window that it has rows in."""
+        low, high, one = file.low("batch"), file.high("batch"), self.holding(file, order)
+        if low is not None and low == high and one is not None:
+            return {(low, one)} if low in batches else set()
+        found: set[tuple[int, int]] = set()
+        for part in rows_of(file, ["batch", order], _ROWS_AT_A_TIME):
+            mine = part.filter(matching(part, {"batch": list(batches)}))
+            mine = mine.filter(mine[order].is_valid())
+            pairs = np.stack([np.asarray(mine["batch"], dtype=np.int64), self.numbers(mine[order])], axis=1)
+            found |= {(int(batch), int(number)) for batch, number in np.unique(pairs, axis=0)}
+        return found
+
+
+def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:
+    """The attribute by which an input stream is cut into windows."""
+    order = contracts.stream(stream).order
+    kind = contracts.stream(stream).attribute(order).type
+    if kind not in ("timestamp", "date"):
+        raise Refused(
+            "inputs",
+            f"be ordered by a timestamp or a date to be cut into windows of seconds, and {stream} is by {order}",
+            kind,
+            "name a stream whose order attribute is one",
+            where=contract.subject,
+        )
+    return order
+
+
+def times_within(kind: str, begin: datetime, end: datetime) -> tuple[date, date]:
+    """The first and the last value that an order attribute has from one moment until right before another."""
+    last = end - _MICROSECOND  # the moment after the last belongs to the next window
+    return (begin.date(), last.date()) if kind == "date" else (begin, last)

@@ -1,0 +1,213 @@
+"""What came for the windows of a join or a query since somebody last looked, and which of them are closed by it.
+
+Every batch is looked at once: the windows that it has rows in are kept in `windows`, open as long as an input stream
+has transmitted nothing later, or has nothing there where all have to. So a batch that stands in any window is known,
+and no look grows with the history. What came late is told apart: a window that can still be worked out with all of its
+rows is opened again, one of whose rows retention has removed stays as it is, and says what came too late.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.batch import DONE as SENT
+from spillway.batch import RETIRED
+from spillway.contracts import Contracts
+from spillway.contracts.workload import Workload
+from spillway.errors import Refused
+from spillway.levers.windows import OPEN, PLANNED, Input, Window
+from spillway.pipeline.window_grid import WindowGrid, window_order
+from spillway.registry import lever
+from spillway.store.files import rows_of
+from spillway.store.filters import Between
+from spillway.store.tables import Tables
+
+_ROWS_AT_A_TIME = 131_072
+_ROUNDED = timedelta(microseconds=2)
+
+
+class KnownWindows:
+    """The windows of a join or a query that have a row; only those that somebody asks for are taken out of it."""
+
+    def __init__(self, tables: Tables, contract: Workload) -> None:
+        self._rows = tables.at("windows").rows(subject=contract.subject)
+        self._numbers = np.asarray(self._rows["window"])
+
+    def numbered(self, numbers: Collection[int]) -> dict[int, Window]:
+        """Those with these numbers."""
+        return self._taken(np.isin(self._numbers, list(numbers)))
+
+    def between(self, low: int, high: int) -> dict[int, Window]:
+        """Those from one number to another, both included."""
+        return self._taken((self._numbers >= low) & (self._numbers <= high))
+
+    def with_status(self, *status: str) -> dict[int, Window]:
+        """Those that have come so far."""
+        return self._taken(np.asarray(pc.is_in(self._rows["status"], pa.array(status))))
+
+    def last(self) -> Window | None:
+        """The one with the largest number."""
+        largest = self._numbers.max() if len(self._numbers) else 0
+        return next(iter(self._taken(self._numbers == largest).values()), None)
+
+    @cached_property
+    def inputs(self) -> set[Input]:
+        """Every batch that was looked at."""
+        found: set[Input] = set()
+        for name in ("inputs", "too_late"):
+            pairs = pc.list_flatten(self._rows[name]).combine_chunks()
+            if len(pairs):
+                found |= set(
+                    zip(*(pairs.field(part).to_pylist() for part in ("stream", "batch")), strict=True)
+                )
+        return found
+
+    def _taken(self, mask: np.ndarray) -> dict[int, Window]:
+        if not mask.any():
+            return {}
+        return {row["window"]: Window.from_row(row) for row in self._rows.filter(pa.array(mask)).to_pylist()}
+
+
+@dataclass(frozen=True)
+class WindowsFound:
+    """What a look found, by window."""
+
+    known: KnownWindows
+    came: Mapping[int, set[Input]] = field(default_factory=dict)
+    """The batches with rows of it that it has not."""
+    closed: Mapping[int, set[Input]] = field(default_factory=dict)
+    """Of windows that are open or new and are closed now: all batches with rows of it."""
+    again: Mapping[int, set[Input]] = field(default_factory=dict)
+    """Of windows that were planned or worked out: what came for them, or for those that they look back at."""
+
+    @property
+    def finds_work(self) -> bool:
+        return bool(self.closed or self.again or self.known.with_status(PLANNED))
+
+
+def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> WindowsFound:
+    """What its inputs have transmitted that it has not looked at, and what that makes of its windows."""
+    known, grid = KnownWindows(tables, contract), WindowGrid.of(contract)
+    _same_grid(known.last(), grid, contract)
+    open_ones = known.with_status(OPEN)
+    # a lake of before windows were kept open is looked through once more
+    seen = known.inputs if open_ones else set()
+    new: dict[str, list[int]] = {}
+    for stream in dict.fromkeys(contract.inputs):
+        sent = _sent(tables, stream)
+        if not sent:
+            return WindowsFound(known)
+        new[stream] = [batch for batch in sent if (stream, batch) not in seen]
+    came: dict[int, set[Input]] = {}
+    for stream, batches in new.items():
+        for batch, number in _windows_of(
+            tables, grid, stream, window_order(contracts, contract, stream), batches
+        ):
+            came.setdefault(number, set()).add((stream, batch))
+    touched = known.numbered(came)
+    came = {n: more for n, found in came.items() if (more := found - _own(touched.get(n)))}
+    waiting = {number: _own(window) for number, window in open_ones.items()}
+    waiting |= {
+        n: waiting.get(n, set()) | found for n, found in came.items() if n in waiting or n not in touched
+    }
+    ends = [max((n for n, own in waiting.items() if _has(own, stream)), default=None) for stream in new]
+    if any(end is None for end in ends):
+        return WindowsFound(known, came)
+    end = min(one for one in ends if one is not None)
+    wanted = set(contract.inputs) if contract.window.rows_of == "all" else set()
+    closed = {n: own for n, own in waiting.items() if n < end and {name for name, _ in own} >= wanted}
+    return WindowsFound(known, came, closed, _again(known, touched, came, windows_back(contract)))
+
+
+def _again(
+    known: KnownWindows, touched: Mapping[int, Window], came: Mapping[int, set[Input]], back: int
+) -> dict[int, set[Input]]:
+    """What came for windows that were planned before: for themselves, and for those that they look back at."""
+    found: dict[int, set[Input]] = {}
+    for number, inputs in came.items():
+        later = known.between(number + 1, number + back) if back else {}
+        for window in [*(touched[n] for n in (number,) if n in touched), *later.values()]:
+            more = inputs - set(window.inputs) - set(window.too_late)
+            if window.status != OPEN and more:
+                found.setdefault(window.window, set()).update(more)
+    return found
+
+
+def windows_back(contract: Workload) -> int:
+    """How many windows before its own a window may need rows of."""
+    (name, *_) = contract.lever_names
+    return math.ceil(lever(name).looks_back_seconds(contract) / contract.window.seconds)
+
+
+def looked_back_at(known: Mapping[int, set[Input]], number: int, back: int) -> set[Input]:
+    """The batches with rows of the windows before one that it looks back at."""
+    return {one for n in range(number - back, number) for one in known.get(n, ())}
+
+
+def gone(tables: Tables, inputs: Iterable[Input]) -> set[Input]:
+    """Which of these batches have no transmitted rows any more."""
+    of: dict[str, set[int]] = {}
+    for stream, batch in inputs:
+        of.setdefault(stream, set()).add(batch)
+    return {(s, batch) for s, batches in of.items() for batch in batches - _still_there(tables, s, batches)}
+
+
+def _still_there(tables: Tables, stream: str, batches: set[int]) -> set[int]:
+    found: set[int] = set()
+    for file in tables.at("transmitted", stream).files(batch=sorted(batches)):
+        low, high = file.low("batch"), file.high("batch")
+        if low is not None and low == high:
+            found |= {low} & batches
+            continue
+        for part in rows_of(file, ["batch"], _ROWS_AT_A_TIME):
+            found |= set(part["batch"].unique().to_pylist()) & batches
+    return found
+
+
+def _same_grid(last: Window | None, grid: WindowGrid, contract: Workload) -> None:
+    """Windows of another length would stand beside those that are there, with the same rows."""
+    if last is None:
+        return
+    edges = zip(grid.span(last.window), (last.from_time, last.to_time), strict=True)
+    if all(abs(is_now - was) <= _ROUNDED for is_now, was in edges):
+        return
+    seconds = (last.to_time - last.from_time).total_seconds()
+    raise Refused(
+        "window.seconds",
+        f"stay as long as the windows that were worked out, {seconds:g}: others would stand beside them",
+        contract.window.seconds,
+        f"write {seconds:g} again, or give it a new name: its results begin anew under that",
+        where=contract.subject,
+    )
+
+
+def _own(window: Window | None) -> set[Input]:
+    return set() if window is None else set(window.inputs) - set(window.looked_back)
+
+
+def _has(inputs: Iterable[Input], stream: str) -> bool:
+    return any(name == stream for name, _ in inputs)
+
+
+def _sent(tables: Tables, stream: str) -> list[int]:
+    """The batches that the stream has sent rows of."""
+    where: dict[str, Any] = {"stream": stream, "status": [SENT, RETIRED], "rows": Between(1)}
+    return sorted(tables.at("batches").rows(["batch"], **where)["batch"].to_pylist())
+
+
+def _windows_of(
+    tables: Tables, grid: WindowGrid, stream: str, order: str, batches: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Every batch of these with a window that it has rows in; a file is opened at most once."""
+    if batches:
+        for file in tables.at("transmitted", stream).files(batch=batches):
+            yield from grid.of_batches(file, order, set(batches))

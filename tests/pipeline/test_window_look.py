@@ -1,0 +1,221 @@
+"""What is looked at when windows are pinned: every batch once, what is late, what is there no more, another grid."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.levers.joins.lake import JOIN, alarms
+from tests.levers.joins.lake import begun as join_begun
+from tests.levers.quality.worlds import MEAN, OTHERS, PLAIN, ROWS, begun, coverage, put_queries, query, run
+from tests.pipeline.streams import World, json_lines, sites
+
+from spillway.batch import utc_now
+from spillway.engine import InProcess
+from spillway.errors import SpillwayError, UsageError
+from spillway.levers.windows import DONE, OPEN, Window
+from spillway.pipeline.keep import keep
+from spillway.pipeline.retire import retire
+from spillway.pipeline.what_if import RoomChanges, what_if
+from spillway.pipeline.window_grid import WindowGrid
+from spillway.pipeline.window_look import find_windows
+from spillway.pipeline.window_pins import pinned_windows
+from spillway.store import files
+
+PAIRED = query(
+    "paired",
+    "SELECT count(*) AS n FROM sites s JOIN others o ON s.at = o.at AND s.site = o.site",
+    inputs=["sites", "others"],
+    window={"seconds": 2400, "rows_of": "all"},
+    portion_tuples=1000,
+)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are opened."""
+    found: list[str] = []
+    real = files.reading
+    monkeypatch.setattr(files, "reading", lambda path: (found.append(path), real(path))[1])
+    return found
+
+
+@given(
+    st.integers(min_value=1, max_value=10**13),
+    st.integers(min_value=-(10**15), max_value=10**17),
+)
+def test_a_moment_lies_in_the_window_whose_edges_it_is_between(step: int, micros: int) -> None:
+    grid = WindowGrid(step)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    number = grid.at(moment)
+    begin, end = grid.span(number)
+    assert begin <= moment < end
+    assert grid.numbers(pa.array([micros], pa.timestamp("us"))).tolist() == [number]
+
+
+def test_the_last_moment_there_is_has_a_window() -> None:
+    begin, end = WindowGrid(3_600_000_000).span(
+        WindowGrid(3_600_000_000).at(datetime.max.replace(tzinfo=UTC))
+    )
+    assert begin < end == datetime.max.replace(tzinfo=UTC)
+
+
+def test_a_window_that_wants_rows_of_all_is_there_as_soon_as_the_last_one_has_them(tmp_path: Path) -> None:
+    world = World.begin(InProcess(), tmp_path, PLAIN, OTHERS, capacity="9000 kbps")
+    put_queries(world, PAIRED)
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, ROWS * 9)))
+    world.deliver("others/2020-01-01/a.json", json_lines(sites(ROWS * 4, ROWS * 5)))
+    world.shed()
+    assert run(world) == 1
+    world.deliver("others/2020-01-02/a.json", json_lines(sites(0, ROWS * 4)))
+    world.shed()
+    assert run(world) == 1
+    assert sorted(row["n"] for row in world.rows("results", "paired")) == [ROWS * 4, ROWS * 4]
+
+
+def test_windows_of_another_length_are_refused_and_nothing_stands_twice(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN))
+    run(world)
+    before = world.rows("results", "means")
+    put_queries(world, query("means", MEAN, window={"seconds": 1200}))
+    with pytest.raises(SpillwayError, match=r"window.seconds.*stay as long.*2400.*write 2400 again"):
+        run(world)
+    assert world.rows("results", "means") == before
+
+
+def without_its_rows(folder: Path) -> World:
+    """Two windows worked out, and then retention has removed what they were worked out of."""
+    short = {**PLAIN, "retain": {"transmitted_days": 30}, "retain_raw": {"days": 0, "retire": True}}
+    world = begun(folder, query("means", MEAN), stream=short)
+    run(world)
+    world.validate()
+    retire(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
+    for path in (folder / "landing").rglob("*.json"):
+        path.unlink()
+    kept(world)
+    return world
+
+
+def kept(world: World, days: int = 60) -> None:
+    keep(world.tables, world.contracts, world.said.append, now=utc_now() + timedelta(days=days))
+    world.tables = world.tables.now()
+
+
+def late(world: World) -> None:
+    """Three rows of the first window, and something that closes it again."""
+    world.deliver("sites/2020-02-01/late.json", json_lines(sites(0, 3)))
+    world.shed()
+
+
+def test_what_comes_when_the_rest_was_removed_replaces_no_answer(tmp_path: Path) -> None:
+    world = without_its_rows(tmp_path)
+    assert world.at("transmitted", "sites").rows().num_rows < 4 * ROWS
+    answers, covered = world.rows("results", "means"), coverage(world)
+    late(world)
+    assert run(world) == 0
+    assert world.rows("results", "means") == answers
+    assert coverage(world) == covered
+    (said,) = (line for line in world.said if "stays as it is" in line)
+    assert "batch 10 of sites came when rows that it rests on had been removed by retention" in said
+    first = min(world.rows("windows"), key=lambda row: row["window"])
+    assert (first["status"], first["too_late"]) == ("done", [{"stream": "sites", "batch": 10}])
+    query_of = world.contracts.queries["means"]
+    assert not find_windows(world.tables.now(), world.contracts, query_of).finds_work, "it is looked at once"
+
+
+def test_windows_whose_rows_are_gone_are_not_replayed(tmp_path: Path) -> None:
+    world = without_its_rows(tmp_path)
+    with pytest.raises(UsageError, match="`dates` must hold windows whose rows are still there"):
+        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=100))
+
+
+def test_what_a_planned_window_reads_is_not_removed(tmp_path: Path) -> None:
+    short = {**PLAIN, "retain": {"transmitted_days": 30}, "retain_raw": {"days": 0, "retire": True}}
+    world = begun(tmp_path, query("means", MEAN), stream=short)
+    planned = pinned_windows(world.tables.now(), world.contracts, world.contracts.queries["means"])
+    world.validate()
+    retire(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
+    for path in (tmp_path / "landing").rglob("*.json"):
+        path.unlink()
+    kept(world)
+    assert run(world) == len(planned) == 2
+    assert all(row["sic"] == 1.0 and row["arrived"] == 4 * ROWS for row in world.rows("coverage"))
+
+
+def test_no_look_grows_with_what_was_looked_at(tmp_path: Path, opened: list[str]) -> None:
+    world = World.begin(InProcess(), tmp_path, PLAIN, capacity="9000 kbps")
+    put_queries(world, query("means", MEAN, window={"seconds": 600}, portion_tuples=60))
+    for number in range(12):
+        world.deliver(f"sites/2020-01-01/{number:02d}.json", json_lines(sites(number * ROWS, ROWS)))
+        world.shed()
+    assert run(world) == 11
+    kept(world, days=10)
+    assert len(world.at("transmitted", "sites").files()) == 1, "it holds several batches now"
+    sent = {file.path for file in world.at("transmitted", "sites").files()}
+    opened.clear()
+    contract = world.contracts.queries["means"]
+    assert not find_windows(world.tables.now(), world.contracts, contract).finds_work
+    assert not sent & set(opened)
+    world.deliver("sites/2020-02-01/a.json", json_lines(sites(12 * ROWS, ROWS)))
+    world.shed()
+    assert len(find_windows(world.tables.now(), world.contracts, contract).closed) == 1
+
+
+def test_a_lake_of_before_windows_were_kept_open_goes_on(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, portion_tuples=1000))
+    run(world)
+    rows = world.at("windows").rows(subject="means", status=DONE).to_pylist()
+    before = [Window.from_row({**row, "looked_back": None, "too_late": None}).row() for row in rows]
+    world.tables.at("windows").replace(before, subject="means")
+    contract = world.contracts.queries["means"]
+    world.tables = world.tables.now()
+    assert not find_windows(world.tables, world.contracts, contract).finds_work
+    world.deliver("sites/2020-02-01/a.json", json_lines(sites(9 * ROWS, 4 * ROWS)))
+    world.deliver("sites/2020-02-01/b.json", json_lines(sites(0, 1)))
+    world.shed()
+    assert run(world) == 2, "one is closed, one is opened again"
+
+
+def test_windows_that_look_back_read_no_more_than_they_look_back_at(tmp_path: Path) -> None:
+    world = join_begun(tmp_path, InProcess())
+    for number in range(1, 6):
+        for stream, seed in (("east", 1), ("west", 2)):
+            rows = alarms(0, 250, seed=seed + 10 * number, begin=50.0 * number)
+            world.deliver(f"{stream}/2026-02-{number:02d}/a.json", json_lines(rows))
+        world.shed()
+        run(world)
+    back = JOIN["levers"][0]["left"]["lasts_seconds"]
+    rows = [row for row in world.rows("windows") if row["status"] == DONE]
+    assert len(rows) > 20
+    spans = {
+        (stream, batch): span for stream in ("east", "west") for batch, span in _spans(world, stream).items()
+    }
+    for row in rows:
+        reads = {(one["stream"], one["batch"]) for one in row["inputs"]}
+        early = row["from_time"] - timedelta(seconds=back)
+        assert reads == {one for one, (low, high) in spans.items() if low < row["to_time"] and high >= early}
+
+
+def _spans(world: World, stream: str) -> dict[int, tuple[datetime, datetime]]:
+    rows = world.at("transmitted", stream).rows(["batch", "at"]).to_pylist()
+    found: dict[int, list[datetime]] = {}
+    for row in rows:
+        found.setdefault(row["batch"], []).append(row["at"])
+    return {batch: (min(times), max(times)) for batch, times in found.items()}
+
+
+def test_open_windows_turn_planned_with_what_came_for_them_so_far(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN), files=5)
+    run(world)
+    (waiting,) = (row for row in world.rows("windows") if row["status"] == OPEN)
+    assert [one["batch"] for one in waiting["inputs"]] == [5, 6]
+    for number in (6, 7, 8):
+        world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", json_lines(sites(number * ROWS, ROWS)))
+    world.shed()
+    assert run(world) == 1
+    (done,) = (row for row in world.rows("windows") if row["window"] == waiting["window"])
+    assert (done["status"], [one["batch"] for one in done["inputs"]]) == (DONE, [5, 6, 7, 8])
