@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evidence.attributes.at_capacity import CAPACITIES_PCT, Trial, at_capacities_of
@@ -76,6 +76,7 @@ def crumb_by_crumb(measures: dict[str, Measure], order: tuple[str, ...], room: i
     st.integers(0, 30),
     st.sampled_from(["hold", "send"]),
 )
+@example([(2, 1, 0)], 1, "send")
 def test_a_ranking_fills_the_room_to_the_last_byte(rows: list[Measure], room: int, synopsis: str) -> None:
     measures = dict(zip("abcd", rows, strict=False))
     options = offered(measures)

@@ -26,6 +26,7 @@ back. Where even all synopses are too much, they stay behind in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -65,7 +66,7 @@ def ranking_error(
     whole = sum(_kept(found).wire_bytes_per_tuple for found in options.values())
     if whole <= room_bytes + _CRUMB:
         return 0.0
-    line = _hull if sharing else _falling
+    line = partial(_line, _hull if sharing else _falling)
     ways = [(room_bytes - around, _ladders(options, synopsis, treatments, line))]
     if synopsis == "send" and treatments == "all":
         rounds = {name: line(_rounded(found)) for name, found in options.items()}
@@ -166,6 +167,13 @@ def _rounded(options: Sequence[Option]) -> list[_Point]:
     return [(_kept(options).wire_bytes_per_tuple, 0.0)] + [
         (one.wire_bytes_per_tuple, one.mean_error_pct) for one in options_of(options, "round")
     ]
+
+
+def _line(choose: Callable[[Sequence[_Point]], list[_Point]], points: Sequence[_Point]) -> list[_Point]:
+    """The chosen points, the first of all before them: what is kept is what bytes are taken off, also where something
+    that takes fewer loses as little."""
+    found = choose(points)
+    return found if found[0][0] == points[0][0] else [points[0], *found]
 
 
 def _hull(points: Sequence[_Point]) -> list[_Point]:
