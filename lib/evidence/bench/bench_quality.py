@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from evidence.attributes.lake import ENGINE, Lake
 from evidence.bench.paired import paired_ratios
-from evidence.bench.spark_node import run_node
+from evidence.bench.spark_node import BATCH_TUPLES, OVERLOAD, batches_that_fit, run_node
 from evidence.timed import best_seconds
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.engine.spark import SparkEngine
@@ -180,7 +180,11 @@ def _landed(folder: str, rows: int) -> Lake:
 def quality_bench(spark: Any) -> dict[str, float]:
     """All: decisions, what coverage costs, and the text's node at its interval and at one that Spark can keep."""
     found = decision_figures() | sic_figures(spark)
-    for policy in ("fair", "random"):
-        found |= run_node(spark, policy, interval=0.25, intervals_a_window=40, windows=2)
-        found |= run_node(spark, policy, interval=2.0, intervals_a_window=8, windows=2)
+    for interval, intervals_a_window in ((0.25, 40), (2.0, 8)):
+        fit = batches_that_fit(spark, interval)
+        found[f"quality.node.{round(1e3 * interval)}_ms.offered_tuples_a_second"] = (
+            OVERLOAD * fit * BATCH_TUPLES / interval
+        )
+        for policy in ("fair", "random"):
+            found |= run_node(spark, policy, interval, intervals_a_window, 2, fit)
     return found

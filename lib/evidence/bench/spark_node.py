@@ -58,29 +58,37 @@ class _Node:
         return sum((one for _, one in self.reached), start=np.zeros(len(LOADS)))
 
 
+def _worked(engine: SparkEngine, queries: np.ndarray) -> float:
+    """Seconds that one question to these queries' batches takes."""
+    began = time.perf_counter()
+    cuts = [
+        partial(_rows, tuple(some.tolist()), len(some)) for some in np.array_split(queries, 2) if len(some)
+    ]
+    engine.ask({"kept": SqlView(SCHEMA, cuts)}, (("node", NODE_SQL),), 1_000)
+    return time.perf_counter() - began
+
+
+def batches_that_fit(spark: Any, interval: float) -> int:
+    """How many batches a question has time for, by what few and many take; at least one a source."""
+    engine, sources = SparkEngine(lambda: spark), np.repeat(np.arange(len(LOADS)), LOADS)
+    few, many = len(sources), 40 * len(sources)
+    took = {}
+    for count in (few, many):
+        queries = sources.take(np.arange(count), mode="wrap")
+        took[count] = float(np.median([_worked(engine, queries) for _ in range(5)][1:]))
+    each = max(1e-6, (took[many] - took[few]) / (many - few))
+    return max(few, round(few + (interval - took[few]) / each))
+
+
 def run_node(
-    spark: Any, policy: str, interval: float, intervals_a_window: int, windows: int, seed: int = 1
+    spark: Any, policy: str, interval: float, intervals_a_window: int, windows: int, fit: int, seed: int = 1
 ) -> dict[str, float]:
-    """A run over so many windows, offered `OVERLOAD` times what was measured to fit."""
+    """A run over so many windows, offered `OVERLOAD` times what fits, the same to every policy."""
     window = interval * intervals_a_window
     seconds = window * windows
     engine, chance, node = SparkEngine(lambda: spark), np.random.default_rng(seed), _Node()
     sources = np.repeat(np.arange(len(LOADS)), LOADS)
-
-    def work(queries: list[int]) -> float:
-        began = time.perf_counter()
-        cuts = [partial(_rows, tuple(some), seed) for some in np.array_split(queries, 2) if len(some)]
-        engine.ask({"kept": SqlView(SCHEMA, cuts)}, (("node", NODE_SQL),), 1_000)
-        return time.perf_counter() - began
-
-    for _ in range(4):
-        work([0, 1, 2, 3])
-    # what fits is measured by the same rule, before anything is shed
-    fits, n = TupleCost(last=5), 8
-    for _ in range(10):
-        fits = fits.after(work(sources.take(np.arange(n), mode="wrap").tolist()), n * BATCH_TUPLES)
-        n = max(1, fits.keeps(interval) // BATCH_TUPLES)
-    a_second = OVERLOAD * n / interval
+    a_second = OVERLOAD * fit / interval
     # of all that comes in a window, each source alike
     carries = LOADS.sum() / (a_second * window * LOADS)
     begin = time.perf_counter()
@@ -106,7 +114,7 @@ def run_node(
             decide.append(time.perf_counter() - before)
         mine, waiting = waiting[admitted], np.zeros(0, np.int64)
         if len(mine):
-            took = work(mine.tolist())
+            took = _worked(engine, mine)
             node.cost = node.cost.after(took, len(mine) * BATCH_TUPLES)
             late += took > interval
         node.reached.append((now, carries * np.bincount(mine, minlength=len(LOADS))))
