@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,7 @@ from spillway.pipeline.what_if import RoomChanges, what_if
 from spillway.pipeline.window_grid import WindowGrid
 from spillway.pipeline.window_look import find_windows
 from spillway.pipeline.window_pins import pinned_windows
+from spillway.show.status import status
 from spillway.store import files
 
 PAIRED = query(
@@ -219,3 +221,56 @@ def test_open_windows_turn_planned_with_what_came_for_them_so_far(tmp_path: Path
     assert run(world) == 1
     (done,) = (row for row in world.rows("windows") if row["window"] == waiting["window"])
     assert (done["status"], [one["batch"] for one in done["inputs"]]) == (DONE, [5, 6, 7, 8])
+
+
+def counting(other: str, **window: Any) -> dict[str, Any]:
+    sql = f"SELECT (SELECT count(*) FROM sites) AS n, (SELECT count(*) FROM {other}) AS m"
+    return query("counted", sql, inputs=["sites", other], window={"seconds": 600, **window})
+
+
+def one_falls_silent(folder: Path, **window: Any) -> World:
+    """`sites` sends nine times ten minutes, `others` the first two of them."""
+    world = World.begin(InProcess(), folder, PLAIN, OTHERS, capacity="9000 kbps")
+    put_queries(world, counting("others", **window))
+    for number in range(9):
+        for stream in ("sites", "others") if number < 2 else ("sites",):
+            rows = json_lines(sites(number * ROWS, ROWS))
+            world.deliver(f"{stream}/2020-01-{number + 1:02d}/a.json", rows)
+    world.shed()
+    return world
+
+
+def short_of(world: World) -> list[str]:
+    found = status(world.tables.now()).shortages
+    return [one.sentence for one in found if one.kind == "waits"]
+
+
+def test_an_input_that_falls_silent_is_named_with_what_waits_for_it(tmp_path: Path) -> None:
+    world = one_falls_silent(tmp_path)
+    said = "7 windows wait for others, which has sent nothing of their time"
+    assert short_of(world) == [said], "nothing was worked out yet"
+    assert run(world) == 1
+    assert short_of(world) == [said]
+
+
+def test_a_window_waits_no_longer_than_its_contract_says_and_what_comes_then_counts(tmp_path: Path) -> None:
+    world = one_falls_silent(tmp_path, waits_seconds=1800)
+    assert run(world) == 5, "the ninth is three after the sixth"
+    assert short_of(world) == []
+    world.deliver("others/2020-02-01/a.json", json_lines(sites(3 * ROWS, ROWS)))
+    world.shed()
+    assert run(world) == 1, "the fourth, again"
+    first = min(row["window"] for row in world.rows("windows"))
+    (again,) = (row for row in world.rows("windows") if row["window"] == first + 3)
+    assert {one["stream"] for one in again["inputs"]} == {"sites", "others"}
+
+
+def test_an_input_that_never_sent_anything_is_named_and_need_not_be_waited_for(tmp_path: Path) -> None:
+    world = one_falls_silent(tmp_path)
+    third = {**PLAIN, "stream": "third", "source": {"path": "third", "format": "json"}}
+    world.contract_becomes(PLAIN, OTHERS, third)
+    put_queries(world, counting("third"))
+    assert run(world) == 0
+    assert short_of(world) == ["waits for third, which has sent nothing yet"]
+    put_queries(world, counting("third", waits_seconds=600))
+    assert run(world) == 7

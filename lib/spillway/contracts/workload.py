@@ -33,6 +33,12 @@ class TimeSpan:
         "whether a window is there where any input has rows, or where all of them have",
         "any",
     )
+    waits_seconds: float | None = rule(
+        Maybe(Number(above=0)),
+        "how far ahead in time the fastest input may be before a window is closed without the others (null: it waits); "
+        "what comes after that opens it again",
+        None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,6 +88,9 @@ class WindowsFound:
     """Of windows that are open or new and are closed now: all batches with rows of it."""
     again: Mapping[int, set[Input]] = field(default_factory=dict)
     """Of windows that were planned or worked out: what came for them, or for those that they look back at."""
+    held_by: Mapping[str, int | None] = field(default_factory=dict)
+    """By input stream that is behind the fastest one, how many windows would be closed if it had come as far; None: all
+    of them wait, for it has sent nothing."""
 
     @property
     def finds_work(self) -> bool:
@@ -101,12 +104,11 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
     open_ones = known.with_status(OPEN)
     # a lake of before windows were kept open is looked through once more
     seen = known.inputs if open_ones else set()
-    new: dict[str, list[int]] = {}
-    for stream in dict.fromkeys(contract.inputs):
-        sent = _sent(tables, stream)
-        if not sent:
-            return WindowsFound(known)
-        new[stream] = [batch for batch in sent if (stream, batch) not in seen]
+    sent = {stream: _sent(tables, stream) for stream in dict.fromkeys(contract.inputs)}
+    if not all(sent.values()) and contract.window.waits_seconds is None:
+        silent = {stream: None for stream, batches in sent.items() if not batches}
+        return WindowsFound(known, held_by=silent if any(sent.values()) else {})
+    new = {name: [batch for batch in found if (name, batch) not in seen] for name, found in sent.items()}
     came: dict[int, set[Input]] = {}
     for stream, batches in new.items():
         for batch, number in _windows_of(
@@ -119,13 +121,33 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
     waiting |= {
         n: waiting.get(n, set()) | found for n, found in came.items() if n in waiting or n not in touched
     }
-    ends = [max((n for n, own in waiting.items() if _has(own, stream)), default=None) for stream in new]
-    if any(end is None for end in ends):
+    ends = {
+        stream: max((n for n, own in waiting.items() if _has(own, stream)), default=None) for stream in new
+    }
+    end = _end(ends.values(), contract)
+    if end is None:
         return WindowsFound(known, came)
-    end = min(one for one in ends if one is not None)
     wanted = set(contract.inputs) if contract.window.rows_of == "all" else set()
     closed = {n: own for n, own in waiting.items() if n < end and {name for name, _ in own} >= wanted}
-    return WindowsFound(known, came, closed, _again(known, touched, came, windows_back(contract)))
+    fastest = max(one for one in ends.values() if one is not None)
+    held = {
+        stream: sum(max(end, -math.inf if last is None else last) <= n < fastest for n in waiting)
+        for stream, last in ends.items()
+        if last is None or last < fastest
+    }
+    return WindowsFound(known, came, closed, _again(known, touched, came, windows_back(contract)), held)
+
+
+def _end(ends: Collection[int | None], contract: Workload) -> int | None:
+    """The first window that is not closed: that of the slowest input, or so long before that of the fastest one."""
+    sent = [one for one in ends if one is not None]
+    if not sent:
+        return None
+    seconds = contract.window.waits_seconds
+    if seconds is None:
+        return min(sent) if len(sent) == len(ends) else None
+    ahead = max(sent) - math.ceil(seconds / contract.window.seconds)
+    return max(ahead, min(sent)) if len(sent) == len(ends) else ahead
 
 
 def _again(

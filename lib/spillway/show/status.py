@@ -12,12 +12,14 @@ from datetime import date, datetime
 
 from spillway.batch import PENDING, SET_ASIDE, UNTRAINED, utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
+from spillway.errors import SpillwayError
 from spillway.intake.landing import landed
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
+from spillway.pipeline.window_look import find_windows
 from spillway.registry import lever
 from spillway.show.held import Held
 from spillway.show.landed import troubles
@@ -95,6 +97,10 @@ class WorkloadStatus:
     ledger_difference: int
 
 
+STAGGERED = 3
+"""As many windows may wait for an input that delivers a little later than the others."""
+
+
 @dataclass(frozen=True)
 class Shortage:
     """Something that falls short. `wrong` breaks a promise; the rest is on record and waits for somebody."""
@@ -170,6 +176,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         shortages += _unvalidated(recent, held.unvalidated(stream, recent.first))
     workloads = _workloads(tables, contracts, versions)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
+    shortages += _held_up(tables, contracts)
     shortages += _unusable(contracts)
     shortages += _failed(validations)
     shortages += _unclaimed(contracts, held.streams_with_tuples)
@@ -226,6 +233,24 @@ def _off(subject: str, by: int) -> Shortage:
         subject, "ledger", True, f"the ledger is off by {by:,}",
         "see the report's ledger; rerun what wrote it for the dates at fault",
     )  # fmt: skip
+
+
+def _held_up(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
+    """Inputs of joins and queries that have fallen silent while the others went on."""
+    remedy = "see whether its source still delivers; `window.waits_seconds` closes windows without it"
+    for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
+        try:
+            behind = find_windows(tables, contracts, contract).held_by
+        except SpillwayError:
+            continue  # what is wrong with it is said where it is worked out
+        for stream, windows in behind.items():
+            if windows is None:
+                yield Shortage(
+                    name, "waits", False, f"waits for {stream}, which has sent nothing yet", remedy
+                )
+            elif windows > STAGGERED:
+                told = f"{windows:,} windows wait for {stream}, which has sent nothing of their time"
+                yield Shortage(name, "waits", False, told, remedy)
 
 
 def _broken(found: StreamStatus) -> Iterator[Shortage]:
