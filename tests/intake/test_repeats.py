@@ -21,10 +21,11 @@ from spillway.batch import RETIRED, TAKEN_IN, Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.engine.spark import SparkEngine
-from spillway.errors import Refused
-from spillway.intake import repeats, window
+from spillway.errors import Refused, SpillwayError
+from spillway.intake import into_raw, repeats, window
 from spillway.intake.alike import repeated_seqs
 from spillway.intake.aside import DELIVERED_BEFORE, kept_aside
+from spillway.intake.rate import rate_of
 from spillway.intake.repeats import (
     compared_by,
     filter_before,
@@ -323,15 +324,21 @@ def test_a_filter_goes_on_from_the_last_batch_with_rows_and_its_own_shape() -> N
         row = filter_before(tables, shaped, number)
         return row and row["batch"]
 
-    keep_states(tables, "sites", [state(asked, 1, None), state(asked, 2, 1)])
-    keep_states(tables, "sites", [state(asked, 3, 2)])
-    # the newest, and what it went on from
-    assert sorted(tables.at("sketches").rows(["batch"])["batch"].to_pylist()) == [2, 3]
+    def kept() -> list[int]:
+        return sorted(tables.at("sketches").rows(["batch"])["batch"].to_pylist())
+
+    keep_states(tables, asked, [1, 2], [state(asked, 1, None), state(asked, 2, 1)])
+    keep_states(tables, asked, [3], [state(asked, 3, 2)])
+    assert kept() == [2, 3], "the newest, and what it went on from"
+    keep_states(tables, contract(rows="exact"), [4], [])
+    assert kept() == [2, 3], "they are of rows before batch 4"
     assert [found(asked, number) for number in (2, 3, 4, 9)] == [None, 2, 3, 3]
     assert found(wider, 9) is None
     save_batches(tables, [replace(batch(5, 0, 20), rows=20)])
     assert [found(asked, number) for number in (5, 6)] == [3, None], "it has not seen batch 5"
     assert filter_before(tables, contract(rows="exact"), 4) is None
+    keep_states(tables, contract(rows="none"), [3, 4], [])
+    assert kept() == [2], "what comes late is not in the state of a later batch"
     tables.forget()
 
 
@@ -361,6 +368,36 @@ def test_a_no_is_certain_only_where_the_filter_has_seen_all_of_its_window(tmp_pa
         assert (asked(ats[0]), asked(99)) == (one, never)
     with pytest.raises(Refused, match="`dates` must be left out"):
         load_sketch(world.tables, "delays", "at", "alternating_bloom", from_date=date(2026, 3, 2))
+
+
+@pytest.mark.parametrize("way", ["exact", "none", "filter"])
+def test_no_row_that_came_late_past_the_filter_is_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    world = LandingWorld(tmp_path, landed(duplicates={"rows": "filter", "on": ["at"], "within": 30}))
+
+    def failing(tables: Any, of: Any, batch: Any, *more: Any) -> Any:
+        if batch.batch == 2:
+            raise SpillwayError("`at` must be kind, got unkind; mend it")
+        return rate_of(tables, of, batch, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(into_raw, "rate_of", failing)
+        for day, ats in enumerate((range(3), range(3, 6), range(6, 9)), 1):
+            world.deliver(f"2026-01-0{day}/{day}.json", lines(ats))
+        assert "batch 2 could not be written" in world.fails()
+        assert "batch 2 failed a second time" in world.fails()
+    world.contract = landed(
+        duplicates={"rows": way, **({} if way == "none" else {"on": ["at"], "within": 30})}
+    )
+    world.replay()
+    assert sorted(world.ats()) == list(range(9))
+    if way == "filter":
+        found: Any = load_sketch(world.tables, "delays", "at", "alternating_bloom")
+        assert (found.seen(4).high, found.covers.missing) == (1.0, 0), "the filter was made anew with it"
+    else:
+        with pytest.raises(Refused, match="`name` must be one of"):
+            load_sketch(world.tables, "delays", "at", "alternating_bloom")
 
 
 def test_a_state_made_of_a_window_that_is_partly_retired_says_so_until_it_has_passed() -> None:

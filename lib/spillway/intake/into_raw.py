@@ -125,7 +125,8 @@ def _write(
     settled = [taken[number].batch for number in numbers]
     names = {file.name for one in settled for file in one.files}
     note_read_again(rejected, stream, settled, batches_of_files(tables, stream, names))
-    keep_states(tables, stream, [one.state for _, one in sorted(repeated.items()) if one.state is not None])
+    states = [one.state for _, one in sorted(repeated.items()) if one.state is not None]
+    keep_states(tables, contract, numbers, states)
     ledger: list[LedgerRow] = []
     written: dict[int, Batch] = {}
     rated = partial(_rated, tables, stream, written)

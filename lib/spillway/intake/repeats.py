@@ -156,10 +156,18 @@ def filter_before(tables: Tables, contract: StreamContract, batch: int) -> Mappi
     return found
 
 
-def keep_states(tables: Tables, stream: str, states: Sequence[Mapping[str, Any]]) -> None:
-    """Keep the last of these, and what the first went on from, so that a run that dies ends in the same rows."""
-    if states:
-        mine = {"stream": stream, "kind": FILTER}
+def keep_states(
+    tables: Tables, contract: StreamContract, batches: Sequence[int], states: Sequence[Mapping[str, Any]]
+) -> None:
+    """Keep the last of these, and what the first went on from, so that a run that dies ends in the same rows.
+
+    Batches that are written in another way than through the filter are in no state: those of them and of later batches,
+    which would know nothing of their rows, go.
+    """
+    mine = {"stream": contract.stream, "kind": FILTER}
+    if contract.duplicates.rows != "filter":
+        tables.at("sketches").delete(**mine, batch=Between(min(batches)))
+    elif states:
         before = states[0]["started_from"]
         rows = tables.at("sketches").rows(batch=before, **mine).to_pylist() if before is not None else []
         tables.at("sketches").replace([*rows, states[-1]], **mine)
