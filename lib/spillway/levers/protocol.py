@@ -302,6 +302,10 @@ class Plan(ABC):
         """Whether it could shed more of the batch if it aimed lower."""
         return False
 
+    def exceeds(self, drafted: Drafted) -> bool:
+        """Whether a limit of the lever's own was broken, beside the part of the room, and it could be kept."""
+        return False
+
     def fell_short(self, batch: int, excess_kbps: float) -> None:
         """Put on record that this much is still too much, where the lever keeps one."""
         return

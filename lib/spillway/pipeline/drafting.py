@@ -11,7 +11,7 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.levers.pieces import pieces
-from spillway.levers.protocol import Lever
+from spillway.levers.protocol import Drafted, Lever, Plan
 from spillway.pipeline.accounting import (
     SENT,
     SENT_BEFORE,
@@ -123,14 +123,22 @@ def added_columns(contract: StreamContract, levers: Iterable[str] = ()) -> tuple
     return tuple(column for name in names for column in columns_of(name))
 
 
-def told_by(tables: Tables, way: WayDown, drafts: Drafts, aims: Mapping[int, float]) -> Again:
-    """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
-    tried = {
+Tried = Mapping[int, Mapping[int, tuple[Plan, Drafted]]]
+"""By ordinal of the lever and batch, its plan and what that came to."""
+
+
+def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
+    """What each plan came to in a draft."""
+    return {
         ordinal: {
             batch.batch: (plan, drafted_by(tables, way, drafts, batch, ordinal, {})) for batch in way.batches
         }
         for ordinal, plan in enumerate(way.plans, start=1)
     }
+
+
+def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float]) -> Again:
+    """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
     around = {}
     for batch in way.batches:
         if way.contract.width == "declared":

@@ -22,7 +22,7 @@ from spillway.errors import SpillwayError
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.accounting import sent_kbps
-from spillway.pipeline.drafting import Drafts, draft, publish, told_by, written_tables
+from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
@@ -272,7 +272,8 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
             drafts = draft(tables, engine, way)
-            over, last = _too_large(way, drafts), attempt == MOST_DRAFTS
+            tried = tried_by(tables, way, drafts)
+            over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
                 drafts.discard()
             else:
@@ -280,7 +281,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                     fitting[1].discard()
                 fitting = (way, drafts)
             aims |= _next_aims(way, drafts, over, aims)
-            told, losing = told_by(tables, way, drafts, aims), _losing(way)
+            told, losing = told_by(way, drafts, tried, aims), _losing(way)
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
             if last or enough or not (over or losing):
                 break
@@ -289,10 +290,8 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                 bold = replace(told, fits=True)
                 (way,) = plan_all(room, {(stream, levers): way.batches}, bold)
             if fitting is None:
-                say(
-                    f"{stream}: {len(over)} batches came out above the channel's part; "
-                    "planned again by what came out"
-                )
+                what = "the channel's part" if _above(way, drafts) else "what its server takes in"
+                say(f"{stream}: {len(over)} batches came out above {what}; planned again by what came out")
             elif _worth_a_draft(way, fitting[0]):
                 say(f"{stream}: {len(losing)} batches could lose less; planned again by what came out")
             else:
@@ -323,21 +322,25 @@ def _next_aims(
     found = {one.batch: max(aims[one.batch], FIRST_AIM) for one in way.batches if one.batch not in over}
     for batch in (one for one in way.batches if one.batch in over):
         before = aims[batch.batch]
+        if sent_kbps(way, drafts, batch) <= batch.allowed_kbps:
+            continue  # a limit of a lever's own, which it knows
         excess = sent_kbps(way, drafts, batch) / batch.allowed_kbps - 1.0
         lower = max(LEAST_AIM, before - max(LOWER, 1.5 * excess))
         found[batch.batch] = FIRST_AIM if before == 1.0 else lower
     return found
 
 
-def _too_large(way: WayDown, drafts: Drafts) -> list[int]:
-    """Batches that came out above their part though they could shed more."""
+def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
+    """Batches that came out above their part, or a limit of a lever's own, though they could shed more."""
     if way.contract.mode == "observe":
         return []
-    return [
+    above = {
         batch.batch
         for batch in _above(way, drafts)
         if any(plan.can_do_more(batch.batch) for plan in way.plans)
-    ]
+    }
+    own = {number for runs in tried.values() for number, (plan, came) in runs.items() if plan.exceeds(came)}
+    return sorted(above | own)
 
 
 def _above(way: WayDown, drafts: Drafts) -> list[Batch]:

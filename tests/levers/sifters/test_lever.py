@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.levers.sifters.logs import LOGS, SIFTERS, logged, logs
+from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, logged, logs
 from tests.pipeline.streams import World, json_lines
 
 from spillway.contracts import read_stream
@@ -138,6 +138,57 @@ def test_a_filter_stays_while_it_does_and_says_why_it_is_left(tmp_path: Path) ->
     assert fourth["reason"].startswith("the throttler drifted from 60.0% to 30.0%")
     kept = sum(one["kept"] for one in fourth["regions"]) / sum(one["offered"] for one in fourth["regions"])
     assert abs(kept - 0.3) < 0.03
+
+
+def uneven_logs(first: int, count: int, seed: int) -> list[dict[str, Any]]:
+    """Rows that lie elsewhere between the stretches that a plan looks at than in them."""
+    rng = np.random.default_rng(seed)
+    waves = 1.0 + 2.0 * rng.random() * (np.arange(count) % 1000 > 600)
+    latency = np.round(rng.gamma(2.0, 80.0, count) * waves, 2)
+    level = rng.choice(5, count, p=[0.3, 0.5, 0.15, 0.04, 0.01])
+    (like,) = logs(first, 1)
+    return [
+        {**like, "host": f"web-{i % 4}", "severity": LEVELS[level[i]], "latency": float(latency[i])}
+        for i in range(count)
+    ]
+
+
+def test_no_more_rows_go_on_than_the_server_takes_in(tmp_path: Path) -> None:
+    """Whatever some of the rows said of all: streams, limits and filters drawn by seeds, in use or built anew."""
+    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [SIFTERS]}, capacity="1 Mbps")
+    first = 0
+    for turn, rows_per_second in enumerate((61.3, 61.3, 33.37, 80.01, 61.3, 47.9)):
+        count = 4500 + 700 * turn
+        levers = [{**SIFTERS, "rows_per_second": rows_per_second, "rebuild": {"drift": 0.5 * (turn % 2)}}]
+        world.contract_becomes({**LOGS, "levers": levers}, capacity="1 Mbps")
+        world.deliver(f"logs/2020-01-01/{turn}.json", json_lines(uneven_logs(first, count, turn)))
+        world.shed()
+        if not turn:
+            world.train("logs")
+            world.shed()
+        batch = world.batches("logs")[-1]
+        (kept,) = [row["kept"] for row in ledger(world, stage="sifters", batch=batch.batch, unit="rows",
+                                                 dimension_kind="total")]  # fmt: skip
+        room = rows_per_second * count / 100.0
+        assert 0.97 * room < kept <= room, (turn, kept, room)
+        first += count
+    assert any("came out above what its server takes in" in said for said in world.said)
+
+
+def test_columns_make_rows_no_fewer_for_a_server_that_takes_in_too_few(tmp_path: Path) -> None:
+    """Columns go first for what the channel carries; what the server takes in is for rows alone."""
+    first, *behind = with_columns("rest")
+    world = shed_world(tmp_path, levers=[{**first, "rows_per_second": 70.0}, *behind], capacity="1 Mbps")
+    for batch in world.batches("logs"):
+        (total,) = ledger(world, stage="sifters", unit="rows", dimension_kind="total", batch=batch.batch)
+        assert 0.97 * 70 < total["kept"] / (batch.seconds_covered or 1) <= 70
+
+
+def test_rows_that_must_be_kept_beyond_what_the_server_takes_in_are_on_record(tmp_path: Path) -> None:
+    world = shed_world(tmp_path, {**SIFTERS, "rows_per_second": 3.0}, capacity="1 Mbps")
+    for batch in world.batches("logs"):
+        (total,) = ledger(world, stage="sifters", unit="rows", dimension_kind="total", batch=batch.batch)
+        assert total["shortfall"] == total["kept"] - 3.0 * (batch.seconds_covered or 1) > 0
 
 
 def test_what_fits_is_not_sifted(tmp_path: Path) -> None:

@@ -32,6 +32,22 @@ def test_every_region_and_all_together_are_within_one_row(
     assert kept[regions == -1].all()
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**63), st.lists(st.integers(1, 400), min_size=1, max_size=6), st.integers(1, 6))
+def test_all_pieces_together_keep_less_than_a_row_a_piece_too_many(
+    seed: int, sizes: list[int], count: int
+) -> None:
+    """What a plan reserves: of a whole number of rows, one for every piece but the first."""
+    rng = np.random.default_rng(seed % 2**32)
+    thresholds = rng.random(count)
+    wanted, kept = 0.0, 0
+    for number, rows in enumerate(sizes):
+        regions = rng.integers(-1, count, rows)
+        wanted += float(np.append(1 - thresholds, 1.0)[regions].sum())
+        kept += int(sifted(np.arange(rows), regions, thresholds, 0.0, piece_seed(seed, 0, number))[0].sum())
+    assert kept < wanted + len(sizes) + 1e-6
+
+
 def test_the_same_piece_gives_the_same_rows_and_another_seed_others() -> None:
     seq, regions = np.arange(5000), np.arange(5000) % 7
     thresholds = np.linspace(0.1, 0.9, 7)

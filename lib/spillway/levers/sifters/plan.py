@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Drafted, Load, Plan, Room, Work
-from spillway.levers.sifters.apply import ASIDE, CountedQueries, SiftedBatch, Sifting
+from spillway.levers.sifters.accounts import Accounts, counts_of
+from spillway.levers.sifters.apply import CountedQueries, SiftedBatch, Sifting
 from spillway.levers.sifters.chosen import ChosenFilter
 from spillway.levers.sifters.learn import (
     LearnedRegions,
@@ -26,6 +26,7 @@ from spillway.levers.sifters.learn import (
 from spillway.levers.sifters.others import columns_lose_pct
 from spillway.levers.sifters.record import SIFTERS, InUse, filter_row, filters_of, in_use_before
 from spillway.levers.sifters.settings import SifterSettings
+from spillway.levers.sifters.sift import PIECE_SEQS
 from spillway.levers.sifters.throttle import Configured, RoomForRows, configured_for, variation
 
 OWN_BITS = 12.0
@@ -34,11 +35,10 @@ STRETCHES, STRETCH = 8, 512
 """A batch's rows are looked at in so many stretches of so many."""
 QUERIES_COUNTED = 64
 """Of so many queries, those of the largest weights, rows are counted one by one."""
+ROUNDED = 1e-9
+"""What a product of floats may lack of a whole row."""
 WORTH_MORE_ROOM = 0.02
 """Another draft is made for so much more of the rows."""
-
-
-_Place = tuple[str, str, int, date, str, int]
 
 
 class SifterPlan(Plan):
@@ -120,7 +120,9 @@ class SifterPlan(Plan):
         must = self._must_keep(rows, mine)
         keeps = must + (1 - must) * (1.0 - float(before.filter.thresholds @ _shares(counts)))
         margin = self.settings.rebuild.throttle
-        if before.share <= share <= before.share + margin and keeps <= share + margin / 2:
+        # bytes are known when they are drafted; rows by their number now
+        most = room.rows_share if room.rows_share <= share else share + margin / 2
+        if before.share <= share <= before.share + margin and keeps <= most + ROUNDED:
             outcome = Configured(
                 before.filter.thresholds, keeps, mine.worth(counts).overall(before.filter.thresholds),
                 self.settings.fairness,
@@ -131,24 +133,24 @@ class SifterPlan(Plan):
                 before.counts, outcome, True,
             )  # fmt: skip
         why = f"the throttler drifted from {before.share:.1%} to {share:.1%}"
+        if before.share <= share <= before.share + margin:
+            why = f"the filter of batch {before.built_for} keeps {keeps:.2%} of these rows, with room for {share:.2%}"
         return self._built(batch, replace(mine, scheme=before.scheme), rows, share, room.share, why)
 
     def _wanted_share(self, batch: Batch, room: RoomForRows, earlier: SifterPlan | None) -> tuple[float, str]:
         """The share of the rows to keep; and why, where it is another lever's turn."""
         takes = self.settings.takes if self.work.behind else "first"
-        share = room.share
+        share, own = room.share, room.rows_share  # no column that goes makes rows fewer
         before = None if earlier is None else earlier.chosen[batch.batch]
-        if takes == "first" or share >= 1.0:
+        if takes == "first" or share >= own:
             return share, before.reason if before is not None and before.kept >= 1.0 else ""
         if before is not None:
-            if before.kept < 1.0 or self.work.aims[batch.batch] < 1.0:
-                return (
-                    share,
-                    "",
-                )  # what was left to the others came out too large: rows take over what is too much
-            return 1.0, before.reason
+            if before.share < own or self.work.aims[batch.batch] < 1.0:
+                # what was left to the others came out too large: rows take over what is too much
+                return share, ""
+            return own, before.reason
         if takes == "rest":
-            return 1.0, "columns go first; rows only as far as these cannot fit"
+            return own, "columns go first; rows only as far as these cannot fit"
         columns = columns_lose_pct(self.room, self.work, batch)
         rows = self._rows_lose_pct(batch, share)
         said = (
@@ -156,7 +158,7 @@ class SifterPlan(Plan):
             f"rows {rows:.3g} % of what queries ask for"
         )
         return (
-            (share, f"rows are cheaper: {said}") if rows < columns else (1.0, f"columns are cheaper: {said}")
+            (share, f"rows are cheaper: {said}") if rows < columns else (own, f"columns are cheaper: {said}")
         )
 
     def _rows_lose_pct(self, batch: Batch, share: float) -> float:
@@ -169,17 +171,35 @@ class SifterPlan(Plan):
     def _room(self, batch: Batch, drafted: Drafted | None) -> RoomForRows:
         """What a row takes, as measured: in raw with a guess of what is added, or as it came out in a draft."""
         load = self.work.loads[batch.batch]
-        rate = max(load.tuples_per_second, 1e-12)
+        seconds = batch.seconds_covered or 1.0
+        rows = load.tuples_per_second * seconds
         row_kbps = (sum(load.widths_bits.values()) + OWN_BITS) / 1000.0
-        if drafted is not None and drafted.sent_rows and self.contract.width != "declared":
-            row_kbps = sum(drafted.sent_bytes.values()) * 8.0 / 1000.0 / drafted.sent_rows
+        if drafted is not None:
+            rows = sum(n for name, n in drafted.counts.items() if name.startswith("offered.")) or rows
+            if drafted.sent_rows and self.contract.width != "declared":
+                row_kbps = sum(drafted.sent_bytes.values()) * 8.0 / 1000.0 / drafted.sent_rows
+        limit = self.rows_in_room(batch)
+        if limit is not None and rows > limit + ROUNDED:
+            # every piece rounds by less than a row
+            limit = max(0, limit - math.ceil((batch.last_seq - batch.first_seq + 1) / PIECE_SEQS) + 1)
         return RoomForRows(
-            rate,
+            max(rows / seconds, 1e-12),
             row_kbps,
             load.fixed_kbps,
             batch.allowed_kbps * self.work.aims[batch.batch],
-            self.settings.rows_per_second,
+            None if limit is None else limit / seconds,
         )
+
+    def rows_in_room(self, batch: Batch) -> int | None:
+        """How many rows of a batch its server takes in; None: it names no limit."""
+        limit = self.settings.rows_per_second
+        return None if limit is None else math.floor(limit * (batch.seconds_covered or 1.0) + ROUNDED)
+
+    def exceeds(self, drafted: Drafted) -> bool:
+        """Whether more rows came out than the server takes in, though more could go."""
+        limit = self.rows_in_room(drafted.batch)
+        kept = sum(n for name, n in drafted.counts.items() if name.startswith("kept."))
+        return limit is not None and kept > limit and self.can_do_more(drafted.batch.batch)
 
     def _again(
         self, batch: Batch, share: float, measured: float, drafted: Drafted, before: ChosenFilter
@@ -190,7 +210,7 @@ class SifterPlan(Plan):
             regions = before.regions or self._fresh(rows, share)
             why = f"what was left to others came out too large ({before.reason})"
             return self._built(batch, regions, rows, share, measured, why)
-        counts = _counts(drafted, "offered", before.filter.tree.count + 1)
+        counts = counts_of(drafted, "offered", before.filter.tree.count + 1)
         must = counts[-1] / max(1, counts.sum())
         return self._configured(
             batch,
@@ -283,70 +303,17 @@ class SifterPlan(Plan):
         self.short_kbps[batch] = excess_kbps
 
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
-        """Rows and values that go, why, and query by query; what is too much is on record."""
-        batch, one = drafted.batch, self.chosen[drafted.batch.batch]
+        batch = drafted.batch
         self.outcomes[batch.batch] = drafted
-        place = ("stream", batch.stream, batch.batch, batch.batch_date, "sifters", drafted.ordinal)
-        size = 0 if one.filter is None else one.filter.tree.count + 1
-        offered, kept = _counts(drafted, "offered", size), _counts(drafted, "kept", size)
-        gone = offered - kept if self.drops else np.zeros(size, np.int64)
-        rows, shed = drafted.offered["rows"], int(gone.sum())
-        values = drafted.counts.get("values", 0) if self.drops else 0
-        aside = self.settings.keep_aside
-        if aside and shed:
-            shed = drafted.aside_rows[ASIDE]  # what was written, not what was to be
-        short = self._rows_too_many(batch, rows - shed)
-        for unit, all_, away in (("rows", rows, shed), ("values", drafted.offered["values"], values)):
-            yield LedgerRow(
-                *place,
-                unit,
-                reason=one.reason,
-                offered=all_,
-                kept=all_ - away,
-                shed=away,
-                recoverable=away if aside else 0,
-                lost=0 if aside else away,
-                shortfall=short if unit == "rows" else 0,
-                bytes_source=drafted.aside_bytes.get(ASIDE, 0) if unit == "rows" else 0,
-                seconds=drafted.seconds if unit == "rows" else 0.0,
-            )
-        if one.filter is not None and one.regions is not None:
-            yield from self._by_reason(place, one, offered, gone)
-            yield from self._by_query(place, drafted)
-
-    def _by_reason(
-        self, place: _Place, one: ChosenFilter, offered: np.ndarray, gone: np.ndarray
-    ) -> Iterable[LedgerRow]:
-        assert one.regions is not None
-        touched = one.regions.worth().touched
-        groups = {
-            "no query asks for them": np.append(~touched, False),
-            "worth least to queries": np.append(touched, False),
-            "must be kept": np.append(np.zeros(len(touched), bool), True),
-        }
-        for reason, of in groups.items():
-            all_, away = int(offered[of].sum()), int(gone[of].sum())
-            if all_:
-                yield LedgerRow(
-                    *place, "rows", "reason", reason, reason, offered=all_, kept=all_ - away, shed=away,
-                    recoverable=away if self.settings.keep_aside else 0,
-                    lost=0 if self.settings.keep_aside else away,
-                )  # fmt: skip
-
-    def _by_query(self, place: _Place, drafted: Drafted) -> Iterable[LedgerRow]:
-        for at, title in enumerate(self._counted[1]):
-            wanted, got = (drafted.counts.get(f"{name}.{at}", 0) for name in ("wanted", "got"))
-            away = wanted - got if self.drops else 0
-            yield LedgerRow(
-                *place, "rows", "query", title, offered=wanted, kept=wanted - away, shed=away,
-                recoverable=away if self.settings.keep_aside else 0,
-                lost=0 if self.settings.keep_aside else away,
-            )  # fmt: skip
-
-    def _rows_too_many(self, batch: Batch, kept: int) -> int:
         excess = self.short_kbps.get(batch.batch, 0.0)
         whole = batch.allowed_kbps + excess
-        return min(kept, math.ceil(kept * excess / whole)) if whole > 0 else 0
+        return Accounts(
+            self.drops,
+            self.settings.keep_aside,
+            excess / whole if whole > 0 else 0.0,
+            self.rows_in_room(batch),
+            self._counted[1],
+        ).lines(drafted, self.chosen[batch.batch])
 
     def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         return {
@@ -385,10 +352,6 @@ def _wanted_columns(settings: SifterSettings, contract: StreamContract) -> tuple
     from spillway.levers.sifters.wanted import Wanted
 
     return Wanted.of(settings, contract).columns
-
-
-def _counts(drafted: Drafted, name: str, size: int) -> np.ndarray:
-    return np.array([drafted.counts.get(f"{name}.{region}", 0) for region in range(size)], np.int64)
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:

@@ -38,15 +38,18 @@ class RoomForRows:
     rows_per_second: float | None = None
 
     @property
+    def rows_share(self) -> float:
+        """The share of the rows that the server takes in, whatever they weigh; 1 at most."""
+        if self.rows_per_second is None or self.offered_rows <= 0:
+            return 1.0
+        return max(0.0, min(1.0, self.rows_per_second / self.offered_rows))
+
+    @property
     def share(self) -> float:
         """The share of the rows there is room for (z), 1 at most."""
-        found = [1.0]
         whole = self.offered_rows * self.row_kbps
-        if whole > 0:
-            found.append((self.allowed_kbps - self.fixed_kbps) / whole)
-        if self.rows_per_second is not None and self.offered_rows > 0:
-            found.append(self.rows_per_second / self.offered_rows)
-        return max(0.0, min(found))
+        carried = (self.allowed_kbps - self.fixed_kbps) / whole if whole > 0 else 1.0
+        return max(0.0, min(self.rows_share, carried))
 
 
 @dataclass(frozen=True)
