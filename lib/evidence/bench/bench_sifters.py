@@ -34,7 +34,8 @@ from spillway.pipeline.stages import SendDown
 from spillway.store.batches import load_batches
 from spillway.store.tables import Piece, Tables
 
-LOOKED_UP = 4_000_000
+LOOKED_UP = 1_000_000
+"""More than a core has at hand."""
 SIZES = ((16, 1000), (100, 100), (100, 1000), (100, 10_000), (100, 100_000), (1000, 1000))
 """(regions, queries)."""
 

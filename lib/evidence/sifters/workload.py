@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,8 +53,13 @@ class GeneratedQueries:
     sample: np.ndarray
     test: np.ndarray
     space: np.ndarray
-    relative_demand: np.ndarray
-    """By test row, the density of queries over that of rows: what whoever knew both distributions would go by."""
+    _queries: _Places
+    _data: _Places
+
+    @cached_property
+    def relative_demand(self) -> np.ndarray:
+        """By test row, the density of queries over that of rows: what whoever knew both distributions would go by."""
+        return self._queries.density(self.test) / self._data.density(self.test)
 
 
 def generate(settings: WorkloadSettings, seed: int, test_rows: int = 200_000) -> GeneratedQueries:
@@ -79,7 +85,8 @@ def generate(settings: WorkloadSettings, seed: int, test_rows: int = 200_000) ->
         np.ascontiguousarray(sample),
         np.ascontiguousarray(test),
         _unit(n),
-        queries.density(test) / data.density(test),
+        queries,
+        data,
     )
 
 
