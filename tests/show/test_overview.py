@@ -102,7 +102,7 @@ def test_a_channel_with_room_for_all_says_that_nothing_is_lost() -> None:
     )
     shown = " ".join(overview_lines(Overview((wide,), ())))
     assert "all of it fits: nothing is lost" in shown
-    assert "10 % more capacity would buy nothing: nothing is lost" in shown
+    assert "10 % more capacity would buy nothing: nothing is lost for want of it" in shown
     assert "Dropping rows" not in shown
 
 

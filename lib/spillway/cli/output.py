@@ -99,6 +99,8 @@ def said(value: object) -> str:
     ('1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired')
     >>> said(33590.4), said(1e300), said(3.0)
     ('33,590', '1e+300', '3')
+    >>> said(["a: 1 row", "b"]), said(datetime(2026, 1, 1, 9, 30)), said(datetime(2026, 1, 1, 9, 30, 5))
+    ('a: 1 row; b', '2026-01-01 09:30', '2026-01-01 09:30:05')
     """
     if value is None:
         return "-"
@@ -111,7 +113,9 @@ def said(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{said(count)} {name}" for name, count in value.items()) or "none"
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M}"
+        return f"{value:%Y-%m-%d %H:%M:%S}" if value.second else f"{value:%Y-%m-%d %H:%M}"
+    if isinstance(value, list):
+        return "; ".join(map(said, value)) or "none"
     return str(value)
 
 

@@ -96,7 +96,7 @@ def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]
     ]
     notes += [f"no SQL: {text} ({why})" for text, why in found.unreadable]
     if found.others:
-        notes.append(f"{found.others} statements read other tables")
+        notes.append(f"{found.others} statement{'s read' if found.others > 1 else ' reads'} other tables")
     if all(where == "true" for where, _ in found.queries):
         raise Refused(
             "log",

@@ -47,7 +47,7 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
         numbers |= {
             "rows offered": offered,
             "rows dropped": offered - kept,
-            "regions": f"{len(last['regions'])} by {last['partition']}",
+            "regions": f"{sum(one['region'] >= 0 for one in last['regions'])} by {last['partition']}",
             "quality of the queries": {
                 "%": 100.0 * last["quality_planned"],
                 "as counted": _pct(last["quality"]),
