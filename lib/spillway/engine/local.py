@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spillway.engine.protocol import Item, Result
-from spillway.engine.statements import SqlView, Steps, ask_duckdb
+from spillway.engine.statements import SqlView, Steps, ask_duckdb, columns_by_duckdb
 
 
 @dataclass(frozen=True)
@@ -29,3 +29,6 @@ class InProcess:
 
     def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
         return ask_duckdb(views, steps, most_rows)
+
+    def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
+        return columns_by_duckdb(views, steps)

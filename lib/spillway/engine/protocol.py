@@ -32,3 +32,6 @@ class Engine(Protocol):
 
     def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
         """What the last of some statements in Spark SQL answers, of at most so many rows."""
+
+    def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
+        """The columns that it would answer with: refuses what is not understood, and works nothing out."""

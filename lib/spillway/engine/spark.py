@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spillway.engine.protocol import Item, Result
-from spillway.engine.statements import SqlView, Steps, ask_spark
+from spillway.engine.statements import SqlView, Steps, ask_spark, columns_by_spark
 from spillway.errors import SpillwayError
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ class SparkEngine:
 
     def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
         return ask_spark(self.spark, views, steps, most_rows)
+
+    def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
+        return columns_by_spark(self.spark, views, steps)
 
     def stop(self) -> None:
         """End the session, if there is one."""

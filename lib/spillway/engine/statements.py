@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from spillway.errors import Refused
 
 if TYPE_CHECKING:
+    import duckdb
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -49,6 +50,30 @@ def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa
     >>> ask_duckdb({"t": seen}, steps, 9).to_pylist()
     [{'s': 7.0}]
     """
+    with _by_duckdb(views, steps) as relation:
+        parts, count = [], 0
+        reader = relation.to_arrow_reader(65_536)
+        for batch in reader:
+            parts.append(batch)
+            count += batch.num_rows
+            _refuse_many(count, most_rows)
+        return plain_types(pa.Table.from_batches(parts, reader.schema))
+
+
+def columns_by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
+    """The columns that an answer would have: statements are analysed, and no row is worked out.
+
+    >>> seen = SqlView(pa.schema([("x", pa.int64())]), [])
+    >>> columns_by_duckdb({"t": seen}, [("answer", "SELECT avg(x) AS m FROM t")]).names
+    ['m']
+    """
+    with _by_duckdb(views, steps) as relation:
+        return plain_types(relation.limit(0).to_arrow_table()).schema
+
+
+@contextmanager
+def _by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> Iterator[duckdb.DuckDBPyRelation]:
+    """The last step, understood and not yet asked."""
     import duckdb
 
     connection = duckdb.connect(
@@ -62,13 +87,7 @@ def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa
             connection.register(name, pa.concat_tables(rows) if rows else view.schema.empty_table())
         for name, statement in steps[:-1]:
             connection.execute(f'CREATE TEMP VIEW "{name}" AS {_query(statement)}')
-        parts, count = [], 0
-        reader = connection.sql(_query(steps[-1][1])).to_arrow_reader(65_536)
-        for batch in reader:
-            parts.append(batch)
-            count += batch.num_rows
-            _refuse_many(count, most_rows)
-        return plain_types(pa.Table.from_batches(parts, reader.schema))
+        yield connection.sql(_query(steps[-1][1]))
     except duckdb.Error as problem:
         raise _not_understood("DuckDB, which answers where Spark is not", steps, problem) from problem
     finally:
@@ -77,6 +96,23 @@ def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa
 
 def ask_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
     """The answer, worked out by a session of its own: its views meet nobody else's."""
+    with _by_spark(spark, views, steps) as frame:
+        found: pa.Table = frame.limit(most_rows + 1).toArrow()
+    _refuse_many(found.num_rows, most_rows)
+    return plain_types(found)
+
+
+def columns_by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
+    """The columns that an answer would have: statements are analysed, and no task is started."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    with _by_spark(spark, views, steps) as frame:
+        return plain_types(to_arrow_schema(frame.schema).empty_table()).schema
+
+
+@contextmanager
+def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -> Iterator[DataFrame]:
+    """The last step, understood and not yet asked."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -96,15 +132,13 @@ def ask_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps, m
         for name, statement in steps[:-1]:
             own.sql(closed(statement)).createOrReplaceTempView(name)
             made.append(name)
-        found: pa.Table = own.sql(closed(steps[-1][1])).limit(most_rows + 1).toArrow()
+        yield own.sql(closed(steps[-1][1]))
     except (PySparkException, Py4JError) as problem:
         raise _not_understood("Spark", steps, problem) from problem
     finally:
         for name in made:
             with suppress(PySparkException):
                 own.catalog.dropTempView(name)
-    _refuse_many(found.num_rows, most_rows)
-    return plain_types(found)
 
 
 def _framed(spark: SparkSession, view: SqlView) -> DataFrame:

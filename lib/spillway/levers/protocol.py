@@ -176,6 +176,8 @@ class Room:
     name: str
     contracts: Contracts
     tables: Views
+    failed: frozenset[str] = frozenset()
+    """Who shares it and cannot be worked out as it stands: nothing is left to them."""
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,12 @@ class WindowLever(ABC):
         """How many rows of an input may be held at a time where windows are worked out in turn."""
         return 5_000_000
 
+    def look_at(self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]) -> None:
+        """Refuse what cannot be worked out whatever its windows hold, before the room is divided among those that can.
+
+        `columns`: what a question would be answered with, without asking it.
+        """
+
     @abstractmethod
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         """A plan for each of `work`, in its order, decided together."""

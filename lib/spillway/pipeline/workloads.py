@@ -33,7 +33,7 @@ from spillway.levers.windows import (
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.reading import readable
-from spillway.pipeline.window_answers import answered
+from spillway.pipeline.window_answers import answered, columns_of_answer
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_look import find_windows
 from spillway.pipeline.window_pins import pinned_windows, save_windows
@@ -143,7 +143,8 @@ def _bring_through(
             continue
         look = partial(_looked_at, run, contracts, found, waiting)
         ready = faults.each("look at", [one.subject for one in mine], look)
-        plan_all = partial(found.plan_windows, run.room, list(ready.values()))
+        room = replace(run.room, failed=faults.streams)
+        plan_all = partial(found.plan_windows, room, list(ready.values()))
         plans = faults.attempt(run.room.name, "plan", plan_all)
         for subject, plan in zip(ready, plans or (), strict=False):
             contract = contracts[subject]
@@ -159,7 +160,14 @@ def _looked_at(
     waiting: Mapping[str, Sequence[Window]],
     subject: str,
 ) -> WindowWork:
-    return _work(run, contracts[subject], found, waiting[subject])
+    """What is planned of it, once it is known that it can be worked out: what fails leaves its room to the others."""
+    contract = contracts[subject]
+    work = _work(run, contract, found, waiting[subject])
+    schemas = {
+        name: readable(run.tables, run.room.contracts.stream(name)) for name in dict.fromkeys(contract.inputs)
+    }
+    found.look_at(work, lambda question: columns_of_answer(run.engine, question, schemas))
+    return work
 
 
 def _work(

@@ -350,6 +350,31 @@ def test_one_fault_stays_one_fault(tmp_path: Path) -> None:
     assert [row["subject"] for row in world.rows("coverage")] == ["means", "means"]
 
 
+def test_a_query_that_fails_leaves_its_room_to_the_others(tmp_path: Path) -> None:
+    pair = [query("means", MEAN, capacity={"tuples": 240}), query("warm", COUNT)]
+    alone, world = (begun(tmp_path / name, *pair) for name in ("alone", "with"))
+    run(alone)
+    put_queries(world, *pair, query("wrong", "SELECT no_such_column FROM sites"))
+    with pytest.raises(SpillwayError, match="`sql` must be understood by DuckDB"):
+        run(world)
+    kept = {place: row["tuples_kept"] for place, row in coverage(alone).items()}
+    assert kept == {place: row["tuples_kept"] for place, row in coverage(world).items()}
+    assert kept["means", 0] + kept["warm", 0] == 240
+    put_queries(world, *pair, query("wrong", "SELECT max(temp) AS top FROM sites"))
+    world.tables.at("windows").delete(subject=["means", "warm"])
+    world.tables.at("coverage").delete(subject=["means", "warm"])
+    run(world)
+    assert coverage(world)["wrong", 0]["tuples_kept"] > 0
+    put_queries(world, *pair, query("wrong", "SELECT [temp] AS temps FROM sites"))
+    world.deliver("sites/2020-03-01/more.json", json_lines(sites(540, 300)))
+    world.shed()
+    with pytest.raises(SpillwayError, match="`temps` must be a number, text"):
+        run(world)
+    later = {place: row["tuples_kept"] for place, row in coverage(world).items() if place[1] == 2}
+    assert set(later) == {("means", 2), ("warm", 2)}
+    assert sum(later.values()) == 240, "nor is any left to one that answered before, and does not any more"
+
+
 def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     short = {"window": {"seconds": 420}}
     world = begun(tmp_path, query("means", MEAN, **short))

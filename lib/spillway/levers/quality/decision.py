@@ -60,7 +60,7 @@ class AskedQuery(AskingDecision):
         share = self.shares[window.window]
         if not share.kept:
             return ()
-        found = [self._asked(share.kept)]
+        found = [self.asked(share.kept)]
         if self._is_scaled(share):
             assert self.aggregate is not None
             found.append(self._parts(self.aggregate, share.kept))
@@ -89,7 +89,8 @@ class AskedQuery(AskingDecision):
         """The input streams, each once."""
         return tuple(dict.fromkeys(self.inputs))
 
-    def _asked(self, kept: Sequence[Portion]) -> SqlQuestion:
+    def asked(self, kept: Sequence[Portion]) -> SqlQuestion:
+        """The author's question of some portions."""
         return SqlQuestion(self._reads(kept), self.statements, self.settings.most_rows)
 
     def _reads(self, kept: Sequence[Portion], tagged: bool = False) -> dict[str, SqlRead]:
@@ -145,7 +146,7 @@ class AskedQuery(AskingDecision):
             fates = fates_by_source(numbers)
             counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
         found = answers[0]
-        self._refuse_names(found)
+        self.refuse_names(found.column_names)
         if self.aggregate is not None:
             found = with_bounds(found, self.aggregate, parts, share)
         coverage = tally(self.sources, share, counts).sic
@@ -160,9 +161,10 @@ class AskedQuery(AskingDecision):
             found = found.append_column(name, values)
         return found
 
-    def _refuse_names(self, found: pa.Table) -> None:
-        names = [name.lower() for name in found.column_names]
-        for name in found.column_names:
+    def refuse_names(self, found: Sequence[str]) -> None:
+        """Refuse an answer with columns that a table cannot have."""
+        names = [name.lower() for name in found]
+        for name in found:
             if not _NAME.match(name):
                 raise Refused(
                     "sql",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,8 @@ from spillway.levers.quality.decision import AskedQuery, tally
 from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
 from spillway.levers.quality.history import COVERAGE
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
-from spillway.levers.windows import ReadColumns, Window, WindowLever, WindowPlan, WindowWork
+from spillway.levers.quality.settings import QualitySettings
+from spillway.levers.windows import ReadColumns, SqlQuestion, Window, WindowLever, WindowPlan, WindowWork
 
 
 class QueryPlan(WindowPlan):
@@ -116,6 +117,12 @@ class Quality(WindowLever):
 
     def portion_tuples(self, contract: Workload) -> int | None:
         return contract.lever_settings(LEVER_NAME).portion_tuples
+
+    def look_at(self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]) -> None:
+        contract = work.contract
+        settings: QualitySettings = contract.lever_settings(LEVER_NAME)
+        query = AskedQuery(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
+        query.refuse_names(columns(query.asked(())).names)
 
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         rules = room_rules(room)

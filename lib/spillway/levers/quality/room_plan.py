@@ -5,7 +5,8 @@ is decided follows from the data and from what was reached before, never from wh
 the same. Within a slice a query's coverage is the mean over its windows there.
 
 Queries of the room that this run does not work out (another job does) are not forgotten: what they were given in the
-slice is taken, and what they are likely to be offered is left to them (`projection.own_room`).
+slice is taken, and what they are likely to be offered is left to them (`projection.own_room`). To one that cannot be
+worked out as it stands nothing is left: its statements are analysed before the room is divided.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class RoomRules:
     policy: str
     slice_seconds: float
     weights: Mapping[str, float]
+    failed: frozenset[str] = frozenset()
+    """Queries that cannot be worked out as they stand."""
 
     def slice_of(self, moment: datetime) -> int:
         """The slice that a moment lies in."""
@@ -91,7 +94,7 @@ def room_rules(room: Room) -> RoomRules:
     policy = _agreed(members, {n: s.policy for n, s in settings.items()}, "policy")
     longest = max(contract.window.seconds for contract in members.values())
     per = capacity.per_seconds if capacity and capacity.per_seconds else longest
-    return RoomRules(settings, capacity, policy, per, _weights(settings))
+    return RoomRules(settings, capacity, policy, per, _weights(settings), room.failed)
 
 
 def _agreed(members: Mapping[str, Workload], said: Mapping[str, Any], what: str) -> Any:
@@ -281,7 +284,7 @@ def _elsewhere(
     Of other queries that have had nothing in it yet all of that, of one's own the windows that have not closed yet.
     """
     shares: dict[str, float] = {}
-    for name in rules.queries:
+    for name in sorted(set(rules.queries) - rules.failed):
         expected = history.windows_last_time(name, number)
         have = history.windows_in(name, number) + now.get(name, 0)
         if expected > have:
