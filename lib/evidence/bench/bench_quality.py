@@ -32,7 +32,7 @@ from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView
 from spillway.levers.protocol import Room
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
-from spillway.levers.windows import AskingDecision, WindowLever
+from spillway.levers.windows import AskingDecision, Inexact, WindowLever
 from spillway.pipeline.channel import bring_through
 from spillway.pipeline.window_answers import asked_of
 from spillway.pipeline.window_inputs import WindowRows, planned_inputs
@@ -41,6 +41,7 @@ from spillway.pipeline.workloads import window_work
 from spillway.registry import lever
 
 QUERIES, BATCHES = (10, 100, 1_000), (1_000, 10_000, 100_000)
+EXACT: Inexact = {}
 SQL = "SELECT site, count(*) AS n, avg(level) AS level FROM plain GROUP BY site"
 STREAM: dict[str, Any] = {
     "stream": "plain",
@@ -111,8 +112,8 @@ def sic_figures(spark: Any, rows: int = 1_000_000, turns: int = 24) -> dict[str,
         answer = spark.sql(SQL).toArrow()
 
         def own_work() -> object:
-            decision.questions(window)
-            return decision.answered(window, [answer], {})
+            decision.questions(window, EXACT)
+            return decision.answered(window, [answer], {}, EXACT)
 
         def without() -> object:
             return engine.ask({"plain": plain}, (("asked", SQL),), 100_000)
@@ -142,7 +143,7 @@ def sic_figures(spark: Any, rows: int = 1_000_000, turns: int = 24) -> dict[str,
 
 def _plain_view(rows: WindowRows, decision: AskingDecision, window: Any) -> SqlView:
     """The same rows in the same pieces, by themselves."""
-    (question,) = decision.questions(window)
+    (question,) = decision.questions(window, EXACT)
     (read,) = question.reads.values()
     schema = pa.schema([pa.field(name, rows.field(name).type) for name in read.columns])
     # nothing of this module, which a worker would have to import first

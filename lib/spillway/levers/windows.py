@@ -154,6 +154,10 @@ class WindowDecision(ABC):
         """
 
 
+Inexact = Mapping[str, frozenset[str]]
+"""By input stream, the attributes of which an earlier lever may have shed or rounded values of the window."""
+
+
 class AskingDecision(WindowDecision):
     """A decision of which results are answers in SQL: they are asked of the engine, and no task of ours makes them."""
 
@@ -161,12 +165,12 @@ class AskingDecision(WindowDecision):
         raise NotImplementedError("its results are asked for")
 
     @abstractmethod
-    def questions(self, window: Window) -> Sequence[SqlQuestion]:
+    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
         """What is asked; nothing where the window has nothing to work on."""
 
     @abstractmethod
     def answered(
-        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int]
+        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int], inexact: Inexact
     ) -> pa.Table | None:
         """The window's results, from the answers in their order; their columns become the table's.
 
@@ -226,7 +230,9 @@ class WindowLever(ABC):
         """How many rows of an input may be held at a time where windows are worked out in turn."""
         return 5_000_000
 
-    def look_at(self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]) -> None:
+    def look_at(  # noqa: B027 - most have nothing to refuse
+        self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]
+    ) -> None:
         """Refuse what cannot be worked out whatever its windows hold, before the room is divided among those that can.
 
         `columns`: what a question would be answered with, without asking it.

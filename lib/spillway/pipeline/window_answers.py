@@ -46,14 +46,13 @@ def asked_of(
 ) -> pa.Table | None:
     """A window's results."""
     began = time.perf_counter()
-    answers = [_answer(engine, question, inputs) for question in decision.questions(window)]
+    inexact = {name: rows.inexact for name, rows in inputs.items()}
+    answers = [_answer(engine, question, inputs) for question in decision.questions(window, inexact)]
     counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
-    return decision.answered(window, answers, counts)
+    return decision.answered(window, answers, counts, inexact)
 
 
-def columns_of_answer(
-    engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]
-) -> pa.Schema:
+def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """The columns that a question would be answered with, of inputs with these columns; nothing is read."""
     views = {
         name: SqlView(pa.schema([schemas[read.stream].field(one) for one in read.columns]), ())

@@ -74,6 +74,12 @@ class WindowRows:
             return pa.table({name: pa.nulls(0, schema.field(name).type) for name in columns})
         return pa.concat_tables(parts).sort_by("seq").select(list(columns))
 
+    @property
+    def inexact(self) -> frozenset[str]:
+        """The attributes of which levers shed or rounded any value in its batches."""
+        mine = (one for one in self.stretches if any(part.batch in self.batches for part in one.parts))
+        return frozenset(name for one in mine for decision in one.way.decisions for name in decision.bounded)
+
     def only(self, portion: Portion) -> WindowRows:
         """The rows of one portion: no other stretch is opened."""
         low, high = portion.from_seq, portion.to_seq

@@ -17,7 +17,7 @@ from tests.levers.quality.worlds import (
     query,
     run,
 )
-from tests.pipeline.streams import SITES, attribute, json_lines, sites
+from tests.pipeline.streams import SITES, World, attribute, json_lines, sites
 
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
@@ -205,6 +205,37 @@ def test_what_earlier_levers_shed_is_read_as_given_back(tmp_path: Path) -> None:
     assert rows
     assert sum(row["given_back"] for row in rows) > 0
     assert all(row["bound"] is None or row["bound"] <= 2.0 for row in rows)
+    _intervals_hold_for_what_was_given_back(world)
+
+
+def _intervals_hold_for_what_was_given_back(world: World) -> None:
+    """The bounds of values widen an interval; where they decide which rows count, there is none."""
+    mean = "SELECT avg(temp) AS m, sum(temp) AS s, count(temp) AS n FROM sites"
+    part = {"capacity": {"tuples": 160}, "portion_tuples": 20, "starve_slices": 0}
+    put_queries(
+        world,
+        query("whole", mean, room="wide"),
+        query("part", mean, room="tight", **part),
+        query("warm", COUNT, room="wide"),
+        query("plus", "SELECT avg(temp + 1) AS m, count(*) AS n FROM sites", room="wide"),
+    )
+    run(world)
+    truth = {at: [row["temp"] for row in sites(240 * at, 240) if row["temp"] is not None] for at in (0, 1)}
+    for at, (whole, part_of, warm, plus) in enumerate(
+        zip(*(world.rows("results", name) for name in ("whole", "part", "warm", "plus")), strict=True)
+    ):
+        total, count = sum(truth[at]), len(truth[at])
+        for row in (whole, part_of):
+            assert row["s__low"] < row["s__estimate"] < row["s__high"]
+            assert row["s__low"] <= total <= row["s__high"]
+            assert row["m__low"] <= total / count <= row["m__high"]
+        assert whole["m"] != pytest.approx(total / count, rel=1e-6), "values were given back, not kept"
+        assert whole["m__high"] - whole["m__low"] <= 2 * 0.021 * whole["m"], "no wider than the bounds"
+        assert part_of["s__high"] - part_of["s__low"] > whole["s__high"] - whole["s__low"]
+        assert (whole["n__low"], whole["n__high"]) == (count, count)
+        assert (warm["warm__estimate"], warm["warm__low"], warm["warm__high"]) == (warm["warm"], None, None)
+        assert (plus["m__estimate"], plus["m__low"]) == (plus["m"], None)
+        assert (plus["n__low"], plus["n__high"]) == (240, 240)
 
 
 def test_lost_tuples_are_known_where_the_source_numbers_them(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ The statements are the author's, over views that hold the kept portions alone. W
 counts, whatever the statements do: every step conserves what its inputs carry (eq. 3.3), so that the last one carries
 what was kept of every source, spread evenly over its rows. Where the last step is a plain aggregate of one input,
 portions are asked for its parts as well, and COUNT, SUM and AVG get an interval (`intervals`): columns `<name>__low`
-and `<name>__high`, and `<name>__estimate`, what the answer would be over all that arrived. An interval is about what
-was shed; what an earlier lever rounded has its bound in the column `<attribute>__bound_pct`, which statements may read.
+and `<name>__high`, and `<name>__estimate`, what the answer would be over all that arrived. Values that an earlier lever
+shed or rounded widen the interval by their bounds, or take it away (`inexact_values`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.errors import Refused
+from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful, off_and_unknown, widened
 from spillway.levers.quality.intervals import (
     Clusters,
     Estimate,
@@ -37,7 +39,7 @@ from spillway.levers.quality.sql_text import (
     plain_aggregate,
     reads_everything,
 )
-from spillway.levers.windows import PORTION, AskingDecision, Portion, SqlQuestion, SqlRead, Window
+from spillway.levers.windows import PORTION, AskingDecision, Inexact, Portion, SqlQuestion, SqlRead, Window
 
 OURS = ("window", "batch_date", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
@@ -56,20 +58,31 @@ class AskedQuery(AskingDecision):
     shares: Mapping[int, WindowShare]
     columns: Mapping[str, tuple[str, ...]]
 
-    def questions(self, window: Window) -> Sequence[SqlQuestion]:
+    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
         share = self.shares[window.window]
         if not share.kept:
             return ()
         found = [self.asked(share.kept)]
-        if self._is_scaled(share):
+        if self._is_scaled(share, inexact):
             assert self.aggregate is not None
-            found.append(self._parts(self.aggregate, share.kept))
+            found.append(self._parts(self.aggregate, share.kept, self._inexact(inexact)))
+        if self._is_doubtful(inexact):
+            found.append(self._doubted(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
             found.append(self._numbers(one, share.offered))
         return found
 
-    def _is_scaled(self, share: WindowShare) -> bool:
-        return self.aggregate is not None and len(share.kept) < len(share.offered)
+    def _is_scaled(self, share: WindowShare, inexact: Inexact) -> bool:
+        """Whether portions are asked for their parts: where some are left out, or values are inexact."""
+        if self.aggregate is None:
+            return False
+        return len(share.kept) < len(share.offered) or bool(concerned(self.aggregate, self._inexact(inexact)))
+
+    def _is_doubtful(self, inexact: Inexact) -> bool:
+        return self.aggregate is not None and bool(doubtful(self.aggregate, self._inexact(inexact)))
+
+    def _inexact(self, inexact: Inexact) -> frozenset[str]:
+        return frozenset(name.lower() for name in inexact.get(self.sources[0], ()))
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
@@ -93,9 +106,12 @@ class AskedQuery(AskingDecision):
         """The author's question of some portions."""
         return SqlQuestion(self._reads(kept), self.statements, self.settings.most_rows)
 
-    def _reads(self, kept: Sequence[Portion], tagged: bool = False) -> dict[str, SqlRead]:
+    def _reads(
+        self, kept: Sequence[Portion], tagged: bool = False, bounds_of: frozenset[str] = frozenset()
+    ) -> dict[str, SqlRead]:
         """What is read of every input: the columns that are named."""
         names = frozenset().union(*(names_in(sql) for _, sql in self.statements))
+        names |= {name + BOUND_SUFFIX for name in bounds_of}
         everything = any(reads_everything(sql) for _, sql in self.statements)
         reads = {}
         for stream in self.sources:
@@ -113,7 +129,14 @@ class AskedQuery(AskingDecision):
             reads[stream] = SqlRead(stream, columns, portions, tagged)
         return reads
 
-    def _parts(self, of: PlainAggregate, kept: Sequence[Portion]) -> SqlQuestion:
+    def _doubted(self, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
+        """How many rows have an inexact value that says whether they are counted, or where."""
+        assert self.aggregate is not None
+        names = doubtful(self.aggregate, inexact)
+        sql = f"SELECT {any_inexact(names)} AS doubted FROM {self.aggregate.source}"
+        return SqlQuestion(self._reads(kept, bounds_of=names), (("doubted", sql),), 1)
+
+    def _parts(self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
         """For every portion and group, what its measures are made of."""
         items = [PORTION, *of.keys]
         for at, one in enumerate(of.measures):
@@ -121,10 +144,14 @@ class AskedQuery(AskingDecision):
             items.append(
                 f"sum({one.of}) AS s{at}" if one.of and one.kind != "count" else f"count(*) AS s{at}"
             )
+            told = off_and_unknown(one, inexact)
+            if told is not None:
+                items += [f"{told[0]} AS o{at}", f"{told[1]} AS u{at}"]
         where = f" WHERE ({of.where})" if of.where else ""
         by = ", ".join([PORTION, *of.keys])
         sql = f"SELECT {', '.join(items)} FROM {of.source}{where} GROUP BY {by}"
-        return SqlQuestion(self._reads(kept, tagged=True), (("parts", sql),), _PARTS)
+        reads = self._reads(kept, tagged=True, bounds_of=concerned(of, inexact))
+        return SqlQuestion(reads, (("parts", sql),), _PARTS)
 
     def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
         """The source's own numbers of all that arrived, also of what is shed: this column alone."""
@@ -135,20 +162,21 @@ class AskedQuery(AskingDecision):
         return SqlQuestion({"numbers": read}, (("numbered", sql),), MOST_NUMBERS)
 
     def answered(
-        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int]
+        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int], inexact: Inexact
     ) -> pa.Table | None:
         share = self.shares[window.window]
         if not answers:
             return None
         rest = list(answers[1:])
-        parts = rest.pop(0) if self._is_scaled(share) else None
+        parts = rest.pop(0) if self._is_scaled(share, inexact) else None
+        doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
         for one, numbers in zip(self.settings.numbered, rest, strict=True):
             fates = fates_by_source(numbers)
             counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
         found = answers[0]
         self.refuse_names(found.column_names)
         if self.aggregate is not None:
-            found = with_bounds(found, self.aggregate, parts, share)
+            found = with_bounds(found, self.aggregate, parts, share, doubted)
         coverage = tally(self.sources, share, counts).sic
         rows = found.num_rows
         counts["rows"] = rows
@@ -208,15 +236,21 @@ def tally(sources: Sequence[str], share: WindowShare, counts: Mapping[str, int])
     return WindowTally(tuple(found))
 
 
-def with_bounds(found: pa.Table, of: PlainAggregate, parts: pa.Table | None, share: WindowShare) -> pa.Table:
-    """The answer with what it would be over all that arrived; without parts nothing was shed, and it is that."""
+def with_bounds(
+    found: pa.Table, of: PlainAggregate, parts: pa.Table | None, share: WindowShare, doubted: bool = False
+) -> pa.Table:
+    """The answer with what it would be over all that arrived; without parts nothing was shed, and it is that.
+
+    `doubted`: which rows are counted, or in which group, is itself inexact: nothing bounds the answer.
+    """
+    whole = len(share.kept) == len(share.offered)
     names = {name.lower(): name for name in found.column_names}
     for at, one in enumerate(of.measures):
         column = names.get(one.name.lower())
         if column is None:
             continue
-        if parts is None:
-            exact = found[column].cast(pa.float64())
+        exact = found[column].cast(pa.float64())
+        if parts is None or (whole and not doubted and f"o{at}" not in parts.column_names):
             made = [exact, exact, exact]
         else:
             estimates = _estimates(found, of, one, at, parts, share)
@@ -224,6 +258,10 @@ def with_bounds(found: pa.Table, of: PlainAggregate, parts: pa.Table | None, sha
                 pa.array([None if e is None else getattr(e, part) for e in estimates], pa.float64())
                 for part in ("value", "low", "high")
             ]
+            if whole:
+                made[0] = exact
+            if doubted:
+                made[1:] = [pa.nulls(found.num_rows, pa.float64())] * 2
         for part, values in zip(("estimate", "low", "high"), made, strict=True):
             found = found.append_column(f"{column}__{part}", values)
     return found
@@ -236,26 +274,27 @@ def _estimates(
     tuples = np.array([portion.tuples for portion in share.kept], np.float64)
     offered = np.array([portion.tuples for portion in share.offered], np.float64)
     drawn, everything, even = np.array(share.drawn, np.int64), float(offered.sum()), are_even(offered)
-    groups: dict[tuple[object, ...], tuple[np.ndarray, np.ndarray]] = {}
+    groups: dict[tuple[object, ...], np.ndarray] = {}
     for row in parts.to_pylist():
         key = tuple(row[_as_named(parts, name)] for name in of.keys)
-        total, counted = groups.setdefault(key, (np.zeros(len(tuples)), np.zeros(len(tuples))))
-        counted[row[PORTION]] = row[f"n{at}"]
-        total[row[PORTION]] = row[f"n{at}"] if one.kind == "count" else row[f"s{at}"] or 0.0
+        added = row[f"n{at}"] if one.kind == "count" else row[f"s{at}"] or 0.0
+        sums = groups.setdefault(key, np.zeros((4, len(tuples))))
+        sums[:, row[PORTION]] = added, row[f"n{at}"], row.get(f"o{at}") or 0.0, row.get(f"u{at}") or 0
     made: list[Estimate | None] = []
-    nothing = (np.zeros(len(tuples)), np.zeros(len(tuples)))
+    nothing = np.zeros((4, len(tuples)))
     for row in found.to_pylist():
         key = tuple(row[_as_named(found, name)] for name in of.keys)
-        total, counted = groups.get(key, nothing)
-        read = Clusters(tuples[drawn], total[drawn], counted[drawn])
+        total, counted, off, unknown = groups.get(key, nothing)[:, drawn]
+        read = Clusters(tuples[drawn], total, counted)
         if one.kind == "avg":
-            scaled, apart = scaled_mean(read, len(offered)), read
+            scaled, apart = widened(lambda some: scaled_mean(some, len(offered)), read, off), read
         else:
-            scaled = scaled_total(read, len(offered), everything)
+            scaled = widened(lambda some: scaled_total(some, len(offered), everything), read, off)
             apart = Clusters(read.tuples, read.total, read.tuples)
         # how many tuples there are is known without reading any
         known = one.kind == "count" and one.of is None and not of.keys and of.where is None
-        if scaled is not None and not (known or len(drawn) == len(offered) or (even and says_enough(apart))):
+        told = known or len(drawn) == len(offered) or (even and says_enough(apart))
+        if scaled is not None and (not told or unknown.any()):
             scaled = replace(scaled, low=None, high=None)
         made.append(scaled)
     return made

@@ -35,6 +35,12 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
     >>> said = examined_answer(pa.table(answer | estimate))
     >>> said["odd_numbers"], said["sic"], said["intervals"], said["odd_intervals"]
     (0, 0.5, 1, 1)
+
+    An estimate that has no interval is in order: not every sample says how far it may be off.
+
+    >>> estimate = {"n__estimate": [4.0, 4.0], "n__low": [None, 3.0], "n__high": pa.array([None, None], pa.float64())}
+    >>> examined_answer(pa.table(answer | estimate))["odd_intervals"]
+    1
     """
     numbers, sic, coverage = (np.asarray(rows[name].cast(pa.float64())) for name in _REQUIRED)
     expected = np.arange(1, rows.num_rows + 1)
@@ -55,7 +61,7 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
 
 
 def _intervals(rows: pa.Table) -> tuple[int, int]:
-    """How many estimates have an interval, and how many lie outside of theirs or have a half of one."""
+    """How many intervals there are, and how many are halves, of no estimate, or do not hold theirs."""
     some = odd = 0
     names = [name.removesuffix("__estimate") for name in rows.column_names if name.endswith("__estimate")]
     for name in names:
@@ -69,6 +75,7 @@ def _intervals(rows: pa.Table) -> tuple[int, int]:
         # no number is estimated of none: then all three are none
         within = (low - rounding <= value) & (value <= high + rounding)
         nothing = np.isnan(low) & np.isnan(value) & np.isnan(high)
-        some += int(there.any(axis=0).sum())
-        odd += int((there.any(axis=0) & ~(there.all(axis=0) & (within | nothing))).sum())
+        interval = there[0] | there[2]
+        some += int(interval.sum())
+        odd += int((interval & ~(there.all(axis=0) & (within | nothing))).sum())
     return some, odd

@@ -1,0 +1,80 @@
+"""What values that an earlier lever shed or rounded do to the interval of a COUNT, SUM or AVG of them.
+
+A value v that was given back within b per cent of the truth stands for one within
+
+    |v - truth| <= o(v) = |v| b / (100 - b)        (b < 100; zero stands for zero alone)
+
+so that what a batch really adds up to lies between y_i - o_i and y_i + o_i, o_i the sum of o over it. An interval then
+reaches from the low end of that of the least (all y_i - o_i) to the high end of that of the most (all y_i + o_i): it
+holds the truth wherever the one of exact values would. There is none where this cannot be said: where a value is lost
+or bounded by nothing, where an inexact one is reckoned with before it is added up, or where it decides which rows are
+counted, or in which group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.levers.quality.intervals import Clusters, Estimate
+from spillway.levers.quality.sql_text import Measure, PlainAggregate, names_in
+
+
+def doubtful(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
+    """Of the inexact attributes, those that say which rows are counted, or in which group."""
+    return names_in(" ".join([of.where or "", *of.keys])) & inexact
+
+
+def concerned(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
+    """Of the inexact attributes (in lower case), those that its answer depends on."""
+    return doubtful(of, inexact) | (names_in(" ".join(one.of or "" for one in of.measures)) & inexact)
+
+
+def any_inexact(names: frozenset[str]) -> str:
+    """An expression: how many rows have a value of these that was shed or rounded.
+
+    >>> any_inexact(frozenset({"temp"}))
+    'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)'
+    """
+    either = " OR ".join(f"{name}{BOUND_SUFFIX} IS NOT NULL" for name in sorted(names))
+    return f"count(CASE WHEN {either} THEN 1 END)"
+
+
+def off_and_unknown(one: Measure, inexact: frozenset[str]) -> tuple[str, str] | None:
+    """Two expressions: by how much its values may be off together, and of how many nothing is known; None: exact.
+
+    >>> off_and_unknown(Measure("m", "avg", "wind"), frozenset({"temp"})) is None
+    True
+    >>> off_and_unknown(Measure("m", "avg", "temp + 1"), frozenset({"temp"}))
+    ('0.0', 'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)')
+    """
+    names = names_in(one.of or "") & inexact
+    if not names or one.of is None:
+        return None
+    if one.of.lower() not in inexact:
+        return "0.0", any_inexact(names)
+    value, bound = one.of, one.of + BOUND_SUFFIX
+    if one.kind == "count":
+        return "0.0", f"count(CASE WHEN {value} IS NULL AND {bound} >= 100 THEN 1 END)"
+    off = f"sum(CASE WHEN {bound} < 100 THEN abs({value}) * {bound} / (100 - {bound}) END)"
+    return off, f"count(CASE WHEN {bound} >= 100 AND ({value} IS NULL OR {value} <> 0) THEN 1 END)"
+
+
+def widened(scale: Callable[[Clusters], Estimate | None], read: Clusters, off: np.ndarray) -> Estimate | None:
+    """An estimate with the interval of all that its values may stand for.
+
+    >>> read = Clusters(np.ones(2), np.array([4.0, 6.0]), np.ones(2))
+    >>> from spillway.levers.quality.intervals import scaled_mean
+    >>> widened(lambda some: scaled_mean(some, 2), read, np.array([0.5, 0.5]))
+    Estimate(value=5.0, low=4.5, high=5.5)
+    """
+    found = scale(read)
+    if found is None or not off.any():
+        return found
+    least, most = (scale(replace(read, total=read.total + sign * off)) for sign in (-1, 1))
+    assert least is not None
+    assert most is not None
+    return replace(found, low=least.low, high=most.high)
