@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.contracts import Prices, check, load_contracts, plain, read_channel, read_stream
+from spillway.contracts import Prices, check, load_contracts, plain, read_channel, read_stream, zone_of
 from spillway.errors import ContractError, Problem, Refused
 
 CHANNELS = "channels:\n  uplink: {capacity: 120 kbps}\n"
@@ -48,6 +48,14 @@ def changed(**changes: Any) -> dict[str, Any]:
 def with_settings(**settings: Any) -> dict[str, Any]:
     """The weather contract, with these settings of the lever `attributes`."""
     return changed(levers=[{"lever": "attributes", **settings}])
+
+
+def test_a_streams_clocks_are_known_whatever_else_is_to_mend_in_contracts(tmp_path: Path) -> None:
+    texts = {"north": "timezone: Europe/Berlin\nsource: 7\n", "odd": "timezone: Mars/Base\n", "bad": "- 1\n"}
+    folder = schemas(tmp_path, None, **texts, plain="stream: plain\n")
+    zones = [zone_of(folder, name) for name in ("north", "odd", "bad", "plain", "gone", "../streams/north")]
+    assert zones == ["Europe/Berlin", "UTC", "UTC", "UTC", "UTC", "UTC"]
+    assert zone_of(tmp_path / "none", "north") == "UTC"
 
 
 def problems_of(contract: Any) -> list[Problem]:

@@ -33,7 +33,7 @@ from spillway.intake.repeats import (
     find_repeated,
     keep_states,
 )
-from spillway.pipeline.sketch import load_sketch
+from spillway.pipeline.stored_sketches import load_sketch
 from spillway.settings import Settings
 from spillway.sketches.kinds.stream_filters import UNSEEN
 from spillway.sketches.query import read_sketch

@@ -18,7 +18,8 @@ from spillway.cli import main
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.errors import Refused
-from spillway.pipeline.sketch import load_sketch, sketch_stream
+from spillway.pipeline.sketch import sketch_stream
+from spillway.pipeline.stored_sketches import load_sketch
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables
@@ -373,7 +374,7 @@ def test_times_are_asked_and_answered_on_the_contracts_clocks(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     assert world.sketch(contract([{"kind": "quantiles", "attributes": ["at"]}])) == 2
-    monkeypatch.setattr("spillway.cli.ask._zone", lambda *_: "Europe/Berlin")
+    monkeypatch.setattr("spillway.contracts.zone_of", lambda *_: "Europe/Berlin")
     code, (answer,) = ask(world, monkeypatch, capsys, "at", "quantile", "0")
     assert (code, answer["estimate"]) == (0, "2020-01-01T01:00:00+01:00")
     code, (answer,) = ask(

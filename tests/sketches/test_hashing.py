@@ -13,20 +13,31 @@ from spillway.sketches.hashing import (
     as_keys,
     fingerprint,
     key_header,
-    mix64,
+    mixed,
+    reduced,
     row_seeds,
     spark_factors,
     xxhash64_bytes,
     xxhash64_int,
-    xxhash64_key,
     xxhash64_long,
 )
+from spillway.sketches.mixing import bucket, mix64, xxhash64_key
 
 
 def test_mix64_is_the_finaliser_written_out() -> None:
     for key in (0, 1, 2**63, 2**64 - 1, 123456789):
         for seed in (0, 7, 2**64 - 1):
             assert int(mix64(np.uint64(key), np.uint64(seed))) == reference.mix(key, seed)
+
+
+def test_what_asks_hashes_as_the_kernels_that_count_do() -> None:
+    keys = np.random.default_rng(2).integers(0, 2**64, 300, dtype=np.uint64, endpoint=False)
+    keys[:3] = 0, 2**63, 2**64 - 1
+    for seed in map(np.uint64, (0, 7, 2**64 - 1)):
+        assert mixed(keys, seed).tolist() == [int(mix64(key, seed)) for key in keys]
+        for width in map(np.uint64, (2, 1000, 2**31 - 1)):
+            found = reduced(mixed(keys, seed), width).tolist()
+            assert found == [int(bucket(key, seed, width)) for key in keys]
 
 
 def test_every_input_bit_reaches_every_output_bit_about_half_the_time() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import json
+import subprocess
+import sys
 from collections import Counter
 from decimal import Decimal
 from types import SimpleNamespace
@@ -70,6 +73,34 @@ def test_the_top_keys_come_with_their_values_and_null_is_one_of_them() -> None:
     assert [heavy.key for heavy in top] == [(name,) for name, _ in truth]
     assert [heavy.answer.estimate for heavy in top] == [count for _, count in truth]
     assert "complete above 0.1 %" in str(top[0].answer)
+
+
+def test_counts_are_asked_without_a_compiler() -> None:
+    """It takes a second and 60 MB to load; the answers are those of a process that has counted."""
+    sent = [
+        {**one, "payload": one["payload"].hex(), "batch_date": str(one["batch_date"])} for one in ROWS[:3]
+    ]
+    code = (
+        "import datetime, json, sys\n"
+        "import spillway.cli.ask, spillway.pipeline.stored_sketches\n"
+        "from spillway.sketches.query import load\n"
+        "day = datetime.date.fromisoformat\n"
+        "rows = json.load(sys.stdin)\n"
+        "rows = [{**r, 'payload': bytes.fromhex(r['payload']), 'batch_date': day(r['batch_date'])} for r in rows]\n"
+        "origin = load(rows, 'weather', 'origin')\n"
+        "print([str(origin.frequency(name)) for name in ('JFK', 'LGA', None, 'EWR')])\n"
+        "print([str(heavy.answer) for heavy in origin.top(3)], origin.self_join_size(), origin.skew())\n"
+        "print(sorted({'numba', 'pyspark', 'datasketches'} & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(sent), capture_output=True, text=True, check=True
+    )
+    origin = load(ROWS, "weather", "origin")
+    assert found.stdout.splitlines() == [
+        str([str(origin.frequency(name)) for name in (*NAMES, "EWR")]),
+        f"{[str(one.answer) for one in origin.top(3)]} {origin.self_join_size()} {origin.skew()}",
+        "[]",
+    ]
 
 
 def test_joins_skew_distinct_quantiles_and_pairs_are_answered() -> None:

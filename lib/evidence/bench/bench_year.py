@@ -34,7 +34,7 @@ FIRST_OF_YEAR = date(2025, 1, 1)
 _ASKS = """
 import json, sys, time
 from datetime import date
-from spillway.pipeline.sketch import load_sketch
+from spillway.pipeline.stored_sketches import load_sketch
 from spillway.settings import Settings
 from spillway.sketches.query import loaded
 from spillway.sketches.specification import SketchSpec

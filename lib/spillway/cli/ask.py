@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_table
-from spillway.errors import SpillwayError, UsageError
+from spillway.errors import UsageError
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
 from spillway.sketches.kinds import every_kind
@@ -43,13 +43,14 @@ def add_ask(commands: Any) -> None:
 
 
 def _run(asked: argparse.Namespace) -> int:
+    from spillway.contracts import zone_of
     from spillway.contracts.timezone import utc_moment
-    from spillway.pipeline.sketch import load_sketch
+    from spillway.pipeline.stored_sketches import load_sketch
     from spillway.sketches.values import read_value
     from spillway.store.tables import Tables
 
     settings = Settings.from_environment()
-    tables, zone = Tables(settings), _zone(settings, asked.stream)
+    tables, zone = Tables(settings), zone_of(settings.schemas, asked.stream)
     if asked.question is None:
         return _list(tables, asked)
     kind, question = QUESTIONS[asked.question]
@@ -85,7 +86,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _list(tables: Any, asked: argparse.Namespace) -> int:
     """What may be asked of a stream (or of one sketch of it)."""
-    from spillway.pipeline.sketch import sketched
+    from spillway.pipeline.stored_sketches import sketched
 
     found = [one for one in sketched(tables, asked.stream) if asked.sketch in (None, one.name)]
     if not found:
@@ -108,17 +109,6 @@ def _list(tables: Any, asked: argparse.Namespace) -> int:
 
 def _questions(kind: str) -> str:
     return ", ".join(name for name, (of, _) in QUESTIONS.items() if of == kind)
-
-
-def _zone(settings: Settings, stream: str) -> str:
-    """The contract's clocks; a stream whose contract is gone can still be asked, in UTC."""
-    from spillway.contracts import load_usable
-    from spillway.contracts.timezone import UTC_NAME
-
-    try:
-        return load_usable(settings.schemas).stream(stream).timezone
-    except SpillwayError:
-        return UTC_NAME
 
 
 def _shown(answer: Answer, zone: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from spillway.contracts.loader import (
     read_stream,
     read_workload,
     rooms_of,
+    zone_of,
 )
 from spillway.contracts.model import (
     ARROW_TYPES,
@@ -54,4 +55,5 @@ __all__ = [
     "rooms_of",
     "workload_json_schema",
     "write_schemas",
+    "zone_of",
 ]

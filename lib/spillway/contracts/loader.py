@@ -18,6 +18,7 @@ from spillway.contracts.channel import Channel
 from spillway.contracts.levers import Subject
 from spillway.contracts.model import Contracts, StreamContract
 from spillway.contracts.shapes import BAD, Record, Report, Text, suggest
+from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
 from spillway.contracts.yaml_lines import MOST_CHARACTERS, read_yaml
 from spillway.errors import ContractError, Problem
@@ -55,6 +56,20 @@ def rooms_of(schemas_dir: str | Path) -> list[str]:
     """The channels whose streams are planned together, by name, as far as they can be used; reads no other file."""
     channels, *_ = _load_channels(Path(schemas_dir))
     return sorted({one.into or name for name, one in channels.items()})
+
+
+def zone_of(schemas_dir: str | Path, stream: str) -> str:
+    """The clocks of a stream's contract, whatever else there is to mend in it; UTC where it names none.
+
+    Reads no other file and checks nothing else: a question needs no more.
+    """
+    for path in _contract_files(Path(schemas_dir) / "streams"):
+        if path.stem == stream:
+            report = Report(f"streams/{path.name}")
+            value = _read(path, report, "")
+            zone = value.get("timezone", UTC_NAME) if isinstance(value, Mapping) else UTC_NAME
+            return UTC_NAME if ZoneName().read(zone, "timezone", report) is BAD else str(zone)
+    return UTC_NAME
 
 
 def check(schemas_dir: str | Path) -> list[Problem]:

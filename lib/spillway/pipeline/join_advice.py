@@ -20,7 +20,7 @@ from spillway.errors import SpillwayError, UsageError
 from spillway.levers.protocol import Room
 from spillway.pipeline.question import Question
 from spillway.pipeline.reading import plan_reading, shed_batches
-from spillway.pipeline.sketch import load_sketch
+from spillway.pipeline.stored_sketches import load_sketch
 from spillway.pipeline.window_inputs import HeldRows
 from spillway.registry import lever
 from spillway.sketches.answers import Answer

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from spillway.sketches.hashing import key_header
+from spillway.sketches.hashing import are_hashed, key_header
 from spillway.sketches.types import Keys
 from spillway.sketches.values import order_values
 
@@ -67,11 +67,6 @@ def distinct_keys(rows: pa.Table, attributes: Sequence[str], types: Sequence[str
     if types[0] == "string":
         return [text or _EMPTY_TEXT for text in column.unique().to_pylist()]
     return np.unique(order_values(column, types[0])).tolist()
-
-
-def are_hashed(types: Sequence[str]) -> bool:
-    """Whether different keys of these types are counted by their hashes, and not as they are."""
-    return len(types) > 1 or types[0] == "double"
 
 
 def _long_bits(column: pa.Array, kind: str) -> Keys:

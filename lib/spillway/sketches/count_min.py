@@ -31,7 +31,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches import binary
@@ -39,10 +38,10 @@ from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
-    bucket,
     check_seed,
+    mixed,
+    reduced,
     row_seeds,
-    spark_bucket,
     spark_buckets,
     spark_factors,
 )
@@ -51,7 +50,6 @@ from spillway.sketches.noise import Noise
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
-_FEW = 64
 ESTIMATORS = ("cm", "cmm_mean", "cmm_median", "cmm_order")
 
 
@@ -85,58 +83,6 @@ class CountMinParameters:
         return 8 * self.width * self.depth
 
 
-@njit(cache=True)
-def column(key: np.uint64, seed: np.uint64, width: np.uint64, spark: bool) -> np.uint64:
-    """The column of `key` in the row of `seed`."""
-    return spark_bucket(key, seed, width) if spark else bucket(key, seed, width)
-
-
-@njit(cache=True)
-def _add(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
-    width = np.uint64(table.shape[1])
-    weighted = weights.size > 0
-    # blocks keep keys and one row of counters in the nearest cache; the sums do not depend on the order
-    for start in range(0, keys.size, 4096):
-        stop = min(keys.size, start + 4096)
-        for row in range(table.shape[0]):
-            counters = table[row]
-            seed = seeds[row]
-            if weighted:
-                for index in range(start, stop):
-                    counters[column(keys[index], seed, width, spark)] += weights[index]
-            elif spark:
-                for index in range(start, stop):
-                    counters[spark_bucket(keys[index], seed, width)] += 1
-            else:
-                for index in range(start, stop):
-                    counters[bucket(keys[index], seed, width)] += 1
-
-
-@njit(cache=True)
-def _add_conservatively(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
-    depth = table.shape[0]
-    width = np.uint64(table.shape[1])
-    columns = np.empty(depth, dtype=np.uint64)
-    for index in range(keys.size):
-        weight = weights[index] if weights.size > 0 else 1
-        least = np.int64(9223372036854775807)
-        for row in range(depth):
-            columns[row] = column(keys[index], seeds[row], width, spark)
-            least = min(least, table[row, columns[row]])
-        for row in range(depth):
-            table[row, columns[row]] = max(table[row, columns[row]], least + weight)
-
-
-@njit(cache=True)
-def _counters(table: Integers, seeds: Keys, keys: Keys, spark: bool) -> Integers:
-    found = np.empty((table.shape[0], keys.size), dtype=np.int64)
-    width = np.uint64(table.shape[1])
-    for row in range(table.shape[0]):
-        for index in range(keys.size):
-            found[row, index] = table[row, column(keys[index], seeds[row], width, spark)]
-    return found
-
-
 class CountMin(binary.CounterSketch):
     """A table of counters that accumulates keys, merges with its like, and answers with intervals."""
 
@@ -155,10 +101,12 @@ class CountMin(binary.CounterSketch):
 
     def update(self, keys: object, weights: object = None) -> CountMin:
         """Add `weights` (default 1 each, negative deletes) to `keys`."""
+        from spillway.sketches.counting import add, add_conservatively
+
         hashed = as_keys(keys)
         amounts, total, absolute = self.check_weights(hashed, weights)
-        add = _add_conservatively if self.parameters.conservative else _add
-        add(self.table, self.seeds, hashed, amounts, self.spark)
+        fill = add_conservatively if self.parameters.conservative else add
+        fill(self.table, self.seeds, hashed, amounts, self.spark)
         self.total += total
         self.absolute += absolute
         self.updates += hashed.size
@@ -229,11 +177,14 @@ class CountMin(binary.CounterSketch):
     def _touched(self, keys: Keys) -> Integers:
         """The counters of each key, a row of them a row of the table.
 
-        For a question or two no kernel is loaded: that takes longer than the answer, and tens of megabytes.
+        Without a kernel: for a question or two that takes longer to load than to answer, and tens of megabytes.
         """
-        if not self.spark or keys.size > _FEW:
-            return _counters(self.table, self.seeds, keys, self.spark)
-        return np.take_along_axis(self.table, spark_buckets(keys, self.seeds, self.parameters.width), axis=1)
+        width = self.parameters.width
+        if self.spark:
+            columns = spark_buckets(keys, self.seeds, width)
+        else:
+            columns = reduced(mixed(keys[None, :], self.seeds[:, None]), np.uint64(width)).astype(np.int64)
+        return np.take_along_axis(self.table, columns, axis=1)
 
     def residues(self, counters: Integers, estimator: str) -> Floats:
         """What is left of each row's counter without its noise: C - (N - C)/(w - 1), or C - median of the row."""

@@ -10,6 +10,8 @@ Within a sketch, row i sees mix64(key, s_i) (the finaliser of splitmix64, a bije
 floor(h * w / 2^32). The texts ask for pairwise independence (point queries) or 4-wise (self-join sizes); mixing
 is stronger than either in practice, and the tests compare the exact variances with it.
 
+Nothing here is compiled, so that a question loads no compiler; kernels take the same hashes from `mixing`.
+
 >>> fingerprint(["JFK", None], ["string", "integer"], seed=7) == fingerprint([None, "JFK"], ["integer", "string"], 7)
 False
 """
@@ -21,7 +23,6 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches.types import Integers, Keys
@@ -35,32 +36,26 @@ KEY_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-@njit(cache=True)
-def mix64(key: np.uint64, seed: np.uint64) -> np.uint64:
-    """A seeded bijection of 64 bits in which every input bit reaches every output bit."""
-    z = key ^ seed
+def mixed(keys: Keys, seed: np.uint64 | Keys) -> Keys:
+    """mix64: a seeded bijection of 64 bits in which every input bit reaches every output bit.
+
+    `mixing.mix64` is this, compiled, of one key.
+    """
+    z = keys ^ seed
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-@njit(cache=True)
-def bucket(key: np.uint64, seed: np.uint64, width: np.uint64) -> np.uint64:
-    """The bucket of `key` among `width` (w, below 2^32)."""
-    return ((mix64(key, seed) >> np.uint64(32)) * width) >> np.uint64(32)
-
-
-@njit(cache=True)
-def spark_bucket(key: np.uint64, factor: np.uint64, width: np.uint64) -> np.uint64:
-    """The bucket that Spark's own `count_min_sketch` gives a bigint, `factor` being its hashA of the row."""
-    product = np.int64(key * factor)
-    product += product >> np.int64(32)
-    return np.uint64(product & np.int64(0x7FFFFFFF)) % width
+def reduced(hashes: Keys, width: np.uint64) -> Keys:
+    """The bucket of each mixed key among `width` (w, below 2^32)."""
+    return ((hashes >> np.uint64(32)) * width) >> np.uint64(32)
 
 
 def spark_buckets(keys: Keys, factors: Keys, width: int) -> Integers:
-    """`spark_bucket` of some keys in the row of each factor, without compiled code.
+    """`mixing.spark_bucket` of some keys in the row of each factor, without compiled code.
 
+    >>> from spillway.sketches.mixing import spark_bucket
     >>> keys, factors = np.array([7, 2**63], dtype=np.uint64), spark_factors(1, 2)
     >>> bool(spark_buckets(keys, factors, 100)[1, 0] == spark_bucket(keys[0], factors[1], np.uint64(100)))
     True
@@ -83,36 +78,16 @@ def spark_factors(seed: int, count: int) -> Keys:
     return np.array(factors, dtype=np.uint64)
 
 
-@njit(cache=True)
-def xxhash64_key(key: np.uint64) -> np.uint64:
-    """Spark's `xxhash64` of one bigint, compiled."""
-    prime1, prime2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
-    word = key * prime2
-    word = ((word << np.uint64(31)) | (word >> np.uint64(33))) * prime1
-    state = (np.uint64(0x27D4EB2F165667C5) + np.uint64(50)) ^ word
-    state = ((state << np.uint64(27)) | (state >> np.uint64(37))) * prime1 + np.uint64(0x85EBCA77C2B2AE63)
-    state = (state ^ (state >> np.uint64(33))) * prime2
-    state = (state ^ (state >> np.uint64(29))) * np.uint64(0x165667B19E3779F9)
-    return state ^ (state >> np.uint64(32))
-
-
-@njit(cache=True)
-def _seeds(seed: np.uint64, purpose: np.uint64, seeds: Keys) -> None:
-    state = mix64(seed, np.uint64(0x5B1C3D7F9A2E4C68)) ^ mix64(purpose, np.uint64(0x6A09E667F3BCC909))
-    for index in range(seeds.size):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        seeds[index] = mix64(state, np.uint64(0))
-
-
 def row_seeds(seed: int, count: int, purpose: int = 0) -> Keys:
     """`count` unrelated seeds from one; `purpose` keeps two uses of one seed apart.
 
     >>> len(set(row_seeds(1, 4).tolist() + row_seeds(1, 4, purpose=1).tolist() + row_seeds(2, 4).tolist()))
     12
     """
-    seeds = np.empty(count, dtype=np.uint64)
-    _seeds(np.uint64(check_seed(seed)), np.uint64(purpose), seeds)
-    return seeds
+    one, other = np.array([check_seed(seed)], np.uint64), np.array([purpose], np.uint64)
+    start = mixed(one, np.uint64(0x5B1C3D7F9A2E4C68)) ^ mixed(other, np.uint64(0x6A09E667F3BCC909))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return mixed(start + steps, np.uint64(0))
 
 
 def check_seed(seed: int) -> int:
@@ -206,6 +181,11 @@ def key_header(types: Sequence[str], seed: int) -> int:
     text = f"spillway.key.{KEY_VERSION}|{check_seed(seed)}|{'|'.join(types)}"
     value = xxhash64_bytes(text.encode())
     return value - (1 << 64) if value >> 63 else value
+
+
+def are_hashed(types: Sequence[str]) -> bool:
+    """Whether different keys of these types are counted by their hashes, and not as they are."""
+    return len(types) > 1 or types[0] == "double"
 
 
 def _hash_value(value: object, kind: str, state: int, position: int) -> int:

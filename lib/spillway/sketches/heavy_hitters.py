@@ -21,14 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches import binary
-from spillway.sketches.count_min import CountMin, CountMinParameters, column
+from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.forms import REBUILD, ArrayForm
-from spillway.sketches.hashing import as_keys, mix64
-from spillway.sketches.types import Estimates, Integers, Keys, require_same
+from spillway.sketches.hashing import as_keys
+from spillway.sketches.types import Estimates, Keys, require_same
 
 
 @dataclass(frozen=True)
@@ -38,92 +37,6 @@ class Heavy:
     keys: Keys
     sizes: Estimates
     labels: tuple[Any, ...]
-
-
-@njit(cache=True)
-def _find(slots: Keys, used: Integers, key: np.uint64) -> np.int64:
-    mask = np.uint64(slots.size - 1)
-    at = mix64(key, np.uint64(0x243F6A8885A308D3)) & mask
-    while used[at] != 0 and slots[at] != key:
-        at = (at + np.uint64(1)) & mask
-    return np.int64(at)
-
-
-@njit(cache=True)
-def _minimum(table: Integers, seeds: Keys, key: np.uint64, spark: bool) -> np.int64:
-    width = np.uint64(table.shape[1])
-    least = np.int64(9223372036854775807)
-    for row in range(table.shape[0]):
-        least = min(least, table[row, column(key, seeds[row], width, spark)])
-    return least
-
-
-@njit(cache=True)
-def _track(
-    table: Integers, seeds: Keys, keys: Keys, weights: Integers, conservative: bool, total: int, share: float,
-    candidates: Keys, spark: bool,
-) -> tuple[Keys, int]:  # fmt: skip
-    """Algorithm as above, one element at a time; returns the candidates and the new total."""
-    width = np.uint64(table.shape[1])
-    depth = table.shape[0]
-    capacity = 1024
-    while capacity < 4 * candidates.size:
-        capacity *= 2
-    slots = np.zeros(capacity, dtype=np.uint64)
-    used = np.zeros(capacity, dtype=np.int64)
-    held = candidates.size
-    for index in range(candidates.size):
-        at = _find(slots, used, candidates[index])
-        slots[at] = candidates[index]
-        used[at] = 1
-    columns = np.empty(depth, dtype=np.uint64)
-    for index in range(keys.size):
-        key = keys[index]
-        weight = int(weights[index]) if weights.size > 0 else 1
-        least = np.int64(9223372036854775807)
-        for row in range(depth):
-            columns[row] = column(key, seeds[row], width, spark)
-            least = min(least, table[row, columns[row]])
-        for row in range(depth):
-            count = table[row, columns[row]]
-            table[row, columns[row]] = max(count, least + weight) if conservative else count + weight
-        total += weight
-        if least + weight < share * total:
-            continue
-        at = _find(slots, used, key)
-        if used[at] != 0:
-            continue
-        slots[at] = key
-        used[at] = 1
-        held += 1
-        if 2 * held > capacity:
-            # prune by the rule; grow only when the survivors still fill it
-            old_slots, old_used = slots, used
-            survivors = np.empty(held, dtype=np.uint64)
-            kept = 0
-            for position in range(capacity):
-                if (
-                    old_used[position] != 0
-                    and _minimum(table, seeds, old_slots[position], spark) >= share * total
-                ):
-                    survivors[kept] = old_slots[position]
-                    kept += 1
-            while 4 * kept > capacity:
-                capacity *= 2
-            slots = np.zeros(capacity, dtype=np.uint64)
-            used = np.zeros(capacity, dtype=np.int64)
-            for position in range(kept):
-                at = _find(slots, used, survivors[position])
-                slots[at] = survivors[position]
-                used[at] = 1
-            held = kept
-    final = np.empty(held, dtype=np.uint64)
-    kept = 0
-    for position in range(capacity):
-        if used[position] != 0 and _minimum(table, seeds, slots[position], spark) >= share * total:
-            final[kept] = slots[position]
-            kept += 1
-    return np.sort(final[:kept]), total
 
 
 class HeavyHitters(binary.CounterSketch):
@@ -145,12 +58,14 @@ class HeavyHitters(binary.CounterSketch):
 
     def update(self, keys: object, weights: object = None) -> HeavyHitters:
         """Add `keys`; weights must not be negative."""
+        from spillway.sketches.counting import track
+
         hashed = as_keys(keys)
         counts = self.counts
         amounts, _, absolute = counts.check_weights(hashed, weights)
         if (amounts < 0).any():
             raise Refused("weights", "not be negative", int(amounts.min()), "use a plain count_min sketch")
-        self.candidates, total = _track(
+        self.candidates, total = track(
             counts.table, counts.seeds, hashed, amounts, counts.parameters.conservative, counts.total,
             self.share, self.candidates, counts.spark,
         )  # fmt: skip

@@ -23,12 +23,17 @@ from spillway.sketches.answers import Covers
 from spillway.sketches.binary import CounterSketch, LibrarySketch, StoredSketch
 from spillway.sketches.forms import REBUILD
 from spillway.sketches.kinds import every_kind, kind_of
-from spillway.sketches.kinds.base import Loaded, Segment
+from spillway.sketches.kinds.base import Kind, Loaded, Segment
 
 
-def read_sketch(payload: bytes, types: Sequence[str] = (), attributes: Sequence[str] = ()) -> StoredSketch:
-    """A sketch of any kind from its bytes; those of the library do not tell what they are of, ours do."""
-    every = [form for kind in every_kind() for form in kind.forms()]
+def read_sketch(
+    payload: bytes,
+    types: Sequence[str] = (),
+    attributes: Sequence[str] = (),
+    kinds: Iterable[Kind] | None = None,
+) -> StoredSketch:
+    """A sketch of any kind (or of these) from its bytes; those of the library do not tell what they are of, ours do."""
+    every = [form for kind in kinds or every_kind() for form in kind.forms()]
     if not payload.startswith(binary.MAGIC):
         native = {form.family: form for form in every if issubclass(form, LibrarySketch)}
         family = native.get(payload[2]) if len(payload) > 2 else None
@@ -162,6 +167,7 @@ def _segments(kind: str, held: Sequence[tuple[Mapping[str, Any], StoredSketch]])
 
 def _of_row(row: Mapping[str, Any]) -> StoredSketch:
     types = json.loads(row["parameters"]).get("types", ())
-    found = read_sketch(bytes(row["payload"]), types, row["attributes"])
-    found.context = {**found.context, **kind_of(row["kind"]).context_of(row)}
+    kind = kind_of(row["kind"])
+    found = read_sketch(bytes(row["payload"]), types, row["attributes"], [kind])
+    found.context = {**found.context, **kind.context_of(row)}
     return found

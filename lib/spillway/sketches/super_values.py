@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numba import njit
 
-from spillway.sketches.hashing import mix64
+from spillway.sketches.mixing import mix64
 from spillway.sketches.types import Integers, Keys
 
 

@@ -32,7 +32,7 @@ from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND, counted, fetched_r
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.type_worth import worth_by_type
 from spillway.levers.joins.utility import Side, by_worth
-from spillway.sketches.hashing import mix64
+from spillway.sketches.mixing import mix64
 
 LEFT, RIGHT = 0, 1
 Calibrate = Callable[[Sequence[Facing], JoinSettings], float]

@@ -29,7 +29,7 @@ import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.sketches.hashing import mix64
+from spillway.sketches.mixing import mix64
 
 PIECE_SEQS = 65_536
 """How many `seq` a piece is long: read whole to decide any row of it."""

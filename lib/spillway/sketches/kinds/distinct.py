@@ -68,7 +68,7 @@ class DistinctKind(Kind):
 
     def context_of(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """Contracts of old chose the seed by which keys were hashed."""
-        from spillway.sketches.column_keys import are_hashed
+        from spillway.sketches.hashing import are_hashed
 
         types = json.loads(row["parameters"]).get("types") or ["double"]
         return {"seed": row["seed"]} if row.get("seed", 1) != 1 and are_hashed(types) else {}
