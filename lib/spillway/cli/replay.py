@@ -56,6 +56,7 @@ def _run(asked: argparse.Namespace) -> int:
     else:
         say_line(
             f"{contract.stream}: {done.files:,} files and {done.records:,} records replayed: {found['tuples']:,} "
-            f"tuples taken in, {found['rejected']:,} refused again; spillway_shed brings them through"
+            f"tuples taken in, {found['rejected']:,} refused again; spillway run (or the DAG "
+            "spillway_shed) brings them through"
         )
     return 0

@@ -145,7 +145,7 @@ def _fate(
     rule = f"not change once it was taken in (batch {batch.batch}, {file.size:,} bytes)"
     remedy = (
         f"the rows taken in stay: deliver what is new as a new file, or spillway replay {contract.stream} --file "
-        "takes it in whole beside them"
+        f"{safely(one.name.rsplit('/', 1)[-1])} takes it in whole beside them"
     )
     return REFUSED, str(Problem(safely(one.name), "the file", rule, f"{one.size:,} other bytes", remedy))
 

@@ -3,7 +3,8 @@
 Three things wait for it: files that were refused (read anew from where they lie), rejected records (their original
 bytes stand in `rejected`, their files need not be there any more), and batches that were set aside after they failed
 twice. Files and records become batches of their own, of the date of the batch that had refused them, with numbers of
-their own; the ledger of either batch says what became of what it was offered, and each balances. What is refused again
+their own; the ledger of either batch says what became of what it was offered, and each balances. A file that was taken
+in and has changed since is read only when it is asked for by name: its rows would be there twice. What is refused again
 stands in `rejected` under the new batch and may be replayed once more. A run that dies is finished by the next one.
 """
 
@@ -15,12 +16,14 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from spillway.batch import (
+    DUPLICATE,
     PLANNED,
     RECORDED,
     REFUSED,
     REPLAYED,
     RETIRED,
     SET_ASIDE,
+    TAKEN,
     TAKEN_IN,
     Batch,
     LandingFile,
@@ -28,7 +31,7 @@ from spillway.batch import (
 )
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import Refused, SpillwayError, safely
 from spillway.intake.aside import DELIVERED_BEFORE
 from spillway.intake.into_raw import write_batches
 from spillway.intake.landing import batch_date_of, look
@@ -97,15 +100,23 @@ def replay(
     written, failed = write_batches(tables, engine, contract, begun, clock, say)
     now = clock()
     known = load_batches(tables, stream)
-    refused = look(contract, tables.settings, known, now).refused
-    files = [
+    waiting = [
         one
-        for one, entry in refused
+        for one, entry in look(contract, tables.settings, known, now).refused
         if one.problem is None
         and asked.takes_file(one.name)
         and asked.takes_reason(entry.reason)
         and asked.takes_date(_date_of(known, entry))
     ]
+    # of what was taken in before and holds other bytes now, most rows are there: only who names it wants them twice
+    before = {file.name for batch in known for file in batch.files if file.status in (TAKEN, DUPLICATE)}
+    files = [one for one in waiting if asked.file is not None or one.name not in before]
+    if len(files) < len(waiting):
+        names = ", ".join(safely(one.name) for one in waiting if one.name in before)
+        say(
+            f"{stream}: left as they are, because rows of theirs were taken in before they changed: {names}; "
+            "--file takes one in whole beside them"
+        )
     for step in in_steps(contract, files, now.date()):
         recorded = record_batches(tables, engine, contract, step, run_id, now, say, again=True)
         done, problems = write_batches(tables, engine, contract, recorded, clock, say)

@@ -26,7 +26,8 @@ def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landin
             "refused",
             f"{len(names):,} delivered files are refused ({', '.join(names[:NAMED])}{more}): "
             f"{landing.refused[-1][1].reason}",
-            f"mend the file, or the contract and then spillway replay {stream}; a file that is removed is forgotten",
+            "mend the file (one that was taken in before it changed: as its sentence says), or the contract and then "
+            f"spillway replay {stream}; a file that is removed is forgotten",
         )
     for batch in batches:
         if batch.status == SET_ASIDE:
