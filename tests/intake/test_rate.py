@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -124,6 +125,18 @@ def test_a_first_batch_of_one_moment_covers_the_time_its_files_took_to_arrive(tm
     (batch,) = world.take_in()
     assert batch.seconds_covered == 61.0
     assert batch.rate_note == "it has no rate of its own: the time since the files before it arrived"
+
+
+def test_copies_that_keep_the_time_of_their_originals_arrived_in_no_negative_time(tmp_path: Path) -> None:
+    world = timed(tmp_path, rate={"from": "arrival"})
+    start = world.now
+    world.deliver("a.json", at(every(1, 100, start)))
+    world.take_in()
+    for name, ago in (("b.json", 3600), ("c.json", 3000)):
+        copied = (start - timedelta(seconds=ago)).timestamp()
+        os.utime(world.deliver(name, at(every(ago, 10, start))), (copied, copied))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == 600.0
 
 
 def test_event_time_and_arrival_that_disagree_by_ten_times_are_told_by_name(tmp_path: Path) -> None:

@@ -177,7 +177,10 @@ def _with_new_times(touched: dict[Delivered, tuple[Batch, LandingFile]]) -> list
 
 
 def _arrival_seconds(files: Sequence[Delivered], arrived: datetime | None) -> float | None:
-    """Seconds since the last arrival before these files, or across them; None where one moment is all we know."""
-    last = max(file.modified_at for file in files)
-    first = arrived if arrived is not None else min(file.modified_at for file in files)
-    return (last - first).total_seconds() or None
+    """Seconds since the last arrival before these files, or across them; None where one moment is all we know.
+
+    Across them too where they are older than what arrived before, as copies are that keep the time of their originals.
+    """
+    last, first = max(file.modified_at for file in files), min(file.modified_at for file in files)
+    since = arrived if arrived is not None and arrived < last else first
+    return (last - since).total_seconds() or None
