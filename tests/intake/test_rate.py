@@ -55,6 +55,23 @@ def test_few_odd_clocks_change_nothing(odd: list[int]) -> None:
     assert found == pytest.approx(900, rel=0.26)
 
 
+@pytest.mark.parametrize("days_ago", [1, 3, 7])
+@pytest.mark.parametrize("late", [3, 29, 100])
+def test_a_late_delivery_beside_a_days_does_not_make_it_cover_the_days_between(
+    days_ago: int, late: int
+) -> None:
+    day = np.repeat(np.arange(0, 86_400, 300), 8)
+    rows = np.linspace(0, 43_200, late).astype(np.int64) - 86_400 * (days_ago + 1) + 43_200
+    found = covered(np.append(day, rows))
+    assert found is not None
+    assert found == pytest.approx(86_400 * (1 + late / len(day)), rel=0.3)
+
+
+def test_a_stream_that_rests_covers_its_rest() -> None:
+    shift = np.arange(0, 28_800, 60)
+    assert covered(np.append(shift, shift + 86_400)) == pytest.approx(28_800 + 86_400, rel=0.01)
+
+
 def test_one_odd_clock_among_few_tuples_does_not_stretch_them_over_years() -> None:
     assert covered(np.array([0, 10, 20, 30, 40, 50, 60, -1_767_244_172])) == pytest.approx(80, rel=0.3)
 

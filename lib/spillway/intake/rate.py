@@ -4,7 +4,9 @@
 clock that says 1970, or one late tuple of last week, changes nothing, the span is compared with that of the tuples but
 for the outermost 1 % on either side (at least one of them), scaled up to all of them. Where all tuples cover more than
 1.25 (and, of few tuples n, 8/n more) times that, the outermost do not count: too short a span sheds more, too long a
-one would send more than the channel carries.
+one would send more than the channel carries. For that reason neither do a few that lie far off, as a late delivery
+beside a day's: where less than a quarter of the tuples lie beyond a gap that is more than half as long as what the
+others span, only these others count, scaled up to all.
 
 A batch that has no rate of its own (one record, one moment) takes the stream's last known one, and the note says so;
 the first of a stream covers the time since the files before it came, and where not even that is known it waits, by
@@ -16,6 +18,8 @@ name, until another batch tells, or the contract declares the rate: it stops nob
 >>> quarter = np.arange(900)
 >>> [round(covered(np.append(quarter, odd))) for odd in ([], [-1_700_000_000], [-604_800])]
 [900, 901, 901]
+>>> round(covered(np.append(quarter, np.arange(-3_600, -2_700, 9))))
+1000
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ Moments = npt.NDArray[np.int64]
 
 OUTER_SHARE = 0.01
 STRETCH, STRETCH_OF_FEW = 1.25, 8.0
+GAP, FEW = 0.5, 0.25
+"""The gap, over what the others span, and the tuples beyond it, over all, from and up to which these do not count."""
 DISAGREE = 10.0
 HISTORY_NOTE = "history that was delivered at once?"
 HISTORY = timedelta(days=1)
@@ -46,7 +52,26 @@ HISTORY = timedelta(days=1)
 
 def covered(order: Moments) -> float | None:
     """Seconds, where `order` counts seconds, that these tuples cover; None where they know but one moment."""
-    order = np.sort(order, kind="stable")
+    every = np.sort(order, kind="stable")
+    order = _together(every)
+    seconds = _without_outermost(order)
+    return None if seconds is None else seconds * (len(every) / len(order))
+
+
+def _together(order: Moments) -> Moments:
+    """The sorted moments without the few that lie far off."""
+    while len(order) > 1:
+        steps = np.diff(order.astype(np.float64))
+        last = int(np.argmax(steps)) + 1
+        few, many = sorted((order[:last], order[last:]), key=len)
+        span = float(many[-1]) - float(many[0])
+        if span == 0.0 or len(few) >= FEW * len(order) or steps[last - 1] <= GAP * span:
+            break
+        order = many
+    return order
+
+
+def _without_outermost(order: Moments) -> float | None:
     whole = _seconds(order)
     outer = max(1, int(len(order) * OUTER_SHARE))
     if whole is None or len(order) < 2 * outer + 2:
