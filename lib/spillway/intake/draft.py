@@ -1,8 +1,8 @@
 """Drafts a contract from a landing file: names, types, roles and order as the sample shows them.
 
 A draft is a guess that is valid and says where it guessed; its owner reads it and decides. What it never does is
-offer text for shedding, or guess a key that never repeats. Samples hold bad records too: up to one value in
-twenty may be missing from, or at odds with, what the others say.
+offer text or identifiers for shedding, or guess a key that never repeats. Samples hold bad records too: up to one
+value in twenty may be missing from, or at odds with, what the others say.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from spillway.contracts.column_names import reserved
 from spillway.contracts.loader import read_stream
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
-from spillway.errors import Refused
+from spillway.errors import Refused, safely
 from spillway.intake.roles import (
     ODD_SHARE,
     SampleColumn,
     finer_than,
+    names_something,
     notes_of,
     order_of,
     part_of_time,
@@ -54,7 +55,8 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     """The YAML of a draft contract for files like `sample_file`."""
     path = Path(sample_file)
     form, options, raw = _read(path)
-    columns = _columns(raw)
+    nested = [safely(field) for field, values in raw.items() if pa.types.is_nested(values.type)]
+    columns = _columns({field: one for field, one in raw.items() if not pa.types.is_nested(one.type)})
     order = _order(columns, path)
     keys = senders_of(columns, order)
     name = stream or _word(path.stem.split(".")[0])
@@ -76,6 +78,9 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     if finer is not None:
         told = f"{finer.name} rises more finely than {order.name}, but only times and whole numbers can be the order"
         lines.insert(7, f"  # {told}: deliver it as one")
+    if nested:
+        told = f"nested, and so left out of what is taken in: {', '.join(nested)}"
+        lines.insert(7, f"  # {told}; flatten what you need before it lands")
     if not keys:
         lines.insert(7, "  # no attribute repeats like a sender's name: give one role: key if there is one")
     text = "\n".join(lines) + "\n"
@@ -169,7 +174,7 @@ def _one_type(field: str, values: Sequence[object]) -> pa.Array:
         return pa.nulls(len(values))
     (kind, count), total = kinds.most_common(1)[0], sum(kinds.values())
     if kind in ("dict", "list"):
-        raise Refused(field, "be a plain value", "a nested one", "flatten it before it lands")
+        return pa.nulls(len(values), pa.struct([]))
     if total - count > ODD_SHARE * total:
         raise Refused(field, "be of one type", " and ".join(sorted(kinds)), "mend the sender")
     if kind != "number":
@@ -234,8 +239,8 @@ def _role(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str
         return "order"
     if column.name in keys:
         return "key"
-    # what only says the time again has no error to trade: it is exact or wrong
-    if column.type == "string" or part_of_time(column, order) is not None:
+    # what only says the time again, or which one, has no error to trade: it is exact or wrong
+    if column.type == "string" or names_something(column) or part_of_time(column, order) is not None:
         return "protected"
     return "measure"
 

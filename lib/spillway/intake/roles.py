@@ -20,6 +20,8 @@ _LEAST_TIMES, _MOST_TIMES = 32, 2048
 """Fewer say too little, and more show no more."""
 _FILLED = 0.5
 """Share of an integer key's members that a moment has at least, or it is a measure that happens not to repeat."""
+_NAMING = frozenset(["id", "ids", "uuid", "guid", "code", "zip", "postcode", "isbn", "sku"])
+"""Last words of names whose numbers say which one, not how much: nearly the same number is another one."""
 _MOST_SHOWN = 60
 """Characters of a value that a note repeats."""
 
@@ -169,6 +171,15 @@ def part_of_time(column: SampleColumn, order: SampleColumn) -> str | None:
     return None
 
 
+def names_something(column: SampleColumn) -> bool:
+    """Whether a whole number says which one, by its name.
+
+    >>> [names_something(SampleColumn(n, n, "integer", pa.array([1, 2]))) for n in ("order_id", "zip_code", "paid")]
+    [True, True, False]
+    """
+    return column.type == "integer" and column.name.rsplit("_", 1)[-1] in _NAMING
+
+
 def _apart(truth: np.ndarray, part: Callable[[pa.Array], pa.Array], micros: np.ndarray) -> np.ndarray | None:
     """How far the number is from that part of the time; None where that part stands still and says nothing."""
     found = np.asarray(part(pa.array(micros, pa.timestamp("us")))).astype(np.int64)
@@ -197,5 +208,7 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
         yield "does not rise throughout the sample"
     elif role in ("order", "key") and missing:
         yield f"missing or odd in {missing} of the sample: rejected then"
+    if role == "protected" and names_something(column):
+        yield "says which one, by its name, and so is exact; a quantity: role: measure"
     if part is not None:
         yield f"the {part} of {order.name}; as a measure with codes: true it is shed, and given back exactly from that"
