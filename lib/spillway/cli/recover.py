@@ -98,12 +98,26 @@ def _say(asked: argparse.Namespace, shown: pa.Table | None, count: int, counts: 
         say_line(f"Wrote {count:,} tuples of {asked.stream} to {asked.output}")
     else:
         heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in shown.schema]
-        say_table(
-            "", heads, [[str(v) if k == "seq" else v for k, v in row.items()] for row in shown.to_pylist()]
-        )
+        say_table("", heads, [[_cell(row, name) for name in shown.column_names] for row in shown.to_pylist()])
         if count > shown.num_rows:
             say_line(f"{count - shown.num_rows:,} more; raise --limit, or write them with --output", "dim")
     say_line(f"Read {read['synopsis_bytes_read']:,} bytes of synopsis in {read['frames']:,} frames.", "dim")
+
+
+def _cell(row: dict[str, Any], name: str) -> object:
+    """A value: in all its digits where it is exact, in six where it has a bound.
+
+    >>> [_cell({"hpa": 1012.1875, "hpa__bound_pct": bound}, "hpa") for bound in (None, 0.03)]
+    ['1012.1875', '1012.19']
+    """
+    from spillway.contracts.column_names import BOUND_SUFFIX
+
+    value = row[name]
+    if name == "seq":
+        return str(value)
+    if not isinstance(value, float) or name.endswith(BOUND_SUFFIX):
+        return value
+    return f"{value:.15g}" if row.get(name + BOUND_SUFFIX) is None else f"{value:.6g}"
 
 
 def _is_number(kind: Any) -> bool:
