@@ -114,7 +114,7 @@ def test_what_has_not_arrived_waits_with_a_reason(tmp_path: Path) -> None:
     world.shed()
     with dry_run(world.tables, world.engine, world.contracts, "narrow") as run:
         assert set(run.batches) == {"sites"}
-        assert run.waiting == {"meters": "nothing of it is at hand: deliver a file, and run spillway_shed"}
+        assert run.waiting == {"meters": "nothing of it is at hand: deliver a file, then spillway run"}
 
 
 def test_what_is_merely_observed_is_planned_as_if_it_were_not(tmp_path: Path) -> None:

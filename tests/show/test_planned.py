@@ -115,7 +115,7 @@ def test_a_stream_that_was_never_trained_says_so(
     stand_in(world, monkeypatch)
     code, nothing = told(capsys, "plan", "sites")
     assert code == 0
-    assert "sites: nothing of it is at hand: deliver a file, and run spillway_shed." in nothing
+    assert "sites: nothing of it is at hand: deliver a file, then spillway run." in nothing
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     code, text = told(capsys, "plan", "sites")

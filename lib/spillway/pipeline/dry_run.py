@@ -93,7 +93,7 @@ def _run(
     for stream in streams:
         found = _chosen(tables, stream, batch[1] if batch is not None and batch[0] == stream else None)
         if found is None:
-            waiting[stream] = "nothing of it is at hand: deliver a file, and run spillway_shed"
+            waiting[stream] = "nothing of it is at hand: deliver a file, then spillway run"
         else:
             chosen[stream] = found
     observed = tuple(name for name in chosen if streams[name].mode == "observe")

@@ -269,7 +269,7 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
     for name in found.untrained if found.batches else ():
         yield Shortage(
             stream, "untrained", False, f"is taken in but not trained ({name}): nothing of it is shed yet",
-            "run spillway_train (nightly), or jobs/train.py --stream " + stream,
+            "spillway run, or the DAG spillway_train (nightly), or jobs/train.py --stream " + stream,
         )  # fmt: skip
     # what waits for training alone has been told; once trained it waits for shedding as the rest does
     open_ones = [name for name in PENDING if not (found.untrained and name == UNTRAINED)]
@@ -278,7 +278,7 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
         yield Shortage(
             stream, "pending", False,
             f"{pending:,} batches are begun and {found.waiting_files:,} delivered files wait",
-            "run spillway_shed (every 15 minutes)",
+            "spillway run, or the DAG spillway_shed (every 15 minutes)",
         )  # fmt: skip
 
 
@@ -342,7 +342,7 @@ def _unvalidated(recent: Recent, older: int) -> Iterator[Shortage]:
     if waiting:
         yield Shortage(
             recent.stream, "unvalidated", False, f"{waiting:,} shed batches are not validated yet",
-            "run spillway_validate (nightly), or jobs/validate.py --stream " + recent.stream,
+            "spillway run, or the DAG spillway_validate (nightly), or jobs/validate.py --stream " + recent.stream,
         )  # fmt: skip
 
 
@@ -358,7 +358,8 @@ def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
         if not row["success"]:
             yield Shortage(
                 row["stream"] or "", "expectation", True, row["sentence"],
-                f"expectation {row['expectation']} of table {row['table']}; mend and run spillway_validate",
+                f"expectation {row['expectation']} of table {row['table']}; mend, then spillway run or the DAG "
+                "spillway_validate",
             )  # fmt: skip
 
 
