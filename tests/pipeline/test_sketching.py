@@ -21,6 +21,7 @@ from spillway.errors import Refused
 from spillway.pipeline.sketch import sketch_stream
 from spillway.pipeline.stored_sketches import load_sketch
 from spillway.settings import Settings
+from spillway.store import files
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables
 
@@ -282,6 +283,16 @@ def test_a_closed_day_is_one_row_and_is_not_used_once_its_batches_have_other_ske
     (stale,) = tables.at("daily_sketches").rows(**where).to_pylist()
     tables.at("daily_sketches").replace([{**stale, "made_of": "others"}], **where)
     assert counted("site", "count_min").frequency("site-3").estimate == 96.0
+
+
+def test_of_a_day_that_is_open_no_file_is_opened_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    real = files.reading
+    monkeypatch.setattr(files, "reading", lambda path: (opened.append(path), real(path))[1])
+    found = load_sketch(world.tables, "sites", "site", "count_min", day(1), day(2))
+    assert found.rows == 540
+    mine = [path for path in opened if "/sketches/" in path]
+    assert len(mine) == len(set(mine)) > 0
 
 
 def test_batches_without_a_sketch_are_told(

@@ -42,20 +42,20 @@ def load_sketch(
         return _load_state(tables, stream, name, kind, from_date, to_date)
     where: dict[str, Any] = {"stream": stream, "kind": kind, "name": name}
     dates: dict[str, Any] = {"batch_date": Between(from_date, to_date)}
-    known = known_by_date(tables, **where, **dates)
-    if not known:
-        raise _nothing_there(tables, stream, name, kind, from_date, to_date)
-    made_of = {day: made_of_sketches(rows) for day, rows in known.items()}
-    days = [
-        row
-        for row in tables.at("daily_sketches").rows([*_OF_DAY, *PAYLOAD], **where, **dates).to_pylist()
-        if made_of.get(row["batch_date"]) == row["made_of"]
-    ]
+    table = tables.at("sketches")
+    daily = tables.at("daily_sketches").rows([*_OF_DAY, *PAYLOAD], **where, **dates).to_pylist()
+    known = known_by_date(tables, **where, **dates) if daily else {}
+    days = [row for row in daily if made_of_sketches(known.get(row["batch_date"], ())) == row["made_of"]]
     summed = {row["batch_date"] for row in days}
+    of_days = {row["batch"] for day in summed for row in known[day]}
     single = [row["batch"] for day, rows in known.items() if day not in summed for row in rows]
-    rows = tables.at("sketches").rows(PAYLOAD, batch=single, **where).to_pylist() if single else []
+    # where no day is summed up yet, a file is opened once: for what it holds
+    asked = dates if not daily else {"batch": single}
+    rows = table.rows(PAYLOAD, **where, **asked).to_pylist() if single or not daily else []
+    if not days and not rows:
+        raise _nothing_there(tables, stream, name, kind, from_date, to_date)
     held = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), **dates)["batch"].to_pylist()
-    missing = set(held) - {row["batch"] for rows in known.values() for row in rows}
+    missing = set(held) - of_days - {row["batch"] for row in rows}
     return load([*days, *rows], stream, name, kind, missing=len(missing))
 
 
