@@ -80,7 +80,7 @@ def what_if(
 ) -> WhatIf:
     """Replay the room's last day, or some dates, by other rules."""
     replay, members, left_out = _replayed(tables, engine, contracts, room, dates)
-    changed = {name: _changed(one, changes) for name, one in members.items()}
+    changed = _all_changed(members, changes)
     truth = replay.by({name: _changed(one, None) for name, one in members.items()})
     outcomes = [
         {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
@@ -114,7 +114,7 @@ def crowded(
     found = {}
     for many in times:
         fewer = RoomChanges(capacity=whole / many)
-        rows = replay.by({name: _changed(one, fewer) for name, one in members.items()})
+        rows = replay.by(_all_changed(members, fewer))
         found[many] = {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
     return found
 
@@ -161,7 +161,19 @@ def _replayed(
     return RoomReplay(tables, engine, contracts, room, whole), members, left_out
 
 
-def _changed(contract: Workload, changes: RoomChanges | None) -> Workload:
+def _all_changed(members: Mapping[str, Workload], changes: RoomChanges) -> dict[str, Workload]:
+    """The contracts of a room with other rules; a capacity is in the unit, and of the slices, that any of them says."""
+    said = [plain(one)["levers"][0]["capacity"] for one in members.values()]
+    capacity = next(filter(None, said), {"tuples": None})
+    if changes.capacity is not None:
+        unit = "seconds" if capacity.get("seconds") else "tuples"
+        capacity = {**capacity, unit: changes.capacity}
+    return {name: _changed(one, changes, capacity) for name, one in members.items()}
+
+
+def _changed(
+    contract: Workload, changes: RoomChanges | None, capacity: Mapping[str, Any] | None = None
+) -> Workload:
     """The contract with other rules; without any its room has no capacity."""
     said = plain(contract)
     (entry,) = said["levers"]
@@ -170,9 +182,7 @@ def _changed(contract: Workload, changes: RoomChanges | None) -> Workload:
         return read_workload(said)
     weights = changes.weights or {}
     if changes.capacity is not None:
-        by_seconds = bool(entry["capacity"] and entry["capacity"]["seconds"])
-        unit, other = ("seconds", "tuples") if by_seconds else ("tuples", "seconds")
-        entry["capacity"] = {**(entry["capacity"] or {}), unit: changes.capacity, other: None}
+        entry["capacity"] = dict(capacity or {})
     if changes.policy is not None:
         entry["policy"] = changes.policy
     if contract.name in weights:

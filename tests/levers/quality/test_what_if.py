@@ -66,6 +66,16 @@ def test_more_queries_like_these_pay_until_answers_get_worse_by_more(
     assert main(["what-if", "desk", "--more", "--policy", "random"]) == 2
 
 
+def test_a_capacity_is_in_the_unit_of_the_room_whoever_names_it(tmp_path: Path) -> None:
+    room = {"capacity": {"seconds": 500, "per_seconds": 4800}}
+    world = begun(tmp_path, query("means", MEAN), query("warm", COUNT, **room))
+    run(world)
+    much = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=400))
+    assert {one.coverage for one in much.as_would_be.values()} == {1.0}, "400 seconds; as tuples too few"
+    little = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=1e-9))
+    assert {one.tuples for one in little.as_would_be.values()} == {0}
+
+
 def test_policies_and_weights_can_be_tried(tmp_path: Path) -> None:
     world = begun(
         tmp_path, query("means", MEAN, portion_tuples=6, **SMALL), query("warm", COUNT, portion_tuples=6)

@@ -79,7 +79,7 @@ class RoomHistory:
 def room_history(
     tables: Views, room: str, again: Mapping[str, Collection[int]], slice_of: Any
 ) -> RoomHistory:
-    """What stands in `coverage` of a room, without the windows that are worked out again.
+    """What stands in `coverage` of a room, without the windows that are worked out again; of them, what they cost.
 
     Slices are computed anew from the windows, so that another length of slice is another division of the same past.
     """
@@ -87,10 +87,11 @@ def room_history(
     rows = tables.at(COVERAGE).rows([*_COLUMNS, "from_time"], room=room).to_pylist()
     for row in sorted(rows, key=lambda row: (row["from_time"], row["subject"])):
         query = row["subject"]
+        # what a tuple costs was measured, whatever becomes of the window
+        cost = found.tuple_cost.get(query, TupleCost(MEASURED))
+        found.tuple_cost[query] = cost.after(row["seconds"], row["tuples_kept"])
         if row["window"] in again.get(query, ()):
             found.arrived_first[query, row["window"]] = row["arrived_first"]
             continue
         found.add(query, slice_of(row["from_time"]), row["sic"], row["cost_offered"], row["cost"])
-        cost = found.tuple_cost.get(query, TupleCost(MEASURED))
-        found.tuple_cost[query] = cost.after(row["seconds"], row["tuples_kept"])
     return found
