@@ -7,7 +7,8 @@ An entry names a lever of `spillway.registry` and holds that lever's settings, w
 
 Each lever's own record (`registry.settings_of`) says which fields there are, so that the reader, its errors and
 the JSON Schema know a lever as soon as it is registered. What ties a lever's settings to the rest of a stream's
-contract stands in the record's `stream_rules(contract)`, with fields as they stand in the entry.
+contract stands in the record's `stream_rules(contract)`, with fields as they stand in the entry; what ties those of a
+join's or a query's to its inputs, in `input_rules(inputs)`.
 
 >>> from spillway.contracts.shapes import Report
 >>> report = Report("weather.yaml")

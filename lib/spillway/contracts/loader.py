@@ -17,7 +17,7 @@ from spillway.contracts.broken import BrokenContract
 from spillway.contracts.channel import Channel
 from spillway.contracts.levers import Subject
 from spillway.contracts.model import Contracts, StreamContract
-from spillway.contracts.shapes import BAD, Record, Report, Text, suggest
+from spillway.contracts.shapes import BAD, Record, Report, Text, join_path, suggest
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
 from spillway.contracts.yaml_lines import MOST_CHARACTERS, read_yaml
@@ -235,6 +235,10 @@ def _check_inputs(contract: Workload, streams: list[str], report: Report) -> Non
     for i, name in enumerate(contract.inputs):
         if name not in streams:
             report.add(f"inputs[{i}]", "be a stream", name, suggest(name, streams))
+    for i, entry in enumerate(contract.levers):
+        if hasattr(entry.settings, "input_rules"):
+            for where, rule, value, remedy in entry.settings.input_rules(contract.inputs):
+                report.add(join_path(f"levers[{i}]", where), rule, value, remedy)
 
 
 def _read(path: Path, report: Report, remedy: str) -> Any:

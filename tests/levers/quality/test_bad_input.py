@@ -75,6 +75,7 @@ def test_an_unknown_stream_is_refused_when_contracts_are_read(tmp_path: Path) ->
             "`sql` must be understood by DuckDB",
         ),
         ({"sql": "SELECT 1 AS one"}, "`inputs` must be read by its statements, got 'sites'"),
+        ({"sql": "SELECT count(*) AS n FROM others"}, "out of inputs; others is read, and is no input"),
         (
             {"sql": "SELECT a.temp FROM sites a, sites b", "most_rows": 100},
             "`sql` must answer in at most 100 rows",

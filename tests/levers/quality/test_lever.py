@@ -142,11 +142,21 @@ def test_none_found_in_some_portions_is_no_proof_of_none(tmp_path: Path) -> None
 
 
 def test_an_input_that_must_be_kept_is_one_of_the_query(tmp_path: Path) -> None:
-    world = begun(tmp_path, query("means", MEAN, must_keep=["others"]))
-    with pytest.raises(
-        SpillwayError, match="must name inputs of the query, got 'others'; write one of sites"
-    ):
-        run(world)
+    world = begun(tmp_path, files=0, both=True)
+    numbered = [{"input": "others", "attribute": "pulses"}]
+    for settings in ({"must_keep": ["others"]}, {"numbered": numbered}):
+        with pytest.raises(
+            SpillwayError, match="must be an input of the query, got 'others'; write one of sites"
+        ):
+            put_queries(world, query("means", MEAN, **settings))
+
+
+def test_what_must_be_kept_and_was_not_is_said(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, must_keep=["sites"], capacity={"tuples": 120}))
+    run(world)
+    lines = [row for row in world.rows("ledger") if row["stage"] == "quality" and row["shed"]]
+    assert lines
+    assert all("also of sites, which must be kept" in row["reason"] for row in lines)
 
 
 def test_where_portions_differ_much_an_answer_is_scaled_up_without_an_interval(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from spillway.levers.quality.sql_text import (
     names_in,
     plain_aggregate,
     reads_everything,
+    relations_in,
 )
 from spillway.levers.windows import PORTION, AskingDecision, Inexact, Portion, SqlQuestion, SqlRead, Window
 
@@ -120,7 +121,7 @@ class AskedQuery(AskingDecision):
                     "inputs",
                     "be read by its statements",
                     stream,
-                    "read it, or take it out of inputs",
+                    f"read it, or take it out of inputs{self._read_beside()}",
                     self.query,
                 )
             known = self.columns[stream]
@@ -128,6 +129,14 @@ class AskedQuery(AskingDecision):
             portions = tuple(one for one in kept if one.stream == stream)
             reads[stream] = SqlRead(stream, columns, portions, tagged)
         return reads
+
+    def _read_beside(self) -> str:
+        """What its statements read that is neither an input nor a step."""
+        read = frozenset().union(*(relations_in(sql) for _, sql in self.statements))
+        beside = sorted(
+            read - {name.lower() for name in (*self.sources, *(step for step, _ in self.statements))}
+        )
+        return f"; {', '.join(beside)} is read, and is no input" if beside else ""
 
     def _doubted(self, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
         """How many rows have an inexact value that says whether they are counted, or where."""

@@ -40,6 +40,11 @@ class QueryPlan(WindowPlan):
         place = (window.scope, window.subject, window.window, window.day, LEVER_NAME, self.work.ordinal)
         shed = len(share.offered) - len(share.kept)
         reason = "" if not shed else f"too little room: {self.rules.policy}"
+        owed = sorted(
+            {one.stream for one in set(share.offered) - set(share.kept)} & set(self.settings.must_keep)
+        )
+        if owed:
+            reason += f"; also of {', '.join(owed)}, which must be kept"
         yield LedgerRow(
             *place,
             "batches",

@@ -83,13 +83,6 @@ def room_rules(room: Room) -> RoomRules:
         if LEVER_NAME in contract.lever_names and (contract.room or name) == room.name
     }
     settings = {name: contract.lever_settings(LEVER_NAME) for name, contract in members.items()}
-    for name, one in settings.items():
-        for stream in (*one.must_keep, *(numbered.input for numbered in one.numbered)):
-            if stream not in members[name].inputs:
-                inputs = ", ".join(members[name].inputs)
-                raise Refused(
-                    "must_keep, numbered", "name inputs of the query", stream, f"write one of {inputs}", name
-                )
     capacity = _agreed(members, {n: s.capacity for n, s in settings.items() if s.capacity}, "capacity")
     policy = _agreed(members, {n: s.policy for n, s in settings.items()}, "policy")
     longest = max(contract.window.seconds for contract in members.values())

@@ -163,6 +163,14 @@ class QualitySettings:
             "write a contract in schemas/queries that reads it",
         )
 
+    def input_rules(self, inputs: tuple[str, ...]) -> Iterator[Broken]:
+        """What is said of inputs is said of the query's own."""
+        said = [(f"must_keep[{at}]", name) for at, name in enumerate(self.must_keep)]
+        said += [(f"numbered[{at}].input", one.input) for at, one in enumerate(self.numbered)]
+        for where, name in said:
+            if name not in inputs:
+                yield where, "be an input of the query", name, f"write one of {', '.join(inputs)}"
+
     def ordered_steps(self, name: str) -> tuple[tuple[str, str], ...]:
         """The statements, each behind those it reads; a query of one statement is a step of its own name."""
         if self.sql is not None:

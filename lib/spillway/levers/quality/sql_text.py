@@ -56,6 +56,16 @@ def names_in(statement: str) -> frozenset[str]:
     return frozenset(word.lower() for word in _WORD.findall(_QUOTED.sub(" ", statement)))
 
 
+def relations_in(statement: str) -> frozenset[str]:
+    """Words behind FROM and JOIN, in lower case.
+
+    >>> sorted(relations_in("SELECT 'from x' FROM sites s JOIN Others o ON s.at = o.at"))
+    ['others', 'sites']
+    """
+    found = re.findall(r"\b(?:from|join)\s+([a-z_]\w*)", _QUOTED.sub(" ", statement), re.IGNORECASE)
+    return frozenset(name.lower() for name in found)
+
+
 def reads_everything(statement: str) -> bool:
     """Whether columns are used that are not named.
 
