@@ -297,4 +297,23 @@ def test_what_other_windows_saw_makes_no_interval_that_the_windows_own_rows_cont
     assert stale.unless(own, others, 1.0).low == 0.0
     many = ComparedRows(rows=10, misses=200, squares=5000)
     assert stale.unless(many, others, 1.0).high > 2 * stale.high
-    assert stale.unless(ComparedRows(rows=1), others, 1.0) == stale, "one row says nothing"
+    alone = stale.unless(ComparedRows(rows=1), others, 1.0)
+    assert (alone.estimate, alone.low, alone.high) == (stale.estimate, 0.0, float("inf")), (
+        "one row says nothing"
+    )
+    assert alone.at_most(70.0).high == 70.0, "so it is what rows can have"
+
+
+def test_two_sides_that_saw_nothing_say_together_that_there_may_be_nothing() -> None:
+    one = Missed(50.0, 0.0, 90.0)
+    assert one.beside(one) == Missed(100.0, 0.0, 180.0)
+    assert (one + one).low > 0
+
+
+def test_where_rows_can_miss_more_than_those_of_the_sample_the_upper_end_allows_for_either() -> None:
+    sample = ComparedRows(rows=20, misses=10, squares=20, left_out=40)
+    alike = estimate(sample, Unsampled(200, left_out=400), 1.0)
+    more = estimate(sample, Unsampled(200, left_out=4000), 1.0)
+    assert more.estimate == 10 * alike.estimate
+    assert more.high > 10 * alike.estimate
+    assert 0 <= more.low <= alike.low, "all rows may miss the same as well"

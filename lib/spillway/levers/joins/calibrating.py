@@ -16,6 +16,7 @@ import numpy as np
 from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.index import inverted
 from spillway.levers.joins.memory import LearnedSide
+from spillway.levers.joins.most_pairs import most_pairs
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import probe
@@ -53,3 +54,5 @@ def compiled() -> None:
         one.selected_volumes()
         one.sampling(one.how.full)
         probe(empty, empty, one.how, 0, 0.0, inverted(empty.sets, 0) if index else None)
+    pairs = replace(empty, sets=ItemSets(np.array([0, 2]), np.array([0, 1]), np.ones(2)))
+    most_pairs(pairs, pairs, (none, none), 0, 0.0, probe_is_left=True)

@@ -5,22 +5,24 @@ rows that were not sampled, those that were compared selectively miss d on avera
 
     missed = L' sum(d) / L + W'' sum(m) / W
 
-with L the comparisons that selecting would leave out of the sample's, L' those that it left out of the others; W all
-comparisons of the sample, W'' those of the rows that were passed over. (Where windows fill, or rates change, rows of
-different windows leave out differently much: a comparison that is left out is what tells of another.)
+with L the pairs that selecting can leave out of the sample's at most, L' those of the others; W all that rows of the
+sample can have, W'' those of the rows that were passed over. (Where windows fill, rates change, or a burst comes, rows
+of different windows leave out differently much: what can be left out is what tells of another.)
 
 The interval is for what was missed in this window, not for its expectation. Counts of pairs are lumpy (a popular item
 makes many at a time), so it is Garwood's interval of a Poisson mean on counts divided by their dispersion
 phi = variance / mean, of which few rows know little: two rows more count as if they had the variance of a geometric
 count, mean + mean^2. Chi-square quantiles are Wilson and Hilferty's, widened as Student's t is for few rows. A
 tight budget samples a row or two a window: where there are fewer than `ENOUGH_ROWS`, those of windows before, faded,
-count with them, and the interval holds that of the window's own rows besides; where there are fewer than three even so,
-nothing is known but that it lies between nothing and all that was not compared.
+count with them, and the interval holds that of the window's own rows besides: it begins at nothing where these saw
+nothing missed, and ends, where they are fewer than three, at what all rows can have by their items (`most_pairs`),
+which it never passes. So matches that come in a burst, or of one row in hundreds, lie within it; it is wide then.
 
-It is an interval for streams that are as they were: where a budget leaves fewer than some thirty rows a window, matches
-that come in a burst, or of one row in hundreds, may all lie outside the sample. How often it fails there is measured.
+What rows can have says also how much more others may miss than those of the sample: comparisons left out are counted
+as the pairs that they can be (L, L'; W, W''), and the ends allow for rows that all miss alike as well.
 
-The paper has no such estimate; what these intervals cover is measured in the evidence.
+Of equal values nothing is estimated: their pairs are counted. The paper has no such estimate; what these intervals
+cover, of steady streams and others, is measured in the evidence.
 
 >>> estimate(ComparedRows(rows=50, misses=5, squares=5), Unsampled(selective=450), dispersion=1.0)
 Missed(estimate=45.0, low=12.3..., high=110.0...)
@@ -50,9 +52,9 @@ class ComparedRows:
     pairs: float = 0.0
     pair_squares: float = 0.0
     left_out: float = 0.0
-    """Comparisons that selecting would leave out of theirs; where it is not told, rows stand for them."""
+    """Pairs that selecting can leave out of theirs; where it is not told, rows stand for them."""
     whole: float = 0.0
-    """All of theirs."""
+    """All that they can have."""
 
     def __add__(self, other: ComparedRows) -> ComparedRows:
         return ComparedRows(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -69,9 +71,9 @@ class Unsampled:
     selective: float = 0.0
     dropped: float = 0.0
     left_out: float = 0.0
-    """Comparisons that were left out of those of the former."""
+    """Pairs that can be left out of those of the former."""
     whole: float = 0.0
-    """All comparisons of the latter."""
+    """All that the latter can have."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,20 @@ class Missed:
     high: float
 
     def unless(self, own: ComparedRows, others: Unsampled, phi: float) -> Missed:
-        """This, of rows of other windows too, as wide as the window's own few rows make it: they may be others now."""
-        if own.rows < _LEAST_ROWS:
-            return self
+        """This, of rows of other windows too, as wide as the window's own few rows make it: they may be others now.
+
+        What its own rows have not seen is not taken to be there; where they are fewer than three, nor to be absent.
+        """
         mine = estimate(own, others, phi)
         return Missed(self.estimate, min(self.low, mine.low), max(self.high, mine.high))
+
+    def at_most(self, can: float) -> Missed:
+        """This, where no more than so many can be missed."""
+        return Missed(min(self.estimate, can), min(self.low, can), min(self.high, can))
+
+    def beside(self, other: Missed) -> Missed:
+        """Of both sides of a window: what takes one by surprise takes the other, so ends add up."""
+        return Missed(self.estimate + other.estimate, self.low + other.low, self.high + other.high)
 
     def __add__(self, other: Missed) -> Missed:
         """Of two independent samples: half-widths add up as squares."""
@@ -141,6 +152,9 @@ def _scaled(
         _half_chi_square(deviations, events / phi + 1) * phi * factor,
     )
     middle = events * factor
+    # rows may miss as they can, or all alike
+    low *= min(factor, others / rows) / factor
+    high *= max(factor, others / rows) / factor
     # what was not sampled varies too, not only what was
     wider = math.sqrt((others + rows) / others)
     return Missed(middle, max(0.0, middle - (middle - low) * wider), middle + (high - middle) * wider)

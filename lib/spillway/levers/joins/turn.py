@@ -23,8 +23,9 @@ from spillway.levers.joins.exploring import lumps_of
 from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.missed import ENOUGH_ROWS, ComparedRows, Missed, Unsampled, dispersion, estimate
+from spillway.levers.joins.most_pairs import most_pairs
 from spillway.levers.joins.operands import Array
-from spillway.levers.joins.predicates import PREDICATES
+from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.rate import followed, owed_seconds
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.type_worth import TypePairs
@@ -66,6 +67,27 @@ class JoinTurn:
         )
         return found, (time.thread_time_ns() - began) / 1e9
 
+    @cached_property
+    def _everything(self) -> bool:
+        """Whether every row is compared with all of its window."""
+        return all(
+            bool((one.how.full | (one.how.high <= one.how.low)).all()) for one in self.allotment.facing
+        )
+
+    @cached_property
+    def _most(self) -> tuple[tuple[Array, Array], float]:
+        """By side and probing row, how many pairs it has at most (of equality: exactly), and the seconds of a core."""
+        began = time.thread_time_ns()
+        predicate, threshold = PREDICATES[self.settings.predicate], self.settings.threshold or 0.0
+        left, right = (
+            most_pairs(
+                one.probes, one.window, (one.how.low, one.how.high), predicate, threshold, one.probe_is_left,
+                self.with_itself,
+            )
+            for one in self.allotment.facing
+        )  # fmt: skip
+        return (left, right), (time.thread_time_ns() - began) / 1e9
+
     @property
     def rows(self) -> int:
         """Rows that came in the window, of both sides."""
@@ -94,7 +116,7 @@ class JoinTurn:
         facing = self.allotment.facing
         elsewhere = any(self._moved(side, counts) for side in (LEFT, RIGHT))
         after = [self._learned(side, counts, elsewhere) for side in (LEFT, RIGHT)]
-        missed = self._missed(LEFT, after, counts) + self._missed(RIGHT, after, counts)
+        missed = self._missed(after, counts)
         curves = [expected(one.matches, one.comparisons) for one in after]
         worth = np.asarray(self.worth)
         steps = sum(counts.get(f"steps.{side}", 0) for side in (LEFT, RIGHT))
@@ -139,12 +161,13 @@ class JoinTurn:
         fetched = sum(int(one.fetched.sum()) for one in facing)
         counted = self.settings.adapt.rate == "counted"
         comparing = counts.get("nanoseconds", 0) / 1e9
+        counting = 0.0 if self._everything else self._most[1]
         keep = CORE_MEMORY if steps else 1.0
         core_seconds, core_steps = before.core_seconds * keep + comparing, before.core_steps * keep + steps
         each = core_seconds / core_steps if core_steps else 0.0
         return Memory(
             self.allotment.r if counted else followed(before.r, fetched, arrived, self.settings.adapt.boost),
-            self._owed(steps, self._decided[1] + comparing, each) if counted else 0.0,
+            self._owed(steps, self._decided[1] + counting + comparing, each) if counted else 0.0,
             self.allotment.free_at,
             core_seconds,
             core_steps,
@@ -190,7 +213,7 @@ class JoinTurn:
             before.types.then(self._types(side, counts), keep),
             # where everything is compared nothing is missed, which tells nothing of when it is not
             before.sample.faded(keep)
-            + (self._sample(side, counts) if self.allotment.r < 1.0 else ComparedRows()),
+            + (ComparedRows() if self._everything or self.allotment.r >= 1.0 else self._sample(side, counts)),
         )
 
     def _pairs(self, side: int, counts: Counts) -> tuple[Array, Array]:
@@ -212,33 +235,45 @@ class JoinTurn:
         squares = counts.get(f"all_squares.{side}", 0) + counts.get(f"selected_squares.{side}", 0)
         return TypePairs(pairs, expected * scale, utility, float(squares))
 
-    def _missed(self, side: int, after: Sequence[LearnedSide], counts: Counts) -> Missed:
-        one = self.allotment.facing[side]
-        sampled, has = one.how.full, one.how.high > one.how.low
-        whole = one.how.high - one.how.low
-        selective, dropped = one.fetched & ~sampled & has, ~one.fetched & has
+    def _missed(self, after: Sequence[LearnedSide], counts: Counts) -> Missed:
+        """What was missed: counted where pairs can be, else from the sample, and no more than rows can have."""
+        if self._everything:
+            return Missed(0.0, 0.0, 0.0)
+        if PREDICATES[self.settings.predicate] == EQUALITY:
+            there = sum(int(most.sum()) for most in self._most[0])
+            return Missed(*[float(there - counts.get("pairs", 0))] * 3)
+        return self._missed_of(LEFT, after, counts).beside(self._missed_of(RIGHT, after, counts))
+
+    def _missed_of(self, side: int, after: Sequence[LearnedSide], counts: Counts) -> Missed:
+        one, most = self.allotment.facing[side], self._most[0][side]
+        out = self._left_out(side)
+        selective, dropped = (kept & ~one.how.full & (most > 0) for kept in (one.fetched, ~one.fetched))
         others = Unsampled(
             float(selective.sum()),
             float(dropped.sum()),
-            float((whole - one.how.take)[selective].sum()),
-            float(whole[dropped].sum()),
+            float(out[selective].sum()),
+            float(most[dropped].sum()),
         )
         sample = self._sample(side, counts)
-        if self.allotment.r >= 1.0 and not others.dropped:
-            return Missed(0.0, 0.0, 0.0)
         phi = max(dispersion(sample), dispersion(after[side].sample))
         if sample.rows < ENOUGH_ROWS:
             found = estimate(after[side].sample, others, phi).unless(sample, others, phi)
         else:
             found = estimate(sample, others, phi)
-        most = float(one.possible)
-        return Missed(found.estimate, found.low, min(found.high, most))
+        of_others = float(self._pairs(side, counts)[0].sum()) - counts.get(f"all.{side}", 0)
+        can = min(others.left_out + others.whole, float(most[~one.how.full].sum()) - of_others)
+        return found.at_most(can)
+
+    def _left_out(self, side: int) -> Array:
+        """By probing row, the pairs that selecting leaves out of it at most."""
+        how = self.allotment.facing[side].how
+        return np.minimum(self._most[0][side], how.high - how.low - how.take)
 
     def _sample(self, side: int, counts: Counts) -> ComparedRows:
-        """What the rows of the sample tell of one side."""
-        one = self.allotment.facing[side]
-        full, whole = one.how.full, one.how.high - one.how.low
+        """What the rows of the sample tell of one side: those that can have pairs."""
+        one, most = self.allotment.facing[side], self._most[0][side]
+        full = one.how.full & (most > 0)
         names = ("misses", "squares", "all", "all_squares")
         misses, squares, pairs, pair_squares = (float(counts.get(f"{name}.{side}", 0)) for name in names)
-        rows, left_out = float((full & (whole > 0)).sum()), float((whole - one.how.take)[full].sum())
-        return ComparedRows(rows, misses, squares, pairs, pair_squares, left_out, float(whole[full].sum()))
+        rows, left_out = float(full.sum()), float(self._left_out(side)[full].sum())
+        return ComparedRows(rows, misses, squares, pairs, pair_squares, left_out, float(most[full].sum()))
