@@ -12,6 +12,7 @@ from tests.pipeline.streams import World, json_lines
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
+from spillway.levers.joins.lever import LEVER
 from spillway.show.status import status
 
 BUDGET = {"budget": {"comparisons_per_second": 60}}
@@ -49,6 +50,8 @@ def test_without_a_budget_it_is_the_full_join(world: World) -> None:
     assert all(row["compared"] == row["possible"] for row in rows)
     assert all((row["missed"], row["missed_low"], row["missed_high"]) == (0, 0, 0) for row in rows)
     assert {row["weight"] for row in world.rows("joined", "alike")} == {1.0}
+    assert {row["sic"] for row in rows} == {1.0}, "nothing of the source information was left out"
+    assert {(row["pairs_given_back"], row["bound_pct"]) for row in rows} == {(0, None)}
     assert run(world) == 0
 
 
@@ -92,7 +95,8 @@ def test_weights_stand_for_the_full_join_and_sic_for_what_was_compared(shed: Wor
     for row in rows:
         assert row["weight"] >= 1.0
         by_window[row["window"]] = by_window.get(row["window"], 0.0) + row["sic"]
-    assert all(0 < sic <= 1 for sic in by_window.values())
+    windows = {row["window"]: row["sic"] for row in shed.rows("join_windows")}
+    assert all(0 < sic <= windows[at] + 1e-9 < 1 for at, sic in by_window.items())
     assert any(row["weight"] > 1.0 for row in rows)
 
 
@@ -265,6 +269,17 @@ def test_what_is_given_back_is_joined_by_with_its_bound(tmp_path: Path) -> None:
     bounds = {row["left_seq"]: row["left_bound_pct"] for row in rows}
     assert any(bound is not None for bound in bounds.values()), "something was shed"
     assert all(recovered[seq] == bound for seq, bound in bounds.items())
+    # and how many pairs rest on such values is said, with the widest bound
+    resting = [(row["left_bound_pct"] or 0.0) > 0 or (row["right_bound_pct"] or 0.0) > 0 for row in rows]
+    windows = world.rows("join_windows")
+    assert sum(row["pairs_given_back"] for row in windows) == sum(resting) > 0
+    told = LEVER.told(world.contracts.joins["alike"], world.tables.now())
+    assert told is not None
+    assert (
+        f"{sum(resting):,} of these pairs rest on values that were rounded, or shed and given back"
+        in told.way
+    )
+    assert any("keep what is joined by" in remedy for remedy in told.remedies)
 
 
 def spillway_read(world: World, stream: str) -> dict[int, float | None]:

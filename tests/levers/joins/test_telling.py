@@ -53,6 +53,19 @@ def test_explain_says_what_was_compared_what_was_missed_and_what_would_miss_less
     assert explain_workload(world.tables.now(), "east") is None
 
 
+def test_of_equal_values_what_was_missed_is_said_by_count(world: World, tmp_path: Path) -> None:
+    other, side = world.copy(tmp_path), {"attribute": "level", "lasts_seconds": 20}
+    equal = {"left": side, "right": side, "predicate": "equality", "threshold": None, "sets": None}
+    contract_becomes(other, {**JOIN, "name": "levels"}, **equal, **BUDGET)
+    run(other)
+    found = explain_workload(other.tables.now(), "levels")
+    assert found is not None
+    told = found.levers[0].told
+    assert told is not None
+    missed = sum(row["missed"] for row in other.rows("join_windows") if row["subject"] == "levels")
+    assert f" pairs, {missed:,.0f} are missed, by count" in told.way
+
+
 def test_the_command_line_explains_joins_beside_attributes(
     here: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

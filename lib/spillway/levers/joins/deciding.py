@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spillway.levers.joins.allotting import Allotment
 from spillway.levers.joins.calibrating import compiled
@@ -167,10 +168,13 @@ class JoinDecision(WindowDecision):
             columns[f"{name}_bound_pct"] = (
                 pa.nulls(len(at), pa.float64()) if bounds is None else pa.array(bounds[at], from_pandas=True)
             )
+        given_back = [pc.greater(pc.fill_null(columns[f"{name}_bound_pct"], 0.0), 0.0) for name in SIDES]
+        some = pc.sum(pc.or_(*given_back)).as_py() or 0
+        counts["given_back"] = counts.get("given_back", 0) + some
         columns["utility"] = pa.array(np.maximum(worth[kinds[0]], worth[kinds[1]]))
         columns["weight"] = pa.array(np.where(found.beyond, 1.0 / max(part.share, 1e-12), 1.0))
         columns["sic"] = pa.array(
-            found.compared[found.probe] / whole / (2.0 * max(1, self.rows)) / np.maximum(1, per_probe)
+            found.compared[found.probe] / whole / max(1, self.rows) / np.maximum(1, per_probe)
         )
         return pa.table(columns).sort_by([("left_seq", "ascending"), ("right_seq", "ascending")])
 

@@ -24,12 +24,26 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     last, missed = rows[-1], missed_in(rows)
     possible, compared, pairs = (sum(row[name] for row in rows) for name in ("possible", "compared", "pairs"))
     share = 100.0 * compared / possible if possible else 100.0
+    counted = missed.low == missed.high
     what = (
         f"compared in full: {pairs:,} pairs"
         if compared == possible
-        else f"compared as far as its budget goes: {share:.3g} % of the comparisons found {pairs:,} pairs, about "
-        f"{missed.estimate:,.0f} are missed ({missed.low:,.0f} to {missed.high:,.0f} with 95 % confidence)"
+        else f"compared as far as its budget goes: {share:.3g} % of the comparisons found {pairs:,} pairs, "
+        + (
+            f"{missed.estimate:,.0f} are missed, by count"
+            if counted
+            else f"about {missed.estimate:,.0f} are missed ({missed.low:,.0f} to {missed.high:,.0f} with 95 % "
+            "confidence)"
+        )
     )
+    bound = max((row["bound_pct"] for row in rows if row["bound_pct"] is not None), default=None)
+    given_back = sum(row["pairs_given_back"] for row in rows)
+    if bound is not None:
+        what += (
+            f"; {given_back:,} of these pairs rest on values that were rounded, or shed and given back (within "
+            f"{bound:.3g} %): they need not be pairs of the true values, others of those are not found, and what is "
+            "said to be missed is so of the values given back"
+        )
     budget = settings.budget
     unit = "steps (entries of the index read and lists looked up)" if settings.index else "comparisons"
     said = (
@@ -45,6 +59,8 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         "comparisons made": compared,
         **({"steps they took, with the index": sum(row["steps"] for row in rows)} if settings.index else {}),
         "pairs found": pairs,
+        "... of values rounded, or shed and given back": given_back,
+        "share of the source information made use of (sic)": _sic(rows),
         "pairs missed, estimated": round(missed.estimate),
         "... at least, with 95 % confidence": math.floor(missed.low),
         "... at most": math.ceil(missed.high) if math.isfinite(missed.high) else None,
@@ -59,7 +75,16 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         numbers[f"share of the {name} window ({stream}) that is compared now"] = shares
         best = ", ".join(f"{rank * basic:g}" for rank in last[f"{name}_ranks"][:3])
         numbers[f"best seconds back in the {name} window"] = best
-    remedies = (
+    exact = (
+        ()
+        if bound is None
+        else (
+            "join by values as they came: let the contracts of "
+            + " and ".join(sorted(set(contract.inputs)))
+            + " keep what is joined by",
+        )
+    )
+    remedies = exact + (
         ()
         if compared == possible
         else (
@@ -68,6 +93,13 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         )
     )
     return Told(what, f"{said}, and the last window could process {100 * last['r']:.3g} %", numbers, remedies)
+
+
+def _sic(rows: Sequence[Row]) -> float:
+    """Of all windows, each as its rows are many."""
+    came = [row["left_rows"] + row["right_rows"] for row in rows]
+    part = sum(row["sic"] * many for row, many in zip(rows, came, strict=True))
+    return float(part / sum(came)) if sum(came) else 1.0
 
 
 def missed_in(rows: Sequence[Row]) -> Missed:

@@ -67,6 +67,24 @@ class JoinTurn:
         )
         return found, (time.thread_time_ns() - began) / 1e9
 
+    @property
+    def _sic(self) -> float:
+        """Of rows that came, the share of their window that they were compared with, on average."""
+        shares = [
+            np.where(one.how.full, 1.0, one.how.take / np.maximum(1, one.how.high - one.how.low))[
+                one.how.high > one.how.low
+            ]
+            for one in self.allotment.facing
+        ]
+        rows = sum(len(one) for one in shares)
+        return float(sum(one.sum() for one in shares) / rows) if rows else 1.0
+
+    @property
+    def _widest_bound(self) -> float | None:
+        """In % of a value that was joined by; None where none has a bound."""
+        bounds = [one[one > 0] for one in (self.bounds.left, self.bounds.right) if one is not None]
+        return max((float(one.max()) for one in bounds if len(one)), default=None)
+
     @cached_property
     def _everything(self) -> bool:
         """Whether every row is compared with all of its window."""
@@ -139,10 +157,13 @@ class JoinTurn:
             "steps": steps,
             "may_spend": may_spend if np.isfinite(may_spend) else None,
             "pairs": counts.get("pairs", 0),
+            "pairs_given_back": counts.get("given_back", 0),
+            "bound_pct": self._widest_bound,
             "utility": float(utility),
             "missed": missed.estimate,
             "missed_low": missed.low,
             "missed_high": min(missed.high, float(self.allotment.possible - counts.get("compared", 0))),
+            "sic": self._sic,
             "sampled": sum(int(one.how.full.sum()) for one in facing),
             "r": self.allotment.r,
             "moved": elsewhere,
