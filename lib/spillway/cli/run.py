@@ -22,7 +22,8 @@ def add_run(commands: Any) -> None:
     made = command(
         commands,
         "run",
-        "Bring what has landed all the way through, without Airflow: take in, train, shed, sketch, validate.",
+        "Bring what has landed all the way through, without Airflow: take in, train, shed, sketch, work out joins and "
+        "queries, validate.",
         ["spillway run", "spillway run --stream weather", "spillway run --channel uplink --engine spark"],
     )
     which = made.add_mutually_exclusive_group()
