@@ -18,7 +18,7 @@ from spillway.levers.joins.index import InvertedIndex, inverted
 from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.probe import Probing
-from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, volumes
+from spillway.levers.joins.ring import basic_windows, newest_taken, reach_of, slot_starts, slots_of, volumes
 from spillway.levers.joins.settings import JoinSettings
 
 MOST_SLOTS = 1_000_000
@@ -223,20 +223,8 @@ def _entries_of(  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _chosen(low, high, slots, take, kinds, order, starts, first_slot, types):  # type: ignore[no-untyped-def]
     """Rows that are considered, by basic window and type of the probing row: basic windows in their order."""
-    n, last = len(order), len(starts) - 2
-    found = np.zeros((n, types), np.int64)
+    found, taken = np.zeros((len(order), types), np.int64), np.zeros(len(order), np.int64)
     for k in range(len(low)):
-        left = min(take[k], high[k] - low[k])
-        for at in range(n):
-            if left <= 0:
-                break
-            j = order[at]
-            s = slots[k] - j - first_slot
-            if s < 0 or s > last:
-                continue
-            there = min(high[k], starts[s + 1]) - max(low[k], starts[s])
-            if there > 0:
-                used = min(there, left)
-                found[j, kinds[k]] += used
-                left -= used
+        newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, taken)
+        found[:, kinds[k]] += taken
     return found

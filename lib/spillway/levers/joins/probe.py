@@ -23,6 +23,7 @@ from numba import njit
 from spillway.levers.joins.index import InvertedIndex
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.predicates import makes_pair, oriented, shared
+from spillway.levers.joins.ring import newest_taken
 
 NO_INDEX = InvertedIndex(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
@@ -93,7 +94,7 @@ def _probe(  # type: ignore[no-untyped-def]
     ix_first, ix_rows, ix_weights, indexed,
     predicate, threshold, with_itself,
 ):  # fmt: skip
-    rows, n, last = len(low), len(order), len(starts) - 2
+    rows, n = len(low), len(order)
     room = 1024
     out_probe, out_row = np.empty(room, np.int64), np.empty(room, np.int64)
     out_beyond = np.empty(room, np.bool_)
@@ -111,20 +112,7 @@ def _probe(  # type: ignore[no-untyped-def]
         if whole <= 0 or (take[k] <= 0 and not full[k]):
             continue
         # which part of each basic window selecting uses: the newest `chosen[j]` rows
-        left = min(take[k], whole)
-        for j in range(n):
-            chosen[j] = 0
-        for at in range(n):
-            if left <= 0:
-                break
-            j = order[at]
-            s = slots[k] - j - first_slot
-            if s < 0 or s > last:
-                continue
-            there = min(high[k], starts[s + 1]) - max(low[k], starts[s])
-            if there > 0:
-                chosen[j] = min(there, left)
-                left -= chosen[j]
+        newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
         spans = 0
         if full[k]:
             from_[0], to_[0], spans = low[k], high[k], 1

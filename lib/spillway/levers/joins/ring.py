@@ -65,3 +65,26 @@ def volumes(
             if end > begin:
                 found[j, kinds[k]] += end - begin
     return found
+
+
+@njit(cache=True)
+def newest_taken(  # type: ignore[no-untyped-def]
+    low, high, slot, take, order, starts, first_slot, taken
+) -> None:
+    """Of one probing row: how many rows of each basic window are considered, `take` in all, in `taken`.
+
+    Basic windows are gone through in `order`; of the last one that is needed, the newest rows.
+    """
+    left, last = min(take, high - low), len(starts) - 2
+    taken[:] = 0
+    for at in range(len(order)):
+        if left <= 0:
+            break
+        j = order[at]
+        s = slot - j - first_slot
+        if s < 0 or s > last:
+            continue
+        there = min(high, starts[s + 1]) - max(low, starts[s])
+        if there > 0:
+            taken[j] = min(there, left)
+            left -= taken[j]
