@@ -45,7 +45,7 @@ check: $(READY) ## Style, format, types and layers
 
 .PHONY: test
 test: check ## Everything CI runs: check, then the whole test suite
-	@$(with_java) python -m pytest -n 2
+	@$(with_java) python -m pytest -n 2 --max-worker-restart 0
 
 .PHONY: bench
 bench: $(READY) ## Measure against floors and peers; leaves build/bench.json

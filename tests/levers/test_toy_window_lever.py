@@ -97,7 +97,7 @@ def test_a_rerun_after_death_ends_in_the_same_tables(world: World, monkeypatch: 
         killed.setattr(workloads, "write_ledger", die)
         with pytest.raises(KeyboardInterrupt):
             run(world)
-    assert [row["status"] for row in world.rows("windows")] == ["planned", "planned"]
+    assert [row["status"] for row in world.rows("windows")] == ["planned", "planned", "open"]
     assert run(world) == 2
     assert len(world.rows("meet_results", "neighbours")) == len(
         {(row["left_seq"], row["right_seq"]) for row in world.rows("meet_results", "neighbours")}

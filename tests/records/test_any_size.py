@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.records.test_parse import HEADER, contract, csv_with, json_with
 
@@ -58,6 +58,7 @@ class _NoStretch(Quotes):
 
 @settings(max_examples=300, deadline=None)
 @given(SOUP, st.integers(1, 40), st.integers(1, 5), st.booleans())
+@example(["\ufeff"], 8, 3, True)
 def test_csv_is_the_same_in_blocks_in_pieces_and_record_by_record(
     soup: list[str], block: int, block_lines: int, headless: bool
 ) -> None:

@@ -75,6 +75,8 @@ def csv_parts(
                 return
         tables, start = block.read(names, start)
         yield _with_notes(contract, names, tables, rejects)
+        if block.last:
+            return  # of its bytes nothing is left, also where they hold no line: a byte order mark alone
         lines = block.lines
         if start:
             held = held[lines.starts[start] :] if start < lines.count else b""
