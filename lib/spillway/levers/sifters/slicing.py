@@ -51,6 +51,8 @@ def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> Regi
             line = points[axis, rows]
             cuts = equal_cuts(line, count)
             names = grower.slices(region, axis, cuts)
+            if axis + 1 == len(counts):
+                continue  # nobody cuts these any further
             where = np.searchsorted(cuts, line, side="right")
             found += [(name, rows[where == place]) for place, name in enumerate(names)]
         parts = found
