@@ -343,7 +343,7 @@ def test_a_filter_goes_on_from_the_last_batch_with_rows_and_its_own_shape() -> N
 
 
 def test_a_no_is_certain_only_where_the_filter_has_seen_all_of_its_window(tmp_path: Path) -> None:
-    filtered = landed(duplicates={"rows": "filter", "on": ["at"], "within": 7})
+    filtered = landed(duplicates={"rows": "filter", "on": ["at"], "within": 8})
     world = LandingWorld(tmp_path, landed())
     for name, ats in (("a", range(4)), ("b", range(4, 8))):
         world.deliver(f"{name}.json", lines(ats))
@@ -398,6 +398,36 @@ def test_no_row_that_came_late_past_the_filter_is_denied(
     else:
         with pytest.raises(Refused, match="`name` must be one of"):
             load_sketch(world.tables, "delays", "at", "alternating_bloom")
+
+
+def test_a_no_stays_certain_when_rows_are_retired_that_the_filter_has_seen(tmp_path: Path) -> None:
+    """As of every stream that retires: its filter went on from batch to batch, and knows the retired rows."""
+    world = LandingWorld(tmp_path, landed(duplicates={"rows": "filter", "on": ["at"], "within": 30}))
+    for name, ats in (("a", range(4)), ("b", range(4, 8)), ("c", (2, 8))):
+        if name == "c":
+            first = world.batches()[0]
+            world.tables.at("raw", "delays").delete(batch=1)
+            save_batches(world.tables, [replace(first, status=RETIRED)])
+        world.deliver(f"{name}.json", lines(ats))
+        world.take_in()
+    found: Any = load_sketch(world.tables, "delays", "at", "alternating_bloom")
+    assert [(found.seen(at).estimate, found.seen(at).high) for at in (2, 8, 99)] == [
+        (1.0, 1.0), (1.0, 1.0), (0.0, 0.0),
+    ]  # fmt: skip
+
+
+def test_a_state_that_is_made_again_for_a_late_batch_says_what_is_retired_of_its_window(
+    tmp_path: Path,
+) -> None:
+    batches = [batch(1, 0, 59), batch(2, 60, 89), batch(3, 90, 129)]
+    history = stored(tmp_path, table(90, some_rows(3, 40)))
+    late = stored(tmp_path, table(60, some_rows(2, 30)))
+    for status, within, unseen in ((RETIRED, 100, 59), (RETIRED, 70, None), (TAKEN_IN, 100, None)):
+        standing = [replace(batches[0], status=status, rows=60), batches[2]]
+        asked = contract(rows="filter", within=within)
+        found = find_repeated(HERE, asked, batches[1], late, history, None, standing)
+        assert found.state is not None
+        assert read_sketch(found.state["payload"]).context.get(UNSEEN) == unseen
 
 
 def test_a_state_made_of_a_window_that_is_partly_retired_says_so_until_it_has_passed() -> None:

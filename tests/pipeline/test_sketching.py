@@ -19,7 +19,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.errors import Refused
 from spillway.pipeline.sketch import sketch_stream
-from spillway.pipeline.stored_sketches import load_sketch
+from spillway.pipeline.stored_sketches import load_sketch, made_of_sketches
 from spillway.settings import Settings
 from spillway.store import files
 from spillway.store.batches import load_batches, save_batches
@@ -257,14 +257,15 @@ def test_a_closed_day_is_one_row_and_is_not_used_once_its_batches_have_other_ske
         return load_sketch(world.tables, "sites", name, kind, *dates)
 
     world.take_in(3, 600, sites(600, 60), on=day(2))
-    world.take_in(4, 660, sites(660, 30), on=day(3))
-    assert world.sketch() == 2 * len(SKETCHES)
+    for number in (4, 5):
+        world.take_in(number, 600 + 30 * number, sites(660, 30), on=day(3))
+    assert world.sketch() == 3 * len(SKETCHES)
     # the first day has one batch, which is as small, and the last is not closed
     assert {(row["batch_date"], row["name"], row["batches"]) for row in daily()} == {
         (day(2), name, 2) for name in NAMES
     }
     site = counted("site", "count_min")
-    assert (site.frequency("site-3").estimate, site.covers.batches) == (105.0, 4)
+    assert (site.frequency("site-3").estimate, site.covers.batches, site.covers.missing) == (110.0, 5, 0)
     pulses = sorted(row["pulses"] for row in sites(300, 240) + sites(600, 60) if row["pulses"] is not None)
     assert counted("pulses", "quantiles", day(2), day(2)).sketch.n == len(pulses)
     assert (
@@ -276,13 +277,23 @@ def test_a_closed_day_is_one_row_and_is_not_used_once_its_batches_have_other_ske
 
     world.take_in(3, 600, sites(600, 6), on=day(2))
     assert world.sketch(None, day(2), day(2)) == 2 * len(SKETCHES)
-    assert counted("site", "count_min").frequency("site-3").estimate == 96.0
+    assert counted("site", "count_min").frequency("site-3").estimate == 101.0
     assert len(daily()) == len(before)
     # a row that is of other sketches than there are now counts for nothing
     tables, where = world.tables.now(), {"stream": "sites", "kind": "count_min", "name": "site"}
     (stale,) = tables.at("daily_sketches").rows(**where).to_pylist()
-    tables.at("daily_sketches").replace([{**stale, "made_of": "others"}], **where)
-    assert counted("site", "count_min").frequency("site-3").estimate == 96.0
+    (other,) = tables.at("sketches").rows(["payload"], **where, batch=4)["payload"].to_pylist()
+    tables.at("daily_sketches").replace([{**stale, "made_of": "others", "payload": other}], **where)
+    assert counted("site", "count_min").frequency("site-3").estimate == 101.0
+
+
+def test_the_sketches_of_a_day_are_named_by_their_seeds_too_where_these_are_several() -> None:
+    """What was once summed up of sketches that hash apart is not read; what was of one seed is, under its old name."""
+    one, *others = (
+        [{"batch": at, "digest": f"d{at}", "parameters": "{}", "seed": seed} for at, seed in enumerate(seeds)]
+        for seeds in ((1, 1), (7, 7), (1, 7), (1, 2))
+    )
+    assert [made_of_sketches(rows) == made_of_sketches(one) for rows in others] == [True, False, False]
 
 
 def test_of_a_day_that_is_open_no_file_is_opened_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

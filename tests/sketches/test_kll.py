@@ -5,7 +5,7 @@ from __future__ import annotations
 import datasketches
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
@@ -38,6 +38,7 @@ def test_the_library_reads_our_bytes_and_holds_the_same_items(values: list[float
 
 
 @given(FLOATS, st.integers(LEAST_K, 40))
+@example([float(value) for value in range(2 * LEAST_K)], LEAST_K)
 @settings(max_examples=300)
 def test_no_rank_is_off_by_more_than_half_a_block_and_blocks_are_as_small_as_k_allows(
     values: list[float], k: int

@@ -163,6 +163,7 @@ WRONG: list[tuple[str, tuple[Any, ...], str]] = [
     ("top", (1, "high"), "`confidence` must lie between 0 and 1, got 'high'"),
     ("quantile", ("half",), "`share` must lie from 0 to 1, got 'half'"),
     ("quantile", (float("nan"),), "`share` must lie from 0 to 1"),
+    ("quantile", (1.5,), "`share` must lie from 0 to 1, got 1.5"),
     ("between", (1,), "must be given payload, low, high"),
     ("between", (DAY, DAY), "`value` must be of type timestamp, .* CAST it to TIMESTAMP"),
     ("near_duplicate_pairs", (0.5,), "`at_least` must be a whole number"),
