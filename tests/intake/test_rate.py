@@ -46,8 +46,18 @@ def every(seconds: float, count: int, start: datetime) -> list[datetime]:
         [-1_767_244_172, 2**40],
         [-604_800] * 5,
         [900 + 600] * 9,
+        [900 + 400] * 9,
     ],
-    ids=["1970", "last week", "next week", "far ahead", "both sides", "five late ones", "nine a bit late"],
+    ids=[
+        "1970",
+        "last week",
+        "next week",
+        "far ahead",
+        "both sides",
+        "five late ones",
+        "nine late",
+        "nine a bit late",
+    ],
 )
 def test_few_odd_clocks_change_nothing(odd: list[int]) -> None:
     found = covered(np.append(QUARTER, odd))
@@ -67,9 +77,22 @@ def test_a_late_delivery_beside_a_days_does_not_make_it_cover_the_days_between(
     assert found == pytest.approx(86_400 * (1 + late / len(day)), rel=0.3)
 
 
-def test_a_stream_that_rests_covers_its_rest() -> None:
-    shift = np.arange(0, 28_800, 60)
-    assert covered(np.append(shift, shift + 86_400)) == pytest.approx(28_800 + 86_400, rel=0.01)
+def test_late_deliveries_of_several_days_do_not_either() -> None:
+    day = np.repeat(np.arange(0, 86_400, 300), 8)
+    late = [np.linspace(0, 3_600, 40).astype(np.int64) - 86_400 * days for days in (3, 40)]
+    assert covered(np.concatenate([day, *late])) == pytest.approx(86_400, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "second"), [(28_800, 57_600, 28_800), (28_800, 7_200, 5_400)], ids=["a night", "a lull"]
+)
+def test_a_stream_that_rests_covers_its_rest(first: int, rest: int, second: int) -> None:
+    begun, again = np.arange(0, first, 60), np.arange(0, second, 60) + first + rest
+    assert covered(np.append(begun, again)) == pytest.approx(first + rest + second, rel=0.01)
+
+
+def test_a_few_tuples_that_come_unevenly_cover_all_of_their_time() -> None:
+    assert covered(np.array([0, 10, 20, 30, 40, 50, 60, 90])) == pytest.approx(90 * 8 / 7)
 
 
 def test_one_odd_clock_among_few_tuples_does_not_stretch_them_over_years() -> None:
@@ -102,13 +125,14 @@ def test_one_tuple_that_says_1970_changes_no_rate_of_a_batch(tmp_path: Path) -> 
 def test_a_batch_without_a_rate_takes_the_last_known_one_and_says_so(tmp_path: Path, moments: int) -> None:
     world = timed(tmp_path)
     start = world.now
-    world.deliver("a.json", at(every(2, 100, start)))
-    world.take_in()
-    world.deliver("b.json", at([start + timedelta(seconds=300)] * moments))
+    for name, seconds in (("a", 4), ("b", 2)):
+        world.deliver(f"{name}.json", at(every(seconds, 100, start)))
+        world.take_in()
+    world.deliver("c.json", at([start + timedelta(seconds=300)] * moments))
     (batch,) = world.take_in()
     assert batch.seconds_covered == 2.0 * moments
-    assert batch.rate_note == "it has no rate of its own: the last known one, of batch 1"
-    assert world.said[-1] == f"delays: batch 2: {batch.rate_note}"
+    assert batch.rate_note == "it has no rate of its own: the last known one, of batch 2"
+    assert world.said[-1] == f"delays: batch 3: {batch.rate_note}"
 
 
 def test_the_first_batch_of_a_stream_without_a_rate_waits_by_name_until_another_tells(tmp_path: Path) -> None:
@@ -156,17 +180,31 @@ def test_copies_that_keep_the_time_of_their_originals_arrived_in_no_negative_tim
     assert batch.seconds_covered == 600.0
 
 
+def test_of_two_days_that_arrive_together_the_second_begins_where_the_first_ended(tmp_path: Path) -> None:
+    world = timed(tmp_path, rate={"from": "arrival"})
+    start = world.now
+    for day in ("2026-03-01", "2026-03-02"):
+        for name in ("a", "b"):
+            world.deliver(f"{day}/{name}.json", at(every(1, 10, start)))
+            start -= timedelta(hours=1)
+    assert [batch.seconds_covered for batch in world.take_in()] == [61.0, 122.0]
+
+
 def test_event_time_and_arrival_that_disagree_by_ten_times_are_told_by_name(tmp_path: Path) -> None:
     world = timed(tmp_path)
     start = world.now
     world.deliver("a.json", at(every(1, 100, start)))
     world.take_in()
-    world.deliver("b.json", at(every(60, 100, start - timedelta(seconds=3000))))
+    world.deliver("b.json", at(every(60, 100, start - timedelta(hours=5))))
     (batch,) = world.take_in()
     assert batch.seconds_covered == 6000.0
     assert "event time says that it covers 6,000 s, its files arrived within 61 s" in (batch.rate_note or "")
     assert "write `rate: {from: arrival}`" in world.said[-1]
     assert "history" not in (batch.rate_note or "")
+    world.later(2000)
+    world.deliver("c.json", at(every(1, 100, world.now)))
+    (batch,) = world.take_in()
+    assert "event time says that it covers 100 s, its files arrived within 2,061 s" in (batch.rate_note or "")
 
 
 def test_history_that_is_delivered_at_once_is_told_as_that(tmp_path: Path) -> None:
