@@ -1,7 +1,9 @@
 """Joins and queries: the windows that their inputs have closed are planned together, worked out, accounted for.
 
 Results replace those of the same window, then the lever's own rows of it, then the ledger, then the window turns done;
-so a rerun, or a death in between, ends in the same tables. What goes wrong with one of them keeps no other back.
+so a rerun, or a death in between, ends in the same tables. What goes wrong with one of them keeps no other back: those
+that share a room are all worked out before anything is published, and where one fails the room is divided anew among
+the others.
 """
 
 from __future__ import annotations
@@ -143,14 +145,40 @@ def _bring_through(
             continue
         look = partial(_looked_at, run, contracts, found, waiting)
         ready = faults.each("look at", [one.subject for one in mine], look)
-        room = replace(run.room, failed=faults.streams)
-        plan_all = partial(found.plan_windows, room, list(ready.values()))
-        plans = faults.attempt(run.room.name, "plan", plan_all)
-        for subject, plan in zip(ready, plans or (), strict=False):
-            contract = contracts[subject]
-            work = partial(_side_by_side, run, contract, found, plan, waiting[contract.subject])
-            done += faults.attempt(contract.subject, "work out", work) or []
+        made = _worked_out(run, faults, contracts, found, ready)
+        for subject, one in made.items():
+            publish = partial(_publish, run, contracts[subject], found, one)
+            done += faults.attempt(subject, "publish", publish) or []
     return done
+
+
+def _worked_out(
+    run: _Run,
+    faults: Faults,
+    contracts: Mapping[str, Workload],
+    found: WindowLever,
+    ready: Mapping[str, WindowWork],
+) -> dict[str, _Made]:
+    """By subject, what is to be published: planned together, and again without those that fail."""
+    made: dict[str, _Made] = {}
+    while ready:
+        room = replace(run.room, failed=faults.streams)
+        plans = faults.attempt(run.room.name, "plan", partial(found.plan_windows, room, list(ready.values())))
+        for (subject, work), plan in zip(ready.items(), plans or (), strict=False):
+            before = made.pop(subject, None)
+            if before is not None and before.plan.decision == plan.decision:
+                made[subject] = before
+                continue
+            if before is not None:
+                before.discard()
+            answer = partial(_side_by_side, run, contracts[subject], found, plan, work.windows)
+            now = faults.attempt(subject, "work out", answer)
+            if now is not None:
+                made[subject] = now
+        if plans is None or len(made) == len(ready):
+            break
+        ready = {subject: work for subject, work in ready.items() if subject in made}
+    return made
 
 
 def _looked_at(
@@ -205,6 +233,23 @@ def window_work(
 
 
 @dataclass(frozen=True)
+class _Made:
+    """The results of some windows in drafts, and what is said of them."""
+
+    plan: WindowPlan
+    table: Table
+    windows: Sequence[Window]
+    drafts: Sequence[Draft]
+    lines: Sequence[LedgerRow]
+    records: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]
+
+    def discard(self) -> None:
+        """Throw it away."""
+        for draft in self.drafts:
+            self.table.discard(draft)
+
+
+@dataclass(frozen=True)
 class _Results:
     """Makes the results of one window, or of a part of it."""
 
@@ -218,7 +263,7 @@ class _Results:
 
 def _side_by_side(
     run: _Run, contract: Workload, found: WindowLever, plan: WindowPlan, windows: Sequence[Window]
-) -> list[Window]:
+) -> _Made:
     """Windows that know nothing of one another, all at a time."""
     table = run.tables.at(found.results_table, contract.subject)
     back = found.looks_back_seconds(contract)
@@ -234,7 +279,7 @@ def _side_by_side(
         line for one in windows for line in plan.account(one, draft.rows(one.window), counts[one.window])
     ]
     records = [plan.records(one, draft.rows(one.window), counts[one.window]) for one in windows]
-    return _publish(run, contract, found, table, windows, [draft], lines, records)
+    return _Made(plan, table, windows, [draft], lines, records)
 
 
 def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequence[Window]) -> list[Window]:
@@ -262,7 +307,7 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
                 for name, own in told.items():
                     before.setdefault(name, []).extend(own)
                 records.append(told)
-            done += _publish(run, contract, found, table, some, drafts, lines, records)
+            done += _publish(run, contract, found, _Made(plan, table, some, drafts, lines, records))
     return done
 
 
@@ -282,27 +327,18 @@ def _drafted(
     return table.draft(engine if len(pieces) > 1 else InProcess(), pieces, _Results(decision))
 
 
-def _publish(
-    run: _Run,
-    contract: Workload,
-    found: WindowLever,
-    table: Table,
-    windows: Sequence[Window],
-    drafts: Sequence[Draft],
-    lines: Sequence[LedgerRow],
-    records: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]],
-) -> list[Window]:
+def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made) -> list[Window]:
     """Results, then the lever's own rows, then the ledger, then done; each replaces its own."""
-    subject, numbers = contract.subject, [window.window for window in windows]
-    days = sorted({window.day for window in windows})
-    written = [one for draft in drafts for one in draft.written]
-    table.publish(written, batch_date=days, window=numbers)
+    subject, numbers = contract.subject, [window.window for window in made.windows]
+    days = sorted({window.day for window in made.windows})
+    written = [one for draft in made.drafts for one in draft.written]
+    made.table.publish(written, batch_date=days, window=numbers)
     for name in found.record_tables:
-        rows = [row for told in records for row in told.get(name, ())]
+        rows = [row for told in made.records for row in told.get(name, ())]
         run.tables.at(name).replace(rows, subject=subject, window=numbers)
-    write_ledger(run.tables, subject, numbers, [found.name], lines)
+    write_ledger(run.tables, subject, numbers, [found.name], made.lines)
     now = utc_now()
-    done = [window.becomes(now, status=DONE) for window in windows]
+    done = [window.becomes(now, status=DONE) for window in made.windows]
     save_windows(run.tables, done)
     run.say(f"{subject}: {len(done)} windows worked out by {found.name}")
     return done

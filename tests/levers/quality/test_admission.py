@@ -206,3 +206,22 @@ def test_two_jobs_that_share_a_room_fill_it_at_one_level() -> None:
     assert taken <= 800.0
     assert max(levels.values()) - min(levels.values()) <= 0.02
     assert min(levels.values()) >= 0.48
+
+
+@given(loads(), st.sampled_from(POLICIES), st.integers(0, 63))
+@settings(max_examples=150, deadline=None)
+def test_who_is_planned_again_when_others_have_been_worked_out_gets_the_same_again(
+    load: tuple[Batches, Entitlements, float], policy: str, done: int
+) -> None:
+    """So that a death between two queries of a room, or a run of some of them, changes nothing."""
+    batches, to, room = load
+    to = replace(
+        to, floor=np.where(np.arange(len(to.weight)) % 2, 0.3, 0.0), priority=np.arange(len(to.weight)) // 3
+    )
+    room = float(np.floor(room)) + 1
+    kept = chosen(policy, batches, to, room)
+    through = (done >> batches.query) & 1 == 1
+    left = room - float(batches.cost[kept & through].sum())
+    waiting = Batches(batches.query[~through], batches.sic[~through], batches.cost[~through])
+    again = chosen(policy, waiting, to, left) if left > 0 else np.zeros(len(waiting), np.bool_)
+    assert again.tolist() == kept[~through].tolist()

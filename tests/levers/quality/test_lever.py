@@ -416,6 +416,29 @@ def test_a_query_that_fails_leaves_its_room_to_the_others(tmp_path: Path) -> Non
     assert sum(later.values()) == 240, "nor is any left to one that answered before, and does not any more"
 
 
+def test_a_query_that_fails_on_its_rows_leaves_its_room_to_the_others_and_is_told_when_it_is_mended(
+    tmp_path: Path,
+) -> None:
+    pair = [query("means", MEAN, capacity={"tuples": 240}), query("warm", COUNT)]
+    alone, world = (begun(tmp_path / name, *pair) for name in ("alone", "with"))
+    run(alone)
+    put_queries(world, *pair, query("numbers", "SELECT max(CAST(site AS INT)) AS top FROM sites"))
+    with pytest.raises(SpillwayError, match=r"numbers.*`sql` must be understood by DuckDB"):
+        run(world)
+    kept = {place: row["tuples_kept"] for place, row in coverage(alone).items()}
+    assert kept == {place: row["tuples_kept"] for place, row in coverage(world).items()}
+    assert kept["means", 0] + kept["warm", 0] == 240
+    ended = {(row["subject"], row["status"]) for row in world.rows("windows") if row["status"] != "open"}
+    assert ended == {("means", "done"), ("warm", "done"), ("numbers", "planned")}
+    put_queries(world, *pair, query("numbers", "SELECT max(temp) AS top FROM sites"))
+    run(world)
+    assert {row["sic"] for row in world.rows("coverage") if row["subject"] == "numbers"} == {0.0}
+    told = [row["reason"] for row in world.rows("ledger") if row["subject"] == "numbers" and row["shed"]]
+    assert told
+    assert all("was given to others before it could be worked out" in reason for reason in told)
+    assert difference(world.rows("ledger")) == 0
+
+
 def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     short = {"window": {"seconds": 420}}
     world = begun(tmp_path, query("means", MEAN, **short))

@@ -15,6 +15,9 @@ Ours, beside the text:
 - What must be kept goes first; then the query that has waited longest gets one batch (`waited`, see `entitled`); then
   every query is brought to its floor; then priorities in turn.
 
+Whoever is planned again with what the others were given taken out of the room gets the same again: at every step what
+fitted and was admitted still fits, and what did not fit does not.
+
 Guarantee: no query whose batches still fit ends further below the max-min optimum (`max_min`) than one batch, the
 largest of any query, in sic / weight. About n + k log n for n batches of which k are admitted.
 

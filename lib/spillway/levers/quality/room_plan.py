@@ -6,7 +6,12 @@ the same. Within a slice a query's coverage is the mean over its windows there.
 
 Queries of the room that this run does not work out (another job does) are not forgotten: what they were given in the
 slice is taken, and what they are likely to be offered is left to them (`projection.own_room`). To one that cannot be
-worked out as it stands nothing is left: its statements are analysed before the room is divided.
+worked out as it stands nothing is left: its statements are analysed before the room is divided, and where it fails on
+its rows the room is divided again without it. What a slice had is then given to the others for good: a query that is
+mended later finds what they left of past slices, and is told where that is nothing.
+
+Nothing pins a slice's plan, and nothing has to: of queries that were planned together, those that are planned again
+when others have been worked out get the same again (`admission`).
 """
 
 from __future__ import annotations
@@ -49,6 +54,8 @@ class WindowShare:
     capacity: float | None
     arrived_first: int | None
     """Tuples that were here when it was first worked out; None: that is now."""
+    given_away: bool = False
+    """Whether others had been given the room of its slice when it was planned."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,7 @@ def _plan_slice(
             rules.weights[subject],
             rules.room,
             history.arrived_first.get((subject, window.window)),
+            rules.room is not None and bool(at) and not mine and _taken(rules, history, number) >= rules.room,
         )
     return shares
 
@@ -231,7 +239,7 @@ def _kept(
     if not _overloaded(rules, history, number, load):
         return everything
     to = _entitlements(rules, history, number, names)
-    taken = sum(history.given.get(query, {}).get(number, 0.0) for query in rules.queries)
+    taken = _taken(rules, history, number)
     if taken >= rules.room:
         return ~everything
     now = {name: len({w for n, w, _ in offered.place if n == name}) for name in names}
@@ -240,6 +248,11 @@ def _kept(
     if room <= 0:
         return ~everything
     return chosen(rules.policy, offered.batches, to, room, offered.must_keep)
+
+
+def _taken(rules: RoomRules, history: RoomHistory, number: int) -> float:
+    """What queries of the room were given in a slice before."""
+    return sum(history.given.get(query, {}).get(number, 0.0) for query in rules.queries)
 
 
 def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float) -> bool:
