@@ -195,6 +195,12 @@ class StreamContract(Subject):
     )
     mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
+    row_group_tuples: int | None = rule(
+        Maybe(Number(least=1, whole=True)),
+        "rows that lie together in a file of what is sent: queries that shed whole row groups leave them unread; each "
+        "costs the channel about a hundred bytes a column; null: half a million",
+        None,
+    )
     bad_records: BadRecords = rule(Record(BadRecords), "records that break the contract", BadRecords())
     unknown_fields: str = rule(
         Choice(("note", "refuse")),

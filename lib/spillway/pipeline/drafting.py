@@ -78,7 +78,8 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
                 aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
         held["transmitted"] = own_table(tables, contract, "transmitted", levers)
         told = {one.batch: one.size for one in told_of_way(tables, way)}
-        sent = held["transmitted"].draft(engine, pieces_for(held["transmitted"]), SendDown(way.down, columns))
+        out, group = held["transmitted"], contract.row_group_tuples
+        sent = out.draft(engine, pieces_for(out), SendDown(way.down, columns), rows_in_a_group=group)
     except BaseException:
         # or every try of a batch that cannot be drafted would leave files behind
         for found in aside.values():

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
-from spillway.store.files import DataFile, rows_of
+from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group
 from spillway.store.filters import matching
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,7 +23,6 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _CUT_BY = timedelta(microseconds=999)
 """Some writers cut times in a file's statistics down to the millisecond."""
-_ROWS_AT_A_TIME = 131_072
 
 
 @dataclass(frozen=True)
@@ -67,18 +66,37 @@ class WindowGrid:
         first = self.at(low)
         return first if first == self.at(high) else None
 
+    def of_group(self, group: RowGroup, order: str) -> int | None:
+        """The one window that all rows of a row group lie in, as its footer tells; None: it is to be read."""
+        if order not in group.edges:
+            return None
+        first, last = (self.at(_in_utc(edge)) for edge in group.edges[order])
+        return first if first == last else None
+
     def of_batches(self, file: DataFile, order: str, batches: set[int]) -> set[tuple[int, int]]:
         """Of these batches' rows in a file, every batch with a window that it has rows in."""
         low, high, one = file.low("batch"), file.high("batch"), self.holding(file, order)
         if low is not None and low == high and one is not None:
             return {(low, one)} if low in batches else set()
         found: set[tuple[int, int]] = set()
-        for part in rows_of(file, ["batch", order], _ROWS_AT_A_TIME):
-            mine = part.filter(matching(part, {"batch": list(batches)}))
+        for group in row_groups(file, ["batch", order]):
+            lowest, highest = group.edges.get("batch", (None, None))
+            if lowest is not None and not any(lowest <= batch <= highest for batch in batches):
+                continue
+            alone = self.of_group(group, order)
+            if lowest is not None and lowest == highest and alone is not None:
+                found.add((lowest, alone))
+                continue
+            rows = rows_of_group(file, group.place, ["batch", order])
+            mine = rows.filter(matching(rows, {"batch": list(batches)}))
             mine = mine.filter(mine[order].is_valid())
             pairs = np.stack([np.asarray(mine["batch"], dtype=np.int64), self.numbers(mine[order])], axis=1)
             found |= {(int(batch), int(number)) for batch, number in np.unique(pairs, axis=0)}
         return found
+
+
+def _in_utc(edge: date) -> date:
+    return edge.replace(tzinfo=UTC) if isinstance(edge, datetime) and edge.tzinfo is None else edge
 
 
 def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:

@@ -27,11 +27,10 @@ from spillway.errors import Refused
 from spillway.levers.windows import OPEN, PLANNED, Input, Window
 from spillway.pipeline.window_grid import WindowGrid, window_order
 from spillway.registry import lever
-from spillway.store.files import rows_of
+from spillway.store.files import row_groups, rows_of_group
 from spillway.store.filters import Between
 from spillway.store.tables import Tables
 
-_ROWS_AT_A_TIME = 131_072
 _ROUNDED = timedelta(microseconds=2)
 
 
@@ -190,8 +189,13 @@ def _still_there(tables: Tables, stream: str, batches: set[int]) -> set[int]:
         if low is not None and low == high:
             found |= {low} & batches
             continue
-        for part in rows_of(file, ["batch"], _ROWS_AT_A_TIME):
-            found |= set(part["batch"].unique().to_pylist()) & batches
+        for group in row_groups(file, ["batch"]):
+            low, high = group.edges.get("batch", (None, None))
+            if low is not None and low == high:
+                found |= {low} & batches
+            else:
+                rows = rows_of_group(file, group.place, ["batch"])
+                found |= set(rows["batch"].unique().to_pylist()) & batches
     return found
 
 

@@ -1,9 +1,11 @@
 """What the inputs of a window come in: portions, known by what tables say of their files.
 
-A portion is a file, as far as it lies in the window, or a part of one of at most so many tuples. A file that lies in
-one window is never opened for it; one that lies in several is read for the times of its rows, and no other column, and
-is a portion of each of them: what is shed in one of its windows is then opened for another. The
-portions of a batch touch one another in `seq`, so that rows which an earlier lever laid aside belong to one of them.
+A portion is what can be left unread by itself: a file of one batch that lies in one window, which is not even opened;
+else a row group, of which the footer tells. So what is shed is not read, also where files were put together
+(`store.upkeep` leaves row groups as they are). A row group is cut where it holds more tuples than a portion may, and
+where it lies in several windows or batches: then its times are read, and no other column, and what is shed of it is
+read with what is kept. The portions of a batch touch one another in `seq`, so that rows which an earlier lever laid
+aside belong to one of them.
 
 How many tuples a source produced for those that are here follows from the ledger: what came in, was refused, or was
 shed for good by an earlier lever was produced; what was delivered twice was not produced twice.
@@ -12,10 +14,10 @@ shed for good by an earlier lever was produced; what was delivered twice was not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
@@ -23,11 +25,10 @@ from spillway.ledger import TOTAL
 from spillway.levers.windows import Portion, Window
 from spillway.pipeline.accounting import SENT
 from spillway.pipeline.window_grid import WindowGrid, window_order
-from spillway.store.files import DataFile, rows_of
+from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group
 from spillway.store.filters import matching
 from spillway.store.tables import Tables
 
-_ROWS_AT_A_TIME = 131_072
 _INTAKE = "intake"
 
 
@@ -36,14 +37,18 @@ def window_portions(
 ) -> dict[int, tuple[Portion, ...]]:
     """By window, its portions, of at most so many tuples each; in the order of streams, batches and `seq`."""
     found: dict[int, list[Portion]] = {window.window: [] for window in windows}
+    grid = WindowGrid.of(contract)
     for stream in dict.fromkeys(contract.inputs):
         order = window_order(contracts, contract, stream)
         batches = sorted({batch for window in windows for name, batch in window.inputs if name == stream})
         factors = _produced_for_each(tables, stream, batches)
+        alone = [one for one in (most, contracts.stream(stream).row_group_tuples) if one is not None]
+        opened: dict[str, _InFile] = {}
         for batch in batches:
             of_batch: dict[int, list[Portion]] = {}
             for file in tables.at("transmitted", stream).files(batch=batch):
-                for window, portion in _of_file(contract, stream, order, file, batch, factors[batch], most):
+                of = opened.setdefault(file.path, _InFile(stream, order, file, min(alone, default=None)))
+                for window, portion in _of_file(grid, of, batch, factors[batch], most):
                     of_batch.setdefault(window, []).append(portion)
             for number, mine in of_batch.items():
                 if number in found:
@@ -55,42 +60,78 @@ def window_portions(
 
 
 def _of_file(
-    contract: Workload, stream: str, order: str, file: DataFile, batch: int, produced: float, most: int | None
+    grid: WindowGrid, of: _InFile, batch: int, produced: float, most: int | None
 ) -> Iterator[tuple[int, Portion]]:
     """The portions of a batch in a file, each with its window."""
-    grid = WindowGrid.of(contract)
-    inside = grid.holding(file, order)
+    file, stream = of.file, of.stream
+    inside = grid.holding(file, of.order)
     one_batch = file.low("batch") == file.high("batch") and file.low("seq") is not None
-    if one_batch and inside is not None and (most is None or file.records <= most):
+    if one_batch and inside is not None and (of.alone is None or file.records <= of.alone):
         first, last = file.low("seq"), file.high("seq")
         made = Portion(stream, batch, first, last, file.records, file.size, file.records * produced)
         yield inside, made
         return
-    parts = [
-        part.filter(matching(part, {"batch": batch}))
-        for part in rows_of(file, ["batch", "seq", order], _ROWS_AT_A_TIME)
-    ]
-    rows = pa.concat_tables(parts).filter(pa.concat_tables(parts)[order].is_valid())
-    number, seq = grid.numbers(rows[order]), np.asarray(rows["seq"])
-    share = file.size / max(1, file.records)
-    for window in np.unique(number):
-        mine = np.sort(seq[number == window])
-        step = len(mine) if most is None else most
-        pieces = max(1, round(len(mine) / step))
-        for some in np.array_split(mine, pieces):
-            tuples = len(some)
+    for group in of.groups:
+        low, high = group.edges.get("batch", (None, None))
+        if low is not None and not low <= batch <= high:
+            continue
+        each = group.size / max(1, group.records)
+        alone, pieces = (
+            _window_alone(grid, of, group, batch),
+            1 if most is None else round(group.records / most),
+        )
+        if alone is not None and pieces <= 1:
+            first, last = group.edges["seq"]
             yield (
-                int(window),
-                Portion(
-                    stream,
-                    batch,
-                    int(some[0]),
-                    int(some[-1]),
-                    tuples,
-                    round(tuples * share),
-                    tuples * produced,
-                ),
+                alone,
+                Portion(stream, batch, first, last, group.records, group.size, group.records * produced),
             )
+            continue
+        for window, seq in _seq_by_window(grid, of, group, batch, alone):
+            pieces = 1 if most is None else max(1, round(len(seq) / most))
+            for some in np.array_split(seq, pieces):
+                tuples, first, last = len(some), int(some[0]), int(some[-1])
+                yield (
+                    window,
+                    Portion(stream, batch, first, last, tuples, round(tuples * each), tuples * produced),
+                )
+
+
+@dataclass(frozen=True)
+class _InFile:
+    """A file of a stream, opened for its footer when somebody asks."""
+
+    stream: str
+    order: str
+    file: DataFile
+    alone: int | None
+    """Of so many rows it is one row group, and one portion, without a look; None: however many."""
+
+    @cached_property
+    def groups(self) -> list[RowGroup]:
+        return row_groups(self.file, ["batch", "seq", self.order])
+
+
+def _window_alone(grid: WindowGrid, of: _InFile, group: RowGroup, batch: int) -> int | None:
+    """The one window that a row group of this batch alone lies in, by its footer; None: it is to be read."""
+    told = group.edges.get("batch") == (batch, batch) and "seq" in group.edges
+    return grid.of_group(group, of.order) if told else None
+
+
+def _seq_by_window(
+    grid: WindowGrid, of: _InFile, group: RowGroup, batch: int, alone: int | None
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Of a batch's rows in a row group, by window, the `seq` of each; read where the footer does not tell."""
+    first, last = group.edges.get("seq", (0, -1))
+    if alone is not None and last - first + 1 == group.records:
+        yield alone, np.arange(first, last + 1)
+        return
+    rows = rows_of_group(of.file, group.place, ["batch", "seq", of.order])
+    rows = rows.filter(matching(rows, {"batch": batch}))
+    rows = rows.filter(rows[of.order].is_valid())
+    number, seq = grid.numbers(rows[of.order]), np.asarray(rows["seq"])
+    for window in np.unique(number):
+        yield int(window), np.sort(seq[number == window])
 
 
 def _touching(portions: list[Portion]) -> list[Portion]:

@@ -102,12 +102,13 @@ def drafted(
     folder: str,
     schema: pa.Schema,
     check: ReadBack | None = None,
+    rows_in_a_group: int | None = None,
 ) -> Draft:
     """One file a piece, written by the engine's tasks; a piece without rows leaves none.
 
     Where one task is refused, what the others wrote is thrown away.
     """
-    work = partial(_write_piece, folder=folder, schema=schema, make=make, check=check)
+    work = partial(_write_piece, folder=folder, schema=schema, make=make, check=check, group=rows_in_a_group)
     found: list[tuple[Piece, Written]] = []
     counts: dict[int, dict[str, int]] = {}
     checked: list[Any] = []
@@ -143,10 +144,12 @@ class _Made:
     found: Any = None
 
 
-def _write_piece(piece: Piece, folder: str, schema: pa.Schema, make: Make, check: ReadBack | None) -> _Made:
+def _write_piece(
+    piece: Piece, folder: str, schema: pa.Schema, make: Make, check: ReadBack | None, group: int | None
+) -> _Made:
     counts: dict[str, int] = {}
     try:
-        written = write_file(folder, piece.partition, schema, make(piece.of, counts))
+        written = write_file(folder, piece.partition, schema, make(piece.of, counts), rows_in_a_group=group)
         if check is None:
             return _Made(written, counts)
         try:

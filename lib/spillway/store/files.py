@@ -7,7 +7,7 @@ rows costs about as much as writing it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -195,14 +195,60 @@ def rows_of(
         for one in (one for one in within if one[0] in parquet.schema_arrow.names):
             found = _row_groups(parquet.metadata, *one)
             groups = [group for group in found if groups is None or group in groups]
-        if groups == []:
-            return
-        for batch in parquet.iter_batches(at_a_time, row_groups=groups, columns=have):
-            part = pa.Table.from_batches([batch])
-            for name in columns:
-                if name not in have:
-                    part = part.append_column(name, pa.nulls(part.num_rows))
-            yield part.select(list(columns))
+        # one by one: of the next row group nothing is read before its rows are asked for
+        for group in range(parquet.num_row_groups) if groups is None else groups:
+            for batch in parquet.iter_batches(at_a_time, row_groups=[group], columns=have):
+                yield _with_all(pa.Table.from_batches([batch]), columns)
+
+
+def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of one file, a row group at a time; a column that it does not have is null."""
+    with _opened(file.path) as parquet:
+        have = [name for name in columns if name in parquet.schema_arrow.names]
+        for group in range(parquet.num_row_groups):
+            yield _with_all(parquet.read_row_group(group, columns=have), columns)
+
+
+def _with_all(part: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The columns in this order, nulls for those that are not there."""
+    for name in columns:
+        if name not in part.column_names:
+            part = part.append_column(name, pa.nulls(part.num_rows))
+    return part.select(list(columns))
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Rows of a file that can be read without the others, as its footer tells of them."""
+
+    place: int
+    records: int
+    size: int
+    edges: Mapping[str, tuple[Any, Any]]
+    """Of columns without nulls of which they are known, the smallest and the largest value."""
+
+
+def row_groups(file: DataFile, columns: Sequence[str]) -> list[RowGroup]:
+    """What a file's footer says of each of its row groups; no column is read."""
+    with _opened(file.path) as parquet:
+        metadata = parquet.metadata
+    place = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    found = []
+    for at in range(metadata.num_row_groups):
+        group, edges = metadata.row_group(at), {}
+        for name in (name for name in columns if name in place):
+            told = group.column(place[name]).statistics
+            if told is not None and told.has_min_max and told.has_null_count and not told.null_count:
+                edges[name] = told.min, told.max
+        size = sum(chunk_bytes(metadata, at).values())
+        found.append(RowGroup(at, group.num_rows, size, edges))
+    return found
+
+
+def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Table:
+    """Columns of one row group."""
+    with _opened(file.path) as parquet:
+        return parquet.read_row_group(place, columns=list(columns))
 
 
 class RowReader:

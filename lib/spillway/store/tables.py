@@ -33,7 +33,7 @@ from spillway.errors import ConcurrentRun, LiesElsewhere, Refused, RefusedElsewh
 from spillway.settings import Settings
 from spillway.store import blobs, logs
 from spillway.store.drafts import Draft, Make, Piece, ReadBack, discard, drafted
-from spillway.store.files import DataFile, rows_of
+from spillway.store.files import DataFile, groups_of, rows_of
 from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold
 from spillway.store.formats import differences, refuse_newer
 from spillway.store.logs import Stale, data_file, log_of
@@ -188,11 +188,16 @@ class Table:
         return pa.schema(found)
 
     def draft(
-        self, engine: Engine, pieces: Sequence[Piece], make: Make, check: ReadBack | None = None
+        self,
+        engine: Engine,
+        pieces: Sequence[Piece],
+        make: Make,
+        check: ReadBack | None = None,
+        rows_in_a_group: int | None = None,
     ) -> Draft:
         """One file a piece, written (and read back for the check) by the engine's tasks; none without rows."""
         schema = self.contract.file_schema
-        return drafted(engine, pieces, make, self.contract.table, self.path, schema, check)
+        return drafted(engine, pieces, make, self.contract.table, self.path, schema, check, rows_in_a_group)
 
     def discard(self, draft: Draft) -> None:
         """Throw a draft away: its files stand in no table and are removed."""
@@ -317,8 +322,10 @@ class Table:
                 continue
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
+                apart = self.contract.apart
+                others = self._others(file, where)
                 one = write_file(
-                    self.path, partition, self.file_schema, self._others(file, where), self.contract.apart
+                    self.path, partition, self.file_schema, others, apart, as_they_come=bool(apart)
                 )
                 if one is not None and one.rows == file.records:
                     discard(self.path, [one])  # nothing of it matched after all
@@ -338,7 +345,12 @@ class Table:
         """The rows of a file that do not match."""
         schema = self.file_schema
         inside = {name: value for name, value in where.items() if name not in self.contract.partitioned_by}
-        for part in rows_of(file, schema.names, ROWS_AT_A_TIME):
+        parts = (
+            groups_of(file, schema.names)
+            if self.contract.apart
+            else rows_of(file, schema.names, ROWS_AT_A_TIME)
+        )
+        for part in parts:
             part = shaped(part, schema)
             rest = part.filter(pc.invert(matching(part, inside)))
             if rest.num_rows:

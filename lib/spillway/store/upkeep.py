@@ -1,8 +1,9 @@
 """Upkeep of tables: small files put together, files that no table needs any more removed, logs kept short.
 
 Putting together changes no row: one commit puts larger files of the same rows, in the same order, in the place of small
-ones, marked as no change of data, and gives way to whoever has written to them since. Only files that the caller calls
-closed are touched, so that nobody who still writes finds what it read replaced.
+ones, marked as no change of data, and gives way to whoever has written to them since. Where batches lie apart, row
+groups stay what they were, so that what could be left unread before still can. Only files that the caller calls closed
+are touched, so that nobody who still writes finds what it read replaced.
 
 A file is removed when no commit of the last week has it, and it is older than that: whoever reads an older version of
 the table, or has written files that are in no commit yet, has so long. That is Delta's own safe age; it is never less.
@@ -19,7 +20,7 @@ import pyarrow as pa
 from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.drafts import discard
-from spillway.store.files import DataFile, rows_of
+from spillway.store.files import DataFile, groups_of, rows_of
 from spillway.store.logs import open_delta
 from spillway.store.reads import ROWS_AT_A_TIME
 from spillway.store.tables import Table
@@ -118,8 +119,9 @@ def _order(table: Table) -> list[str]:
 def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
     partition = {name: str(value) for name, value in files[0].partition}
     group = ROWS_OF_A_SMALL_GROUP if table.contract.apart is None else None
-    rows = _in_order(table, files)
-    one = write_file(table.path, partition, table.file_schema, rows, table.contract.apart, group)
+    apart = table.contract.apart
+    rows, as_they_come = _in_order(table, files)
+    one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come)
     expected = sum(file.records for file in files)
     if one is None or one.rows != expected:
         discard(table.path, [one] if one else [])
@@ -130,15 +132,13 @@ def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
     return one
 
 
-def _in_order(table: Table, files: Sequence[DataFile]) -> Iterator[pa.Table]:
-    """The rows of the files in the table's order; as a stream where one file ends before the next begins."""
+def _in_order(table: Table, files: Sequence[DataFile]) -> tuple[Iterator[pa.Table], bool]:
+    """The rows of the files in the table's order, and whether they come as row groups that stay what they were."""
     order, schema = _order(table), table.file_schema
     if table.contract.apart and all(_ends_before(a, b, order[0]) for a, b in pairwise(files)):
-        for file in files:
-            yield from (shaped(part, schema) for part in rows_of(file, schema.names, ROWS_AT_A_TIME))
-        return
+        return (shaped(part, schema) for file in files for part in groups_of(file, schema.names)), True
     parts = [shaped(part, schema) for file in files for part in rows_of(file, schema.names, ROWS_AT_A_TIME)]
-    yield pa.concat_tables(parts).sort_by([(name, "ascending") for name in order])
+    return iter([pa.concat_tables(parts).sort_by([(name, "ascending") for name in order])]), False
 
 
 def _ends_before(first: DataFile, second: DataFile, column: str) -> bool:

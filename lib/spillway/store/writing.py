@@ -50,17 +50,23 @@ def write_file(
     tables: Iterable[pa.Table],
     apart: str | None = None,
     rows_in_a_group: int | None = None,
+    as_they_come: bool = False,
 ) -> Written | None:
     """The tables as one file below `folder`; None where there is no row.
 
     `schema`: the table's columns without those it is partitioned by. `apart`: a column of which rows with different
-    values, that come one after the other, share no row group.
+    values, that come one after the other, share no row group. `as_they_come`: nor do rows of two of the tables.
     """
     size = rows_in_a_group or ROWS_IN_A_GROUP
     # spelled as Hive does, for readers that take a partition's value from the path
     place = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
     name = "/".join([*place, f"part-{uuid.uuid4()}.parquet"])
-    groups = _groups((shaped(table, schema) for table in tables), apart, size)
+    rows = (shaped(table, schema) for table in tables)
+    groups: Iterator[pa.Table]
+    if as_they_come:
+        groups = (part for table in rows for part in _alike(table, apart) if part.num_rows)
+    else:
+        groups = _groups(rows, apart, size)
     first = next(groups, None)
     if first is None:
         return None
@@ -74,10 +80,8 @@ def write_file(
     with reading(f"{folder}/{name}") as source:
         file_bytes, metadata = source.size(), pq.ParquetFile(source).metadata
     stats = json.dumps(statistics(metadata, schema.names[:INDEXED_COLUMNS]))
-    rows = int(metadata.num_rows)
-    return Written(
-        name, dict(partition), file_bytes, rows, int(time.time() * 1000), stats, chunk_bytes(metadata)
-    )
+    written_at_ms, bytes_of = int(time.time() * 1000), chunk_bytes(metadata)
+    return Written(name, dict(partition), file_bytes, int(metadata.num_rows), written_at_ms, stats, bytes_of)
 
 
 def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:

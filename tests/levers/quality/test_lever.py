@@ -19,12 +19,15 @@ from tests.levers.quality.worlds import (
 )
 from tests.pipeline.streams import SITES, World, attribute, json_lines, sites
 
+from evidence.quality.noted import noted_groups
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.windows import Portion
 from spillway.pipeline.window_look import KnownWindows
 from spillway.pipeline.window_portions import window_portions
 from spillway.store import files as store_files
+from spillway.store.files import row_groups
+from spillway.store.upkeep import compact
 
 TOP = "SELECT site, temp FROM sites ORDER BY temp DESC LIMIT 5"
 
@@ -437,6 +440,34 @@ def test_a_query_that_fails_on_its_rows_leaves_its_room_to_the_others_and_is_tol
     assert told
     assert all("was given to others before it could be worked out" in reason for reason in told)
     assert difference(world.rows("ledger")) == 0
+
+
+def test_what_is_shed_is_not_read_also_where_files_were_put_together(tmp_path: Path) -> None:
+    """Batches of one date, each of three row groups: of those that are shed nothing is read, before and after."""
+    stream = {**PLAIN, "row_group_tuples": 20}
+    small = query("means", MEAN, capacity={"tuples": 100}, starve_slices=0)
+    world = begun(tmp_path, small, stream=stream, files=-1)
+    for number in range(9):
+        world.deliver(f"sites/2020-01-01/{number}.json", json_lines(sites(number * ROWS, ROWS)))
+        world.shed()
+    table = world.at("transmitted", "sites")
+    assert len(table.files()) == 9
+    for put_together in (False, True):
+        if put_together:
+            assert compact(world.at("transmitted", "sites"), lambda _: True).files_after == 1
+            world.tables.at("windows").delete(subject="means")
+        with noted_groups() as read:
+            run(world)
+        kept = [row["portions_kept"] for row in world.rows("coverage")]
+        assert kept == [5, 5], "of twelve row groups each, as many as the room holds"
+        files = {file.path: file for file in world.at("transmitted", "sites").files()}
+        assert sum(path in files for path, _ in read) == 10, (put_together, read)
+        sizes = {
+            (path, group.place): group.size for path in files for group in row_groups(files[path], ["seq"])
+        }
+        assert sum(size for place, size in sizes.items() if place in read) == sum(
+            row["bytes_kept"] for row in world.rows("coverage")
+        )
 
 
 def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:

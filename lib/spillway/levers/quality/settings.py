@@ -115,7 +115,8 @@ class QualitySettings:
     remember_slices: int = rule(Number(least=1, whole=True), "slices over which queries are kept level", 4)
     portion_tuples: int | None = rule(
         Maybe(Number(least=1, whole=True)),
-        "tuples that are kept or shed together; null: whole files, so that a shed one is never read",
+        "tuples that are kept or shed together; null: whole files, or their row groups (`row_group_tuples` of the "
+        "stream), so that a shed one is never read; fewer than these hold: what is shed of one is read with the rest",
         None,
     )
     numbered: tuple[Numbered, ...] = rule(
