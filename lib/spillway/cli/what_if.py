@@ -22,7 +22,7 @@ def add_what_if(commands: Any) -> None:
     made = command(
         commands,
         "what-if",
-        "Replay what queries were offered by other rules, and compare coverage, error and cost; write nothing.",
+        "Replay what queries were offered by other rules, and compare coverage, error and cost; no table is written.",
         [
             "spillway what-if analysts --capacity 20000",
             "spillway what-if analysts --policy priority --from-date 2024-03-04 --to-date 2024-03-05",
@@ -69,10 +69,11 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
     """Cost a query against quality of its answers, as the room fills up (6.3 to 6.5)."""
+    from spillway.batch import utc_now
     from spillway.contracts import load_usable
     from spillway.engine import InProcess
-    from spillway.levers.tipping import tipping_point, trade_off
     from spillway.pipeline.what_if import crowded
+    from spillway.show.crowding import crowded_room, keep_crowded
     from spillway.store.tables import Tables
 
     if asked.policy or asked.weight:
@@ -81,40 +82,24 @@ def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date
         )
     contracts = load_usable(settings.schemas)
     found = crowded(Tables(settings), InProcess(), contracts, asked.room, TIMES, asked.capacity, dates)
-    queries = len(next(iter(found.values())))
-    quality, coverage = {}, {}
-    for times, fared in found.items():
-        count = len(fared)
-        quality[times * queries] = sum(1 - one.error_pct / 100 for one in fared.values()) / count
-        coverage[times * queries] = sum(one.coverage for one in fared.values()) / count
-    trade, tips = trade_off(quality), tipping_point(quality)
+    room = crowded_room(asked.room, found, utc_now().date())
+    kept = keep_crowded(settings.build, room)
     if asked.json:
-        rows = [
-            {
-                "queries": n,
-                "cheaper_pct": 100 * cheaper,
-                "worse_pct": 100 * worse,
-                "coverage": coverage[n],
-                "error_pct": 100 * (1 - quality[n]),
-            }
-            for n, (cheaper, worse) in trade.items()
-        ]
-        say_json({"room": asked.room, "tipping_point_queries": tips, "steps": rows})
+        say_json(room)
         return 0
     shown = [
-        (str(n), *(said(100 * value) for value in (cheaper, worse, coverage[n], 1 - quality[n])))
-        for n, (cheaper, worse) in trade.items()
+        (
+            str(step.queries),
+            *(
+                said(value)
+                for value in (step.cheaper_pct, step.worse_pct, 100 * step.coverage, step.error_pct)
+            ),
+        )
+        for step in room.steps
     ]
     say_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
-    end = (
-        "more than these were not tried"
-        if tips == max(quality)
-        else "beyond, answers get worse by more than that"
-    )
-    say_line(
-        f"Queries like these in {asked.room} get cheaper by more than they get worse up to {tips}; {end}.",
-        "bold",
-    )
+    say_line(room.said, "bold")
+    say_line(f"kept in {kept}: the next report draws it", "dim")
     return 0
 
 

@@ -64,6 +64,11 @@ def test_more_queries_like_these_pay_until_answers_get_worse_by_more(
     assert main(["what-if", "desk", "--more"]) == 0
     assert "get cheaper by more than they get worse up to" in capsys.readouterr().out
     assert main(["what-if", "desk", "--more", "--policy", "random"]) == 2
+    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Room desk: cost against quality as more queries share it" in page
+    assert f"pays up to {told['tipping_point_queries']}" in page
+    card = page[page.index("Room desk: cost against quality") :].partition("</section>")[0]
+    assert card.count("<circle") == 2 * len(steps), "both lines, a dot a step"
 
 
 def test_a_capacity_is_in_the_unit_of_the_room_whoever_names_it(tmp_path: Path) -> None:

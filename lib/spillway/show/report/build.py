@@ -12,6 +12,7 @@ from spillway.batch import utc_now
 from spillway.contracts import load_usable
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import Picture
+from spillway.show.crowding import crowding_pictures
 from spillway.show.report.drawing import picture_card
 from spillway.show.report.facts import StreamFacts, WorkloadFacts, gather_facts, workload_facts
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
@@ -33,6 +34,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     trades = [one for name in contracts.channels if (one := traded(tables, contracts, name))]
     pictures = [picture for one in trades if one.curve for picture in trade_pictures(one)]
+    pictures += crowding_pictures(tables.settings.build)
     workloads = workload_facts(tables, {**contracts.joins, **contracts.queries})
     text = page(facts, workloads, validations, utc_now(), pictures)
     path.write_text(text, encoding="utf-8")
@@ -69,7 +71,7 @@ def page(
         bad = bool(wrong)
     subjects = [*(fact.contract.stream for fact in facts), *(one.name for one in workloads)]
     names = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in subjects)
-    channels = '<a href="#channels">channels</a>' if trades else ""
+    channels = '<a href="#channels">channels and rooms</a>' if trades else ""
     style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
@@ -78,7 +80,7 @@ def page(
         f'<span class="verdict{" bad" if bad else ""}">{escape(verdict)}</span>',
         f'<nav>{channels}{names}<a href="#validations">validations</a></nav>',
         '<div class="cards" style="margin-top:30px">' + byte_bars(shed) + "</div>" if shed else "",
-        *(['<h2 id="channels">Channels</h2>', '<div class="cards">'] if trades else []),
+        *(['<h2 id="channels">Channels and rooms</h2>', '<div class="cards">'] if trades else []),
         *(picture_card(one) for one in trades),
         *(["</div>"] if trades else []),
         *(part for fact in facts for part in stream_section(fact)),

@@ -1,0 +1,118 @@
+"""When more queries like a room's stop paying: what a replay found (`spillway what-if ROOM --more`), kept and drawn.
+
+Replaying a room asks its windows anew, so it is done when somebody asks for it; what came of it is kept beside the
+report (`what_if/<room>.json`), which draws it as Figures 6.10 and 6.11 are drawn: how much cheaper each query gets by
+sharing with more, and how much worse its answers get.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+from spillway.levers.protocol import Picture
+from spillway.levers.tipping import tipping_point, trade_off
+from spillway.pipeline.what_if import QueryOutcome
+
+FOLDER = "what_if"
+
+
+@dataclass(frozen=True)
+class CrowdedStep:
+    """What so many queries would come to."""
+
+    queries: int
+    cheaper_pct: float
+    worse_pct: float
+    coverage: float
+    error_pct: float
+
+
+@dataclass(frozen=True)
+class CrowdedRoom:
+    """A room as it fills up."""
+
+    room: str
+    asked_on: str
+    tipping_point_queries: int
+    steps: tuple[CrowdedStep, ...]
+
+    @property
+    def said(self) -> str:
+        """Up to where it pays, in a sentence."""
+        tips = self.tipping_point_queries
+        end = (
+            "more than these were not tried"
+            if tips == max(step.queries for step in self.steps)
+            else "beyond, answers get worse by more than that"
+        )
+        return (
+            f"Queries like these in {self.room} get cheaper by more than they get worse up to {tips}; {end}."
+        )
+
+
+def crowded_room(room: str, found: Mapping[int, Mapping[str, QueryOutcome]], asked_on: date) -> CrowdedRoom:
+    """The trade-off of what was replayed, by how many times as many queries there are.
+
+    >>> fared = {n: {"q": QueryOutcome(1.0 / n, 1.0 / n, 10.0 * (n - 1), 9, 0.1)} for n in (1, 2, 4)}
+    >>> room = crowded_room("desk", fared, date(2026, 1, 1))
+    >>> [(step.queries, step.cheaper_pct, round(step.worse_pct)) for step in room.steps], room.tipping_point_queries
+    ([(1, 0.0, 0), (2, 50.0, 10), (4, 75.0, 30)], 4)
+    """
+    queries = len(next(iter(found.values())))
+    outcomes = {times * queries: list(fared.values()) for times, fared in found.items()}
+    coverage = {n: sum(one.coverage for one in fared) / len(fared) for n, fared in outcomes.items()}
+    quality = {n: sum(1 - one.error_pct / 100 for one in fared) / len(fared) for n, fared in outcomes.items()}
+    steps = [
+        CrowdedStep(n, 100 * cheaper, 100 * worse, coverage[n], 100 * (1 - quality[n]))
+        for n, (cheaper, worse) in trade_off(quality).items()
+    ]
+    return CrowdedRoom(room, asked_on.isoformat(), tipping_point(quality), tuple(steps))
+
+
+def keep_crowded(build: str, found: CrowdedRoom) -> Path:
+    """Keep it for the report."""
+    path = Path(build, FOLDER, f"{found.room}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def crowding_pictures(build: str) -> Iterator[Picture]:
+    """A picture of every room that somebody asked for."""
+    for path in sorted(Path(build, FOLDER).glob("*.json")):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        steps = tuple(CrowdedStep(**step) for step in held.pop("steps"))
+        yield _picture(CrowdedRoom(**held, steps=steps))
+
+
+def _picture(one: CrowdedRoom) -> Picture:
+    sides = (
+        ("cheaper_pct", "each query is cheaper by", "planned"),
+        ("worse_pct", "answers are worse by", "offered"),
+    )
+    lines = [
+        {
+            "name": name,
+            "style": style,
+            "points": [(step.queries, getattr(step, side)) for step in one.steps],
+            "dots": True,
+        }
+        for side, name, style in sides
+    ]
+    return Picture(
+        f"Room {one.room}: cost against quality as more queries share it",
+        "lines",
+        {
+            "lines": lines,
+            "x": "queries like those of the room",
+            "y": "%",
+            "from_zero": True,
+            "mark": (one.tipping_point_queries, f"pays up to {one.tipping_point_queries}"),
+        },
+        f"{one.said} Replayed on {one.asked_on} (spillway what-if {one.room} --more).",
+        wide=True,
+    )
