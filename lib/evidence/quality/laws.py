@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from evidence.attributes.lake import Lake
 from evidence.book import Book
-from evidence.quality.load_streams import FILES_A_WINDOW, TUPLES_A_FILE, asked_query, landed_batches
+from evidence.quality.declared_graphs import conservation_errors, landed_three
+from evidence.quality.load_streams import (
+    FILES_A_WINDOW,
+    TUPLES_A_FILE,
+    asked_query,
+    landed_batches,
+    landed_loads,
+)
+from evidence.quality.noted import noted_groups
 from evidence.quality.replays import by_rules
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
 from spillway.levers.quality.drawing import drawn_by_chance
-from spillway.levers.quality.intervals import Clusters, are_even, scaled_mean
+from spillway.levers.quality.intervals import Clusters, PartlyRead, are_even
 from spillway.levers.quality.max_min import batches_short
 from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
-from spillway.store import files as store_files
+from spillway.store.files import row_groups
+from spillway.store.upkeep import compact
 
 
 def random_graph(chance: np.random.Generator) -> tuple[list[SourceNode], list[OperatorNode]]:
@@ -59,34 +65,44 @@ def random_load(
     )
 
 
-@contextmanager
-def noted_reads(opened: set[str]) -> Iterator[None]:
-    """Note every file of a table that is opened."""
-    module = vars(store_files)
-    real = module["reading"]
-
-    def noting(path: str) -> Any:
-        opened.add(path)
-        return real(path)
-
-    module["reading"] = noting
-    try:
-        yield
-    finally:
-        module["reading"] = real
-
-
-def bytes_read(lake: Lake, capacity: float | None) -> tuple[Mapping[str, int], int, int]:
-    """Of whole files: what was opened with a query's room, by path; bytes kept and shed as planned."""
+def bytes_read(lake: Lake, capacity: float | None) -> tuple[int, int, int]:
+    """Bytes of row groups that were opened with a query's room; of portions kept and shed, as planned."""
     room = {} if capacity is None else {"capacity": {"tuples": capacity}}
     query = asked_query("whole", "SELECT avg(gaussian) AS mean FROM loads", portion_tuples=None, **room)
-    opened: set[str] = set()
-    with noted_reads(opened):
+    with noted_groups() as read:
         rows = [row for _, row in by_rules(lake, {"whole": query})["whole"].values()]
-    sizes = {file.path: file.size for file in lake.tables.at("transmitted", "loads").files()}
+    opened = 0
+    for file in lake.tables.at("transmitted", "loads").files():
+        groups = row_groups(file, [])
+        # a file that is one portion counts with its footer, as a plan counts it
+        opened += sum(
+            file.size if len(groups) == 1 else group.size
+            for group in groups
+            if (file.path, group.place) in read
+        )
     kept = sum(row["bytes_kept"] for row in rows)
-    shed = sum(row["bytes_offered"] for row in rows) - kept
-    return {path: sizes[path] for path in opened if path in sizes}, kept, shed
+    return opened, kept, sum(row["bytes_offered"] for row in rows) - kept
+
+
+SHED_FROM = ("files", "row_groups", "files_put_together")
+
+
+def shed_bytes_read(where: str) -> tuple[int, int, int]:
+    """With room for half: bytes read, of them those of shed portions, and all bytes of shed portions.
+
+    `files`: a batch is a file; `row_groups`: one batch is one file of many row groups (`row_group_tuples`);
+    `files_put_together`: batches that `spillway_keep` has put together to a file a date.
+    """
+    if where == "row_groups":
+        lake = landed_loads("quality-bytes", 2, 1, row_group_tuples=TUPLES_A_FILE)
+    else:
+        lake = landed_batches("quality-bytes", 2)
+    if where == "files_put_together":
+        done = compact(lake.tables.at("transmitted", "loads"), lambda _: True)
+        assert done.files_after < done.files_before, "there is something to put together"
+    opened, kept, shed = bytes_read(lake, FILES_A_WINDOW * TUPLES_A_FILE / 2)
+    lake.forget()
+    return opened, opened - kept, shed
 
 
 def interval_laws(trials: int) -> tuple[float, int]:
@@ -109,9 +125,10 @@ def interval_laws(trials: int) -> tuple[float, int]:
         load = Batches(whose, cost / sizes.sum(), cost, chance.permutation(60))
         room = float(cost.sum()) * (0.25, 0.5, 0.75)[trial % 3]
         kept = np.flatnonzero(admit_fairly(load, Entitlements.equal(3), room)[:20])
-        read = kept[list(drawn_by_chance(range(20), kept.tolist(), load))]
-        found = scaled_mean(Clusters(sizes[read], values[read], sizes[read]), 20)
-        if found is not None and found.low is not None and found.high is not None and len(read) < 20:
+        drawn = np.array(drawn_by_chance(range(20), kept.tolist(), load), np.int64)
+        whole = Clusters(sizes[kept], values[kept], sizes[kept])
+        found = PartlyRead(whole, np.delete(sizes, kept), drawn, assume_alike=True).mean()
+        if found is not None and found.low is not None and found.high is not None and len(kept) < 20:
             held.append(found.low <= values.sum() / sizes.sum() <= found.high)
     return 100 * float(np.mean(held)), rough
 
@@ -134,25 +151,33 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
         )
         short.append(batches_short(batches, to, room, admit_fairly(batches, to, room)))
     uneven, rough = interval_laws(10 * trials)
-    lake = landed_batches("quality-bytes", 2)
-    whole, _, _ = bytes_read(lake, None)
-    opened, kept, shed = bytes_read(lake, FILES_A_WINDOW * TUPLES_A_FILE / 2)
-    lake.forget()
+    shed_bytes = {where: shed_bytes_read(where) for where in SHED_FROM}
+    made = [landed_three(seed) for seed in range(3)]
+    declared = [one for trial in range(trials) for one in conservation_errors(made[trial % 3], chance)]
+    for one in made:
+        one.lake.forget()
     book.table(
         "Laws",
         ("law", "largest", "of"),
         [
             ("sic lost or made by random graphs of operators", conserved, trials),
+            ("sic lost or made by random queries in SQL", max(declared), trials),
             ("batches from the max-min optimum", max(short), trials),
-            ("bytes opened with room for half", float(sum(opened.values())), float(sum(whole.values()))),
+            *(
+                (f"bytes of shed portions read, {where}", float(of), float(shed))
+                for where, (_, of, shed) in shed_bytes.items()
+            ),
         ],
     )
     return {
         "quality.interval_coverage_pct.uneven_portions": uneven,
         "quality.intervals_of_rough_portions": rough,
-        "quality.conservation_error_largest": conserved,
+        "quality.conservation_error_largest": max(conserved, *declared),
+        "quality.conservation_error_largest.graphs": conserved,
+        "quality.conservation_error_largest.declared_sql": max(declared),
+        "quality.conservation_checks.declared_sql": len(declared),
         "quality.batches_from_max_min_largest": max(short),
-        "quality.bytes_of_shed_batches": shed,
-        "quality.bytes_of_shed_batches_read": sum(opened.values()) - kept,
-        "quality.bytes_read_of_all_pct": 100 * sum(opened.values()) / sum(whole.values()),
+        "quality.bytes_of_shed_batches": sum(shed for _, _, shed in shed_bytes.values()),
+        "quality.bytes_of_shed_batches_read": sum(of for _, of, _ in shed_bytes.values()),
+        **{f"quality.bytes_of_shed_batches_read.{where}": of for where, (_, of, _) in shed_bytes.items()},
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
 from spillway.demo.landing import package_file
 from spillway.pipeline.channel import bring_through
+from spillway.store import blobs
 
 DATA_SETS = ("gaussian", "uniform", "exponential", "mixed", "load")
 NODES, FILES_A_WINDOW, TUPLES_A_FILE = 20, 20, 40
@@ -67,18 +68,32 @@ def share_volumes() -> list[float]:
 
 
 def landed_batches(name: str, windows: int) -> Lake:
-    """The same with a batch, and so a file of the table, for every file that lands."""
-    return landed_loads(name, windows, 1, dates=True)
+    """The same with a batch, and so a file of the table, for every file that lands; all of one date."""
+    return landed_loads(name, windows, 1, batches=True)
 
 
-def landed_loads(name: str, windows: int, seed: int, dates: bool = False) -> Lake:
+def landed_loads(
+    name: str, windows: int, seed: int, batches: bool = False, row_group_tuples: int | None = None
+) -> Lake:
     """The stream in tables in memory, sent as it is; the last file closes the windows before it."""
-    contract = read_stream(STREAM)
+    contract = read_stream({**STREAM, "row_group_tuples": row_group_tuples})
+    files = dict(_files(windows, seed))
+    first = next(iter(files))
+    channels = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
+    lake = Lake.landed(
+        name, {"loads": contract}, {"loads": {first: files.pop(first)} if batches else files}, channels
+    )
+    for file, content in files.items() if batches else ():
+        bring_through(lake.tables, ENGINE, lake.contracts, "wide", name)
+        blobs.write_bytes(f"{lake.settings.landing}/{contract.path}/{file}", content)
+    bring_through(lake.tables, ENGINE, lake.contracts, "wide", name)
+    return lake
+
+
+def _files(windows: int, seed: int) -> Iterator[tuple[str, bytes]]:
     count = (windows * FILES_A_WINDOW + 1) * TUPLES_A_FILE
     values = values_of(count, seed)
     memory = np.random.default_rng(seed + 1).uniform(50, 500, count)
-    lake = Lake.landed(name, {"loads": contract}, {}, {"wide": read_channel("wide", {"capacity": "1 Gbps"})})
-    files: dict[str, bytes] = {}
     for number in range(windows * FILES_A_WINDOW + 1):
         mine = slice(number * TUPLES_A_FILE, (number + 1) * TUPLES_A_FILE)
         at = np.arange(mine.start, mine.stop)
@@ -96,11 +111,7 @@ def landed_loads(name: str, windows: int, seed: int, dates: bool = False) -> Lak
         )
         sink = io.BytesIO()
         pq.write_table(table, sink)
-        day = FIRST_MOMENT.date() + timedelta(days=number if dates else 0)
-        files[f"{day}/{number:05d}.parquet"] = sink.getvalue()
-    lake = Lake.landed(name, {"loads": contract}, {"loads": files}, lake.contracts.channels)
-    bring_through(lake.tables, ENGINE, lake.contracts, "wide", name)
-    return lake
+        yield f"{FIRST_MOMENT.date()}/{number:05d}.parquet", sink.getvalue()
 
 
 def asked_query(name: str, sql: str, **settings: Any) -> Workload:

@@ -31,7 +31,7 @@ from spillway.registry import lever
 from spillway.store.tables import Tables
 
 _OURS = frozenset({"row", "sic", "coverage"})
-_BOUNDS = ("__low", "__high", "__estimate")
+_BOUNDS = ("__low", "__high", "__estimate", "__no_interval")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tests.pipeline.streams import SITES, World, attribute, json_lines, sites
 from evidence.quality.noted import noted_groups
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
+from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
 from spillway.levers.windows import Portion
 from spillway.pipeline.window_look import KnownWindows
 from spillway.pipeline.window_portions import window_portions
@@ -141,7 +142,10 @@ def test_none_found_in_some_portions_is_no_proof_of_none(tmp_path: Path) -> None
     run(world)
     for row in world.rows("results", "rare"):
         assert row["coverage"] < 1
-        assert (row["n"], row["n__estimate"], row["n__low"], row["n__high"]) == (0, 0.0, None, None)
+        assert (row["n"], row["n__estimate"], row["n__low"], row["n__high"]) == (0, 0.0, 0.0, 80.0), (
+            "any of the rest"
+        )
+        assert (row["warmest"], row["warmest__estimate"], row["warmest__low"]) == (None, None, None)
 
 
 def test_an_input_that_must_be_kept_is_one_of_the_query(tmp_path: Path) -> None:
@@ -162,8 +166,10 @@ def test_what_must_be_kept_and_was_not_is_said(tmp_path: Path) -> None:
     assert all("also of sites, which must be kept" in row["reason"] for row in lines)
 
 
-def test_where_portions_differ_much_an_answer_is_scaled_up_without_an_interval(tmp_path: Path) -> None:
-    counted = "SELECT count(*) AS n FROM sites WHERE temp > 20"
+def test_where_portions_differ_much_an_answer_is_scaled_up_and_only_what_is_sure_is_said(
+    tmp_path: Path,
+) -> None:
+    counted = "SELECT count(*) AS n, avg(temp) AS mean_temp FROM sites WHERE temp > 20"
     world = begun(tmp_path, query("some", counted, capacity={"tuples": 120}), files=-1)
     for number in range(36):  # a window of 240: eight files of 12 and one of 144
         low, rows = 240 * (number // 9) + 12 * (number % 9), 12 if number % 9 < 8 else 144
@@ -173,11 +179,14 @@ def test_where_portions_differ_much_an_answer_is_scaled_up_without_an_interval(t
     world.deliver("sites/2020-12-20/a.json", json_lines(sites(960, 1)))
     world.shed()
     run(world)
-    scaled = [row for row in world.rows("results", "some") if row["n__estimate"] is not None]
+    scaled = world.rows("results", "some")
     assert scaled
     for row in scaled:
         assert row["n__estimate"] > row["n"]
-        assert (row["n__low"], row["n__high"]) == (None, None)
+        left = 240 - round(240 * row["coverage"])
+        assert (row["n__low"], row["n__high"]) == (row["n"], row["n"] + left)
+        assert (row["mean_temp__low"], row["mean_temp__high"]) == (None, None)
+        assert row["mean_temp__no_interval"] in (UNEVEN_SIZES, CHOSEN)
 
 
 def test_a_death_before_the_ledger_ends_in_the_same_tables(
@@ -228,11 +237,17 @@ def _intervals_hold_for_what_was_given_back(world: World) -> None:
     put_queries(
         world,
         query("whole", mean, room="wide"),
-        query("part", mean, room="tight", **part),
+        query("part", mean, room="tight", assume_alike=True, **part),
+        query("strict", mean, room="alone", **part),
         query("warm", COUNT, room="wide"),
         query("plus", "SELECT avg(temp + 1) AS m, count(*) AS n FROM sites", room="wide"),
     )
     run(world)
+    for row in world.rows("results", "strict"):
+        assert (row["m__low"], row["m__no_interval"]) == (None, BEYOND), (
+            "no rule says how far temperatures may lie"
+        )
+        assert row["n__low"] < row["n__estimate"] < row["n__high"] <= 240
     truth = {at: [row["temp"] for row in sites(240 * at, 240) if row["temp"] is not None] for at in (0, 1)}
     for at, (whole, part_of, warm, plus) in enumerate(
         zip(*(world.rows("results", name) for name in ("whole", "part", "warm", "plus")), strict=True)

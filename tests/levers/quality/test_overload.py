@@ -13,7 +13,8 @@ from spillway.levers.quality.admission import Batches, Entitlements, admit_fairl
 from spillway.levers.quality.drawing import chance_order, drawn_by_chance
 from spillway.levers.quality.fairness import spread_of
 from spillway.levers.quality.federation import Deployment, Setting, simulate
-from spillway.levers.quality.intervals import Clusters, are_even, scaled_mean, scaled_total
+from spillway.levers.quality.intervals import BEYOND, FEW_READ, Clusters, PartlyRead, are_even
+from spillway.levers.quality.left_out import Reach
 from spillway.levers.quality.overload import Overload, TupleCost
 from spillway.levers.tipping import tipping_point, trade_off
 from spillway.levers.windows import Portion
@@ -74,34 +75,94 @@ def test_more_queries_pay_until_quality_falls_faster_than_cost() -> None:
 def test_intervals_hold_what_they_promise() -> None:
     """95 % intervals over 400 draws of 12 of 40 batches cover at least 91 %: 0.95 less 3.7 binomial sigmas."""
     chance = np.random.default_rng(11)
-    tuples = chance.integers(20, 60, 40).astype(np.float64)
+    tuples = chance.integers(30, 50, 40).astype(np.float64)
     hits = chance.binomial(tuples.astype(int), 0.3).astype(np.float64)
     values = hits * chance.normal(50, 5, 40)
-    held = {"count": 0, "sum": 0, "avg": 0}
+    held: dict[str, list[bool]] = {"count": [], "sum": [], "avg": []}
     for _ in range(400):
-        read = chance.permutation(40)[:12]
-        count = scaled_total(Clusters(tuples[read], hits[read], tuples[read]), 40, tuples.sum())
-        total = scaled_total(Clusters(tuples[read], values[read], hits[read]), 40, tuples.sum())
-        mean = scaled_mean(Clusters(tuples[read], values[read], hits[read]), 40)
-        assert count
-        assert total
-        assert mean
-        held["count"] += count.low <= hits.sum() <= count.high
-        held["sum"] += total.low <= values.sum() <= total.high
-        held["avg"] += mean.low <= values.sum() / hits.sum() <= mean.high
-    assert min(held.values()) >= 0.91 * 400, held
+        order = chance.permutation(40)
+        read, left = order[:12], tuples[order[12:]]
+        count = PartlyRead(Clusters(tuples[read], hits[read], tuples[read]), left, assume_alike=True).total()
+        both = PartlyRead(Clusters(tuples[read], values[read], hits[read]), left, assume_alike=True)
+        truths = (hits.sum(), values.sum(), values.sum() / hits.sum())
+        for (_, own), made, truth in zip(
+            held.items(), (count, both.total(), both.mean()), truths, strict=True
+        ):
+            assert made is not None
+            if made.low is not None and made.high is not None:
+                own.append(made.low <= truth <= made.high)
+    assert min(map(len, held.values())) >= 350, "few draws make most of their spread by one portion"
+    assert min(map(np.mean, held.values())) >= 0.91, held
 
 
 def test_there_is_no_interval_where_none_is_honest() -> None:
-    two = Clusters(np.ones(2), np.ones(2), np.ones(2))
-    assert scaled_total(two, 5, 5.0) is None
-    assert scaled_mean(two, 5) is None
-    four = Clusters(np.ones(4), np.ones(4), np.ones(4))
-    assert scaled_total(four, 9, 9.0) is None
-    assert scaled_total(Clusters(np.zeros(0), np.zeros(0), np.zeros(0)), 5, 5.0) is None
-    whole = scaled_total(two, 2, 2.0)
+    for count, alike, why in ((2, True, FEW_READ), (4, True, FEW_READ), (9, False, BEYOND)):
+        read = Clusters(np.ones(count), np.arange(count) + 1.0, np.ones(count))
+        sample = PartlyRead(read, np.ones(5), assume_alike=alike)
+        for made in (sample.total(), sample.mean()):
+            assert made is not None
+            assert (made.low, made.high) == (None, None)
+        assert sample.why == why
+    nothing = Clusters(np.zeros(0), np.zeros(0), np.zeros(0))
+    assert PartlyRead(nothing, np.ones(5)).total() is None
+    assert PartlyRead(nothing, np.ones(5)).mean() is None
+    whole = PartlyRead(Clusters(np.ones(2), np.ones(2), np.ones(2)), np.zeros(0)).total()
     assert whole is not None
     assert (whole.low, whole.value, whole.high) == (2.0, 2.0, 2.0)
+
+
+LUMPY = (
+    "heavy tails",
+    "one portion",
+    "two portions",
+    "three full portions",
+    "a burst",
+    "two silent portions",
+)
+
+
+@pytest.mark.parametrize("kind", LUMPY)
+@pytest.mark.parametrize("read", [5, 10, 15, 19])
+def test_intervals_hold_whatever_the_values_where_it_is_known_how_far_they_may_lie(
+    kind: str, read: int
+) -> None:
+    """Of sums and averages that a few of 20 portions make; 400 draws, 95 % less 4 binomial sigmas.
+
+    By how far portions lie apart alone they held in 0 to 90 %.
+    """
+    chance = np.random.default_rng(19)
+    held = []
+    for _ in range(400):
+        rows, reach = lumpy(kind, chance)
+        chance.shuffle(rows)
+        sums, size = rows.sum(axis=1), float(rows.shape[1])
+        own = Clusters(np.full(read, size), sums[:read], np.full(read, size))
+        sample = PartlyRead(own, np.full(20 - read, size), reach=reach)
+        for made, truth in ((sample.total(), float(sums.sum())), (sample.mean(), float(rows.mean()))):
+            assert made is not None
+            assert made.low is not None
+            assert made.high is not None
+            held.append(made.low - 1e-9 * abs(truth) <= truth <= made.high + 1e-9 * abs(truth))
+    assert np.mean(held) >= 0.95 - 4 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def lumpy(kind: str, chance: np.random.Generator) -> tuple[np.ndarray, Reach]:
+    """Rows of 20 portions, of which a few make the sum; and between what each row lies."""
+    if kind == "heavy tails":
+        return np.minimum(20 * chance.pareto(1.1, (20, 40)), 1e5), Reach(0.0, 1e5)
+    if kind.endswith("portion") or kind == "two portions":
+        often = np.ones(20)
+        often[: 1 + (kind == "two portions")] = 5.0
+        return chance.normal(50, 15, (20, 40)).clip(0, 150) * often[:, None], Reach(0.0, 750.0)
+    share = {
+        "three full portions": (0.0, 3, 1.0),
+        "a burst": (0.05, 2, 0.9),
+        "two silent portions": (0.6, 2, 0.0),
+    }
+    usual, few, other = share[kind]
+    each = np.full((20, 1), usual)
+    each[:few] = other
+    return (chance.random((20, 40)) < each).astype(np.float64), Reach(0.0, 1.0)
 
 
 def test_in_a_federation_the_fair_policy_is_fairer_than_chance() -> None:
@@ -167,8 +228,9 @@ def test_intervals_hold_where_sizes_differ_a_little_and_are_refused_where_much()
         whose, cost = np.repeat(np.arange(3), 20), np.tile(sizes, 3)
         batches = Batches(whose, cost / sizes.sum(), cost, chance.permutation(60))
         kept = np.flatnonzero(admit_fairly(batches, Entitlements.equal(3), 1.5 * sizes.sum())[:20])
-        read = kept[list(drawn_by_chance(range(20), kept.tolist(), batches))]
-        found = scaled_mean(Clusters(sizes[read], values[read], sizes[read]), 20)
+        drawn = np.array(drawn_by_chance(range(20), kept.tolist(), batches))
+        read = Clusters(sizes[kept], values[kept], sizes[kept])
+        found = PartlyRead(read, np.delete(sizes, kept), drawn, assume_alike=True).mean()
         assert found
         held.append(found.low <= values.sum() / sizes.sum() <= found.high)
     assert np.mean(held) >= 0.915

@@ -2,45 +2,37 @@
 
 The statements are the author's, over views that hold the kept portions alone. What an answer carries follows from
 counts, whatever the statements do: every step conserves what its inputs carry (eq. 3.3), so that the last one carries
-what was kept of every source, spread evenly over its rows. Where the last step is a plain aggregate of one input,
-portions are asked for its parts as well, and COUNT, SUM and AVG get an interval (`intervals`): columns `<name>__low`
-and `<name>__high`, and `<name>__estimate`, what the answer would be over all that arrived. Values that an earlier lever
-shed or rounded widen the interval by their bounds, or take it away (`inexact_values`).
+what was kept of every source, spread evenly over its rows. Where the only step is a plain aggregate of one input and
+portions are left out, they are asked for its parts instead, of which the answer is made, with intervals of COUNT, SUM
+and AVG (`scaled_answer`). Values that an earlier lever shed or rounded widen these by their bounds, or take them away
+(`inexact_values`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.errors import Refused
-from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful, off_and_unknown, widened
-from spillway.levers.quality.intervals import (
-    Clusters,
-    Estimate,
-    are_even,
-    says_enough,
-    scaled_mean,
-    scaled_total,
-)
+from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful
 from spillway.levers.quality.room_plan import WindowShare
+from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_bounds, with_exact_bounds
 from spillway.levers.quality.sequence import SequenceFates, fates_of
 from spillway.levers.quality.settings import Numbered, QualitySettings
 from spillway.levers.quality.source_window import SourceTally, WindowTally
 from spillway.levers.quality.sql_text import (
-    Measure,
     PlainAggregate,
     names_in,
     plain_aggregate,
     reads_everything,
     relations_in,
 )
-from spillway.levers.windows import PORTION, AskingDecision, Inexact, Portion, SqlQuestion, SqlRead, Window
+from spillway.levers.windows import AskingDecision, Inexact, Portion, SqlQuestion, SqlRead, Window
 
 OURS = ("window", "batch_date", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
@@ -58,15 +50,18 @@ class AskedQuery(AskingDecision):
     settings: QualitySettings
     shares: Mapping[int, WindowShare]
     columns: Mapping[str, tuple[str, ...]]
+    ranges: Ranges = field(default_factory=dict)
+    """Of its input, where it is one: between which values columns lie."""
 
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
         share = self.shares[window.window]
         if not share.kept:
             return ()
-        found = [self.asked(share.kept)]
         if self._is_scaled(share, inexact):
             assert self.aggregate is not None
-            found.append(self._parts(self.aggregate, share.kept, self._inexact(inexact)))
+            found = [self._parts(self.aggregate, share.kept, self._inexact(inexact))]
+        else:
+            found = [self.asked(share.kept)]
         if self._is_doubtful(inexact):
             found.append(self._doubted(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
@@ -147,20 +142,8 @@ class AskedQuery(AskingDecision):
 
     def _parts(self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
         """For every portion and group, what its measures are made of."""
-        items = [PORTION, *of.keys]
-        for at, one in enumerate(of.measures):
-            items.append(f"count({one.of or '*'}) AS n{at}")
-            items.append(
-                f"sum({one.of}) AS s{at}" if one.of and one.kind != "count" else f"count(*) AS s{at}"
-            )
-            told = off_and_unknown(one, inexact)
-            if told is not None:
-                items += [f"{told[0]} AS o{at}", f"{told[1]} AS u{at}"]
-        where = f" WHERE ({of.where})" if of.where else ""
-        by = ", ".join([PORTION, *of.keys])
-        sql = f"SELECT {', '.join(items)} FROM {of.source}{where} GROUP BY {by}"
         reads = self._reads(kept, tagged=True, bounds_of=concerned(of, inexact))
-        return SqlQuestion(reads, (("parts", sql),), _PARTS)
+        return SqlQuestion(reads, (("parts", parts_asked(of, inexact)),), _PARTS)
 
     def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
         """The source's own numbers of all that arrived, also of what is shed: this column alone."""
@@ -176,16 +159,26 @@ class AskedQuery(AskingDecision):
         share = self.shares[window.window]
         if not answers:
             return None
-        rest = list(answers[1:])
-        parts = rest.pop(0) if self._is_scaled(share, inexact) else None
+        found, *rest = answers
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
         for one, numbers in zip(self.settings.numbered, rest, strict=True):
             fates = fates_by_source(numbers)
             counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
-        found = answers[0]
+        of = self.aggregate
+        if of is not None and self._is_scaled(share, inexact):
+            settings = self.settings
+            found = with_bounds(of, found, share, self.ranges, settings.assume_alike, doubted)
+            if found.num_rows > settings.most_rows:
+                raise Refused(
+                    "sql",
+                    f"answer in at most {settings.most_rows:,} rows a window",
+                    found.num_rows,
+                    "group by less, or raise most_rows",
+                    self.query,
+                )
+        elif of is not None:
+            found = with_exact_bounds(found, of)
         self.refuse_names(found.column_names)
-        if self.aggregate is not None:
-            found = with_bounds(found, self.aggregate, parts, share, doubted)
         coverage = tally(self.sources, share, counts).sic
         rows = found.num_rows
         counts["rows"] = rows
@@ -243,71 +236,3 @@ def tally(sources: Sequence[str], share: WindowShare, counts: Mapping[str, int])
         produced = round(sum(one.produced for one in offered)) if numbered is None else numbered
         found.append(SourceTally(stream, max(produced, kept), kept, numbered is None))
     return WindowTally(tuple(found))
-
-
-def with_bounds(
-    found: pa.Table, of: PlainAggregate, parts: pa.Table | None, share: WindowShare, doubted: bool = False
-) -> pa.Table:
-    """The answer with what it would be over all that arrived; without parts nothing was shed, and it is that.
-
-    `doubted`: which rows are counted, or in which group, is itself inexact: nothing bounds the answer.
-    """
-    whole = len(share.kept) == len(share.offered)
-    names = {name.lower(): name for name in found.column_names}
-    for at, one in enumerate(of.measures):
-        column = names.get(one.name.lower())
-        if column is None:
-            continue
-        exact = found[column].cast(pa.float64())
-        if parts is None or (whole and not doubted and f"o{at}" not in parts.column_names):
-            made = [exact, exact, exact]
-        else:
-            estimates = _estimates(found, of, one, at, parts, share)
-            made = [
-                pa.array([None if e is None else getattr(e, part) for e in estimates], pa.float64())
-                for part in ("value", "low", "high")
-            ]
-            if whole:
-                made[0] = exact
-            if doubted:
-                made[1:] = [pa.nulls(found.num_rows, pa.float64())] * 2
-        for part, values in zip(("estimate", "low", "high"), made, strict=True):
-            found = found.append_column(f"{column}__{part}", values)
-    return found
-
-
-def _estimates(
-    found: pa.Table, of: PlainAggregate, one: Measure, at: int, parts: pa.Table, share: WindowShare
-) -> list[Estimate | None]:
-    """Of every row of the answer, in its order."""
-    tuples = np.array([portion.tuples for portion in share.kept], np.float64)
-    offered = np.array([portion.tuples for portion in share.offered], np.float64)
-    drawn, everything, even = np.array(share.drawn, np.int64), float(offered.sum()), are_even(offered)
-    groups: dict[tuple[object, ...], np.ndarray] = {}
-    for row in parts.to_pylist():
-        key = tuple(row[_as_named(parts, name)] for name in of.keys)
-        added = row[f"n{at}"] if one.kind == "count" else row[f"s{at}"] or 0.0
-        sums = groups.setdefault(key, np.zeros((4, len(tuples))))
-        sums[:, row[PORTION]] = added, row[f"n{at}"], row.get(f"o{at}") or 0.0, row.get(f"u{at}") or 0
-    made: list[Estimate | None] = []
-    nothing = np.zeros((4, len(tuples)))
-    for row in found.to_pylist():
-        key = tuple(row[_as_named(found, name)] for name in of.keys)
-        total, counted, off, unknown = groups.get(key, nothing)[:, drawn]
-        read = Clusters(tuples[drawn], total, counted)
-        if one.kind == "avg":
-            scaled, apart = widened(lambda some: scaled_mean(some, len(offered)), read, off), read
-        else:
-            scaled = widened(lambda some: scaled_total(some, len(offered), everything), read, off)
-            apart = Clusters(read.tuples, read.total, read.tuples)
-        # how many tuples there are is known without reading any
-        known = one.kind == "count" and one.of is None and not of.keys and of.where is None
-        told = known or len(drawn) == len(offered) or (even and says_enough(apart))
-        if scaled is not None and (not told or unknown.any()):
-            scaled = replace(scaled, low=None, high=None)
-        made.append(scaled)
-    return made
-
-
-def _as_named(rows: pa.Table, name: str) -> str:
-    return next(one for one in rows.column_names if one.lower() == name.lower())

@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from spillway.contracts.column_names import BOUND_SUFFIX
-from spillway.levers.quality.intervals import Clusters, Estimate
+from spillway.levers.quality.intervals import Clusters, Estimate, PartlyRead  # noqa: F401 - Clusters in the example
 from spillway.levers.quality.sql_text import Measure, PlainAggregate, names_in
 
 
@@ -63,18 +63,22 @@ def off_and_unknown(one: Measure, inexact: frozenset[str]) -> tuple[str, str] | 
     return off, f"count(CASE WHEN {bound} >= 100 AND ({value} IS NULL OR {value} <> 0) THEN 1 END)"
 
 
-def widened(scale: Callable[[Clusters], Estimate | None], read: Clusters, off: np.ndarray) -> Estimate | None:
+def widened(
+    scale: Callable[[PartlyRead], Estimate | None], sample: PartlyRead, off: np.ndarray
+) -> Estimate | None:
     """An estimate with the interval of all that its values may stand for.
 
     >>> read = Clusters(np.ones(2), np.array([4.0, 6.0]), np.ones(2))
-    >>> from spillway.levers.quality.intervals import scaled_mean
-    >>> widened(lambda some: scaled_mean(some, 2), read, np.array([0.5, 0.5]))
+    >>> widened(PartlyRead.mean, PartlyRead(read, np.zeros(0)), np.array([0.5, 0.5]))
     Estimate(value=5.0, low=4.5, high=5.5)
     """
-    found = scale(read)
+    found = scale(sample)
     if found is None or not off.any():
         return found
-    least, most = (scale(replace(read, total=read.total + sign * off)) for sign in (-1, 1))
+    moved = (replace(sample.read, total=sample.read.total + sign * off) for sign in (-1, 1))
+    least, most = (scale(replace(sample, read=read)) for read in moved)
     assert least is not None
     assert most is not None
-    return replace(found, low=least.low, high=most.high)
+    if least.low is None or most.high is None:
+        return replace(found, low=None, high=None)
+    return replace(found, low=min(least.low, found.value), high=max(most.high, found.value))

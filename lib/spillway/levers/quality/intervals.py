@@ -7,35 +7,53 @@ was read, f = n / N and t the quantile of Student's t with n - 1 degrees of free
     total = T r,      se = T / mean(m) * sqrt((1 - f) / n * sum (y_i - r m_i)^2 / (n - 1))
 
 and an average is the ratio of two of these, r = sum y / sum c, with residuals y_i - r c_i over mean(c). Where nothing
-was shed the value is exact and the interval has no width. Honest where at least `FEWEST` batches were read, where
-chance alone chose them (`room_plan`), and where they are of about one size (`are_even`): of a few batches of which the
-largest make the sum, some draw says nothing of what it did not hold, and measured intervals of 95 % held in 56 to 90 %.
-There a value is scaled up and has no interval. Nor has it one where fewer than `FEWEST` batches have any of what is
-added up, or where one of them has more than twice its part and makes half of the variance (`says_enough`): none found
-in a few batches is no proof of none, and what is rare or lies in lumps is not told by a spread. Lumps of which the draw
-held none nobody can see. Below `FEWEST` batches, `sic` alone says what an answer rests on.
+was shed the value is exact and the interval has no width.
+
+How far the n lie apart says nothing of a batch unlike all of them: of sums that a few batches make intervals of 95 %
+held 9 to 85 %. So its ends are moved by what so many batches may hold as chance can well have hidden, and they never go
+beyond what all rows can add up to (`left_out`). Where t says nothing (fewer than `FEWEST` batches, not by chance alone,
+of sizes that are not `are_even`, too few with any of what is added up: `says_enough`), those sure ends alone are the
+interval. Where nobody knows what a row may add there is none, unless all but every batch was read, or who asks takes
+batches that were left out to be like those that were read (`assume_alike`); a reason says so.
 
 >>> tens = np.full(5, 10.0)
 >>> read = Clusters(tens, np.array([4.0, 5.0, 6.0, 4.0, 6.0]), tens)
->>> found = scaled_total(read, batches=10, tuples=100)
->>> found.value, round(found.low, 1), round(found.high, 1)
-(50.0, 41.2, 58.8)
->>> scaled_total(read, batches=5, tuples=50)
+>>> five = PartlyRead(read, left=tens)
+>>> five.total(), five.why
+(Estimate(value=50.0, low=None, high=None), 'nothing says how far values that were left out may lie')
+>>> alike = replace(five, assume_alike=True).total()
+>>> round(alike.low, 1), round(alike.high, 1)
+(41.2, 58.8)
+>>> sure = replace(five, reach=Reach(0.0, 1.0)).total()
+>>> round(sure.low, 1), round(sure.high, 1)
+(26.2, 73.8)
+>>> replace(five, left=np.zeros(0)).total()
 Estimate(value=25.0, low=25.0, high=25.0)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from spillway.levers.quality.left_out import Reach, most_hidden
 
 CONFIDENCE = 0.95
 FEWEST = 5
 """Of fewer batches the spread is a guess."""
 MOST_OVER_MEAN = 1.5
-"""The largest batch has at most so many times the tuples of the mean one, where an interval is given."""
+"""The largest batch has at most so many times the tuples of the mean one, where spread tells something."""
+
+FEW_READ = f"fewer than {FEWEST} portions were read"
+CHOSEN = f"chance alone chose fewer than {FEWEST} of the portions that were read"
+UNEVEN_SIZES = "portions differ much in size"
+RARE = "too few portions hold what is asked for, or one makes most of it"
+BEYOND = "nothing says how far values that were left out may lie"
+UNBOUNDED = "values that were shed or rounded say which rows count, or are bounded by nothing"
+REASONS = (FEW_READ, CHOSEN, UNEVEN_SIZES, RARE, BEYOND, UNBOUNDED)
+"""Why an estimate has no interval; all but the last where portions were left out, the first where few were read."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +67,10 @@ class Clusters:
     def __len__(self) -> int:
         return len(self.tuples)
 
+    def at(self, places: np.ndarray) -> Clusters:
+        """Some of them."""
+        return Clusters(self.tuples[places], self.total[places], self.counted[places])
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -57,6 +79,93 @@ class Estimate:
     value: float
     low: float | None
     high: float | None
+
+
+@dataclass(frozen=True)
+class PartlyRead:
+    """What was read of a window, and what is known of the rest."""
+
+    read: Clusters
+    left: np.ndarray
+    """Tuples of every batch that was not read."""
+    drawn: np.ndarray | None = None
+    """Places of those read that chance alone chose; None: all of them."""
+    reach: Reach | None = None
+    """What a row that was not read may add; None: nobody knows."""
+    assume_alike: bool = False
+
+    @property
+    def why(self) -> str | None:
+        """Why nothing is said beyond what is sure; None where spread, and what chance may have hidden, tell."""
+        if len(self.read) < FEWEST:
+            return FEW_READ
+        if len(self._chosen) < FEWEST:
+            return CHOSEN
+        if not are_even(np.concatenate([self.read.tuples, self.left])):
+            return UNEVEN_SIZES
+        return BEYOND if self._hidden and self.reach is None else None
+
+    def total(self) -> Estimate | None:
+        """The sum over all batches; None of nothing."""
+        read, drawn = self.read, self._chosen if len(self._chosen) else self.read
+        if not len(self.left):
+            return _exact(float(read.total.sum()))
+        size = float(drawn.tuples.sum())
+        if not size:
+            return None
+        ratio, others = float(drawn.total.sum()) / size, self._others
+        tuples = float(read.tuples.sum() + self.left.sum())
+        ends = (-math.inf, math.inf) if self.reach is None else self.reach.total(read.total, self.left)
+        if self.why is None and says_enough(replace(drawn, counted=drawn.tuples)):
+            residuals = drawn.total - ratio * drawn.tuples
+            half = tuples * _spread(residuals, float(drawn.tuples.mean()), self._batches)
+            under, over = (0.0, 0.0)
+            if self._hidden and self.reach is not None:
+                under, over = self.reach.hidden_in_total(ratio, others, self._hidden)
+            ends = _both(ends, (tuples * ratio - half - under, tuples * ratio + half + over))
+        return _within(tuples * ratio, ends)
+
+    def mean(self) -> Estimate | None:
+        """The average over all batches; None of nothing."""
+        read, drawn = self.read, self._chosen
+        by_chance = bool(drawn.counted.any())
+        drawn = drawn if by_chance else read
+        counted = float(drawn.counted.sum())
+        if not counted:
+            return None
+        ratio = float(drawn.total.sum()) / counted
+        if not len(self.left):
+            return _exact(ratio)
+        sure = float(read.total.sum()), float(read.counted.sum()), float(self.left.sum())
+        ends = (-math.inf, math.inf) if self.reach is None else self.reach.mean(*sure)
+        if self.why is None and by_chance and says_enough(drawn):
+            residuals, each = drawn.total - ratio * drawn.counted, float(drawn.counted.mean())
+            half = _spread(residuals, each, self._batches)
+            under, over = (0.0, 0.0)
+            if self._hidden and self.reach is not None:
+                under, over = self.reach.hidden_in_mean(ratio, self._others, self._hidden)
+            whole = each * self._batches
+            ends = _both(ends, (ratio - half - under / whole, ratio + half + over / whole))
+        return _within(ratio, ends)
+
+    @property
+    def _chosen(self) -> Clusters:
+        return self.read if self.drawn is None else self.read.at(self.drawn)
+
+    @property
+    def _batches(self) -> int:
+        return len(self.read) + len(self.left)
+
+    @property
+    def _others(self) -> np.ndarray:
+        """Tuples of the batches that chance did not choose."""
+        if self.drawn is None:
+            return self.left
+        return np.concatenate([np.delete(self.read.tuples, self.drawn), self.left])
+
+    @property
+    def _hidden(self) -> int:
+        return 0 if self.assume_alike else most_hidden(len(self._chosen), self._batches)
 
 
 def are_even(tuples: np.ndarray) -> bool:
@@ -83,36 +192,22 @@ def says_enough(read: Clusters) -> bool:
     return bool((read.total != 0).sum() >= FEWEST and squares.any() and not lumps.any())
 
 
-def scaled_total(read: Clusters, batches: int, tuples: float) -> Estimate | None:
-    """The sum over all batches; None where no interval is honest."""
-    size = float(read.tuples.sum())
-    if not size:
-        return None
-    ratio = float(read.total.sum()) / size
-    if len(read) == batches:
-        return _exact(float(read.total.sum()))
-    if len(read) < FEWEST:
-        return None
-    spread = _spread(read.total - ratio * read.tuples, float(read.tuples.mean()), batches)
-    return Estimate(tuples * ratio, tuples * (ratio - spread), tuples * (ratio + spread))
-
-
-def scaled_mean(read: Clusters, batches: int) -> Estimate | None:
-    """The average over all batches; None where no interval is honest."""
-    counted = float(read.counted.sum())
-    if not counted:
-        return None
-    ratio = float(read.total.sum()) / counted
-    if len(read) == batches:
-        return _exact(ratio)
-    if len(read) < FEWEST:
-        return None
-    spread = _spread(read.total - ratio * read.counted, float(read.counted.mean()), batches)
-    return Estimate(ratio, ratio - spread, ratio + spread)
-
-
 def _exact(value: float) -> Estimate:
     return Estimate(value, value, value)
+
+
+def _both(sure: tuple[float, float], likely: tuple[float, float]) -> tuple[float, float]:
+    """What lies in both; the sure ends where nothing does."""
+    low, high = max(sure[0], likely[0]), min(sure[1], likely[1])
+    return (low, high) if low <= high else sure
+
+
+def _within(value: float, ends: tuple[float, float]) -> Estimate:
+    """A value that was scaled up, never beyond what is sure; without ends there is no interval."""
+    low, high = ends
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return Estimate(value, None, None)
+    return Estimate(min(max(value, low), high), low, high)
 
 
 def _spread(residuals: np.ndarray, mean_size: float, batches: int) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.batch import utc_now
+from spillway.contracts import StreamContract
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Picture, Room, Told, Views
@@ -15,25 +16,41 @@ from spillway.levers.quality.decision import AskedQuery, tally
 from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
 from spillway.levers.quality.history import COVERAGE
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
+from spillway.levers.quality.scaled_answer import Ranges
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import ReadColumns, SqlQuestion, Window, WindowLever, WindowPlan, WindowWork
+
+
+def ranges_of(stream: StreamContract) -> Ranges:
+    """Between which values numbers of a stream lie: where its contract says both ends, and a row beyond fails it."""
+    said = [one for one in stream.rules_to_judge if one.kind == "range" and one.action == "fail"]
+    return {
+        name.lower(): (float(one.least), float(one.most))
+        for one in said
+        for name in one.attributes
+        if all(isinstance(end, int | float) for end in (one.least, one.most))
+    }
 
 
 class QueryPlan(WindowPlan):
     """What the windows of one query are given."""
 
     def __init__(
-        self, work: WindowWork, room: str, rules: RoomRules, shares: Mapping[int, WindowShare]
+        self,
+        work: WindowWork,
+        room: str,
+        rules: RoomRules,
+        shares: Mapping[int, WindowShare],
+        ranges: Ranges,
     ) -> None:
-        self.work, self.room, self.rules, self.shares = work, room, rules, shares
+        self.work, self.room, self.rules, self.shares, self.ranges = work, room, rules, shares, ranges
         self.settings = rules.queries[work.contract.subject]
 
     @property
     def decision(self) -> AskedQuery:
         contract = self.work.contract
-        return AskedQuery(
-            contract.subject, tuple(contract.inputs), self.settings, self.shares, self.work.columns
-        )
+        inputs, columns = tuple(contract.inputs), self.work.columns
+        return AskedQuery(contract.subject, inputs, self.settings, self.shares, columns, self.ranges)
 
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
         share = self.shares[window.window]
@@ -140,6 +157,7 @@ class Quality(WindowLever):
                 room.name,
                 rules,
                 {w.window: shares[one.contract.subject, w.window] for w in one.windows},
+                ranges_of(room.contracts.stream(one.contract.inputs[0])),
             )
             for one in work
         ]

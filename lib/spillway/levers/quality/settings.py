@@ -124,6 +124,12 @@ class QualitySettings:
     )
     most_rows: int = rule(Number(least=1, whole=True), "rows that a window may answer in", 100_000)
     bounds: bool = rule(Flag(), "whether COUNT, SUM and AVG get an interval where one is honest", True)
+    assume_alike: bool = rule(
+        Flag(),
+        "whether portions left out are taken to be like those read: narrower intervals, also of values of which no "
+        "rule of the stream says a range, that hold 95 % only where that is so",
+        False,
+    )
 
     def rules(self) -> Iterator[Broken]:
         if (self.sql is None) == (not self.steps):
