@@ -65,6 +65,9 @@ def test_what_cannot_be_worked_out_keeps_no_other_back(world: World) -> None:
     assert "others" in str(caught.value)
     status = {row["subject"]: row["status"] for row in world.rows("windows") if row["status"] != "open"}
     assert status == {"neighbours": "done", "others": "planned"}
+    assert pending_workloads(world.settings) == ["others"], (
+        "what was pinned and not worked out is tried again"
+    )
 
 
 def test_the_tables_of_results_are_assets_too(world: World) -> None:
