@@ -34,6 +34,7 @@ def at_most(
     p, o = operand(mine), operand(other)
     reach = reach_of(p, o, round(w * SECOND), is_left)
     can = most_pairs(p, o, reach, PREDICATES[predicate], threshold, is_left)
+    assert (can <= reach[1] - reach[0]).all(), "a pair is a row of the window"
     p_rows, o_rows = (
         [side[i] for i in np.argsort([row.at for row in side], kind="stable")] for side in (mine, other)
     )
@@ -71,9 +72,9 @@ def test_what_a_row_can_have_is_near_what_it_has_where_sets_are_alike_or_strange
         assert has == [5, 0, 0]
         # of common items it is known that they are 15 in all, and that a pair takes 2
         assert can[:2].tolist() == [7 if predicate in ("overlap", "inner_product") else 5, 0]
-    assert at_most(mine, other, 20.0, "overlap", 2.0, True)[0][2] == 0, (
-        "it shares one item with anyone at most"
-    )
+    for predicate in ("overlap", "equality", "subset"):
+        can, _ = at_most(mine, other, 20.0, predicate, 2.0, True)
+        assert can[2] == 0, "it shares one item with anyone at most, and nobody has the other"
 
 
 def test_a_row_that_would_be_its_own_pair_is_not_counted() -> None:
