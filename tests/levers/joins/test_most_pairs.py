@@ -77,6 +77,16 @@ def test_what_a_row_can_have_is_near_what_it_has_where_sets_are_alike_or_strange
         assert can[2] == 0, "it shares one item with anyone at most, and nobody has the other"
 
 
+def test_what_has_left_the_window_counts_no_more() -> None:
+    other = [Row(0.0, {1: 2.0}), Row(10.0, {1: 0.5, 7: 1.0, 8: -1.0})]
+    mine = [Row(0.5, {1: 1.0}), Row(10.5, {1: 1.0}), Row(10.5, {8: 1.0})]
+    second = {"equality": 0, "subset": 1, "superset": 0, "overlap": 1, "inner_product": 0}
+    for predicate, pairs in second.items():
+        can, has = at_most(mine, other, 2.0, predicate, 1.0, True)
+        assert can[:2].tolist() == has[:2] == [1, pairs]
+        assert can[2] == (predicate in ("subset", "overlap")), "a product below nothing makes no pair"
+
+
 def test_a_row_that_would_be_its_own_pair_is_not_counted() -> None:
     stream = operand([Row(0.0, {1: 1.0}), Row(0.0, {1: 1.0}), Row(1.0, {2: 1.0}), Row(2.0, {})])
     reach = reach_of(stream, stream, 5 * SECOND, False)
