@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.levers.joins.lake import JOIN, STREAM, alarms, begun, contract_becomes, found_pairs, run, truth
+from tests.levers.joins.lake import (
+    JOIN,
+    STREAM,
+    alarms,
+    as_rows,
+    begun,
+    contract_becomes,
+    found_pairs,
+    run,
+    truth,
+)
+from tests.levers.joins.streams import full_join
 from tests.pipeline.streams import World, json_lines
 
 from spillway.engine import InProcess
@@ -339,6 +350,23 @@ def test_a_join_by_what_is_not_there_is_refused_by_name(
         run(world)
     assert message in str(caught.value)
     assert "alike" in str(caught.value)
+
+
+def test_rows_alike_in_so_many_of_several_attributes_are_pairs(world: World) -> None:
+    by = {"attributes": ["site", "level", "urgency"], "lasts_seconds": 15}
+    contract_becomes(world, JOIN, left=by, right=by, sets=None, threshold=2)
+    run(world)
+    words = [[{**row, "tags": " ".join(_as_tags(row))} for row in rows] for rows in (EAST, WEST)]
+    whole = full_join(as_rows(words[0]), as_rows(words[1]), 15, 15, "overlap", 2, end=40.0)
+    assert set(found_pairs(world)) == whole
+    world.validate()
+    assert all(row["success"] for row in world.rows("validations")), "pairs are examined by all attributes"
+
+
+def _as_tags(row: dict[str, Any]) -> list[str]:
+    """Its three attributes as tags that no two of them share."""
+    kinds = {"high": "t901", "low": "t902", None: ""}
+    return [f"t7{row['site'][1:]}", f"t8{row['level']:g}", kinds[row["urgency"]]]
 
 
 def test_a_join_of_one_input_or_three_is_refused_by_name(world: World) -> None:

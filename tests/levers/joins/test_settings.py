@@ -35,6 +35,20 @@ TYPES = [{"name": "high", "worth": 1.0}]
         ({"predicate": "inner_product"}, "sets.weight", "be there for inner_product", False),
         ({"sets": {"separator": ""}}, "sets.separator", "at least one character", False),
         ({"left": {}}, "left.attribute", "be there", True),
+        ({"left": {"attribute": "tags", "attributes": ["tags"]}}, "left.attributes", "without attribute", False),
+        ({"left": {"attributes": ["site", "tags"]}}, "right.attributes", "be as many", False),
+        (
+            {"left": {"attributes": ["site", "tags"]}, "right": {"attributes": ["site", "tags"]}},
+            "sets", "be absent where several", False,
+        ),
+        (
+            {
+                "left": {"attributes": ["site", "tags"]}, "right": {"attributes": ["site", "tags"]}, "sets": ...,
+                "predicate": "inner_product",
+            },
+            "predicate", "no weights", False,
+        ),
+        ({"basic_window_seconds": 1e-7}, "basic_window_seconds", "at least 1e-06", True),
         ({"left": {"attribute": "tags", "lasts_seconds": 0}}, "left.lasts_seconds", "above 0", True),
         ({"left": {"attribute": "tags", "lasts_seconds": 1}}, "left.lasts_seconds", "no shorter than a basic", False),
         ({"basic_window_seconds": 0.0001}, "basic_window_seconds", "into at most 10,000", False),

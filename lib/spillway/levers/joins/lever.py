@@ -18,7 +18,7 @@ from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
 from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import Memory
-from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded
+from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded, encoded_values
 from spillway.levers.joins.settings import JoinSettings, JoinSide
 from spillway.levers.joins.turn import JoinTurn
 from spillway.levers.protocol import Picture, Room, Told, Views
@@ -94,10 +94,15 @@ def sides_of(
         for stream, side in zip(streams, (settings.left, settings.right), strict=True)
     ]
     columns = [
-        pa.chunked_array(table[side.attribute].chunks, type=table[side.attribute].type).combine_chunks()
+        [_whole(table[name]) for name in side.joined_by]
         for table, side in zip(tables, (settings.left, settings.right), strict=True)
     ]
-    sets = encoded(columns[0], columns[1], words_of(settings))
+    words = settings.sets
+    sets = (
+        encoded_values(*columns)
+        if words is None
+        else encoded(columns[0][0], columns[1][0], Words(words.separator, words.weight))
+    )
     names = [one.name for one in settings.types]
     operands = [
         _operand(room, stream, table, side, mine, names)
@@ -109,11 +114,6 @@ def sides_of(
         _bounds(table, side) for table, side in zip(tables, (settings.left, settings.right), strict=True)
     ]
     return operands[0], operands[1], SideBounds(*bounds)
-
-
-def words_of(settings: JoinSettings) -> Words:
-    """How texts are read."""
-    return Words(settings.sets.separator, settings.sets.weight) if settings.sets is not None else Words()
 
 
 def input_streams(contract: Workload) -> tuple[str, str]:
@@ -148,14 +148,22 @@ def _operand(
     return Operand(at, seq, sets, kinds)
 
 
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.chunked_array(column.chunks, type=column.type).combine_chunks()
+
+
 def _bounds(table: pa.Table, side: JoinSide) -> Array | None:
-    column = table[side.attribute + BOUND_SUFFIX]
-    return None if column.null_count == len(column) else np.asarray(column.cast(pa.float64()))
+    """By row, the widest bound of a value that is joined by; not a number where all are as they came."""
+    columns = [table[name + BOUND_SUFFIX] for name in side.joined_by]
+    if all(one.null_count == len(one) for one in columns):
+        return None
+    return np.fmax.reduce([np.asarray(one.cast(pa.float64())) for one in columns])
 
 
 def columns_read(side: JoinSide) -> list[str]:
     """The columns of an input that its join needs, beside seq and order."""
-    return [side.attribute, side.attribute + BOUND_SUFFIX, *([side.type] if side.type is not None else [])]
+    bounds = [name + BOUND_SUFFIX for name in side.joined_by]
+    return [*side.joined_by, *bounds, *([side.type] if side.type is not None else [])]
 
 
 class JoinLever(WindowLever):

@@ -11,6 +11,7 @@ is a stretch, so that a window that is large is partitioned by time and never co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,7 +77,7 @@ class Operand:
 def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, ItemSets]:
     """The items of both sides as ordinals of the same dictionary."""
     if words.separator is None:
-        return _single(left, right)
+        return encoded_values([left], [right])
     sides = [_split(column, words) for column in (left, right)]
     tokens = pa.concat_arrays([side[1] for side in sides]).dictionary_encode()
     # ordinals in the order of the items' names, so that they do not depend on which row came first
@@ -123,8 +124,32 @@ def _weight(text: str) -> float:
     return value if np.isfinite(value) else 0.0
 
 
-def _single(left: pa.Array, right: pa.Array) -> tuple[ItemSets, ItemSets]:
-    """Single values: what is null, or no number, is no item."""
+def encoded_values(lefts: Sequence[pa.Array], rights: Sequence[pa.Array]) -> tuple[ItemSets, ItemSets]:
+    """Rows as sets of the values of so many attributes, each with its counterpart's dictionary; null is no item.
+
+    >>> left, right = encoded_values([pa.array([1, 2]), pa.array(["a", None])], [pa.array([2]), pa.array(["a"])])
+    >>> left.items.tolist(), left.first.tolist(), right.items.tolist()
+    ([0, 2, 1], [0, 2, 3], [1, 2])
+    """
+    cut, codes, there, begin = len(lefts[0]), [], [], 0
+    for left, right in zip(lefts, rights, strict=True):
+        mine, known = _codes(left, right)
+        codes.append(mine + begin)
+        there.append(known)
+        begin = int(codes[-1].max(initial=begin - 1)) + 1
+    table, known = np.column_stack(codes), np.column_stack(there)
+    first, second = (_rows_of(table[span], known[span]) for span in (slice(0, cut), slice(cut, None)))
+    return first, second
+
+
+def _rows_of(codes: Array, there: Array) -> ItemSets:
+    """Rows of a table of codes, ascending from column to column, as sets."""
+    first = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64)
+    return ItemSets(first, codes[there], np.ones(int(first[-1])))
+
+
+def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
+    """The values of both, one after the other, as ordinals, and which there are: what is null, or no number, is not."""
     if left.type != right.type:
         numbers = (pa.types.is_integer, pa.types.is_floating)
         if not all(any(is_kind(side.type) for is_kind in numbers) for side in (left, right)):
@@ -134,23 +159,15 @@ def _single(left: pa.Array, right: pa.Array) -> tuple[ItemSets, ItemSets]:
                 f"{left.type} and {right.type}",
                 "join by attributes that hold the same",
             )
-        left, right = left.cast(pa.float64()), right.cast(pa.float64())
+        # as Spark compares them: beyond 2^53 a whole number is the nearest double
+        left, right = (one.cast(pa.float64(), safe=False) for one in (left, right))
     both = pa.concat_arrays([left, right])
     if pa.types.is_floating(both.type):
         # -0.0 and 0.0 are one number, and what is none is equal to nothing
         values = np.asarray(pc.fill_null(both, float("nan"))) + 0.0
         both = pa.array(values, from_pandas=True)
     there = np.asarray(pc.is_valid(both))
-    codes = np.asarray(pc.fill_null(both.dictionary_encode().indices, 0)).astype(np.int64)
-    cut = len(left)
-    return tuple(
-        ItemSets(
-            np.concatenate([[0], np.cumsum(there[span])]).astype(np.int64),
-            codes[span][there[span]],
-            np.ones(int(there[span].sum())),
-        )
-        for span in (slice(0, cut), slice(cut, None))
-    )  # type: ignore[return-value]
+    return np.asarray(pc.fill_null(both.dictionary_encode().indices, 0)).astype(np.int64), there
 
 
 def _as_sets(rows: Array, codes: Array, weights: Array, length: int) -> ItemSets:

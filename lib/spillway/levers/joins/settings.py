@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
 
@@ -32,13 +32,34 @@ THRESHOLDED_NAMES = ("overlap", "inner_product")
 class JoinSide:
     """One input: what it is joined by, and how long its rows wait for the other's."""
 
-    attribute: str = rule(Text(), "the attribute that is joined by")
+    attribute: str | None = rule(Maybe(Text()), "the attribute that is joined by", None)
+    attributes: tuple[str, ...] = rule(
+        Listing(Text(), unique=True),
+        "or several, the other side's in the same order: each value is an item of the row's set, what is null is none "
+        "(overlap with threshold 3: alike in three of them)",
+        (),
+    )
     lasts_seconds: float = rule(
         Number(above=0),
         "how long a row stays in its window, to be found by later rows of the other (w)",
         20.0,
     )
     type: str | None = rule(Maybe(Text()), "the attribute that says what type a row is of", None)
+
+    @property
+    def joined_by(self) -> tuple[str, ...]:
+        """The attribute, or all of them."""
+        return self.attributes or ((self.attribute,) if self.attribute is not None else ())
+
+    @staticmethod
+    def schema_extra() -> dict[str, Any]:
+        return {"anyOf": [{"required": ["attribute"]}, {"required": ["attributes"]}]}
+
+    def rules(self) -> Iterator[Broken]:
+        if self.attribute is None and not self.attributes:
+            yield "attribute", "be there, or attributes", None, "name what is joined by"
+        if self.attribute is not None and self.attributes:
+            yield "attributes", "stand without attribute", list(self.attributes), "keep one of them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +161,9 @@ class JoinSettings:
     sets: SetWords | None = rule(
         Maybe(Record(SetWords)), "how a text is a set of items; null: it is one value", None
     )
-    basic_window_seconds: float = rule(Number(above=0), "how finely windows are told apart (b)", 1.0)
+    basic_window_seconds: float = rule(
+        Number(least=1e-6), "how finely windows are told apart (b)", 1.0
+    )  # moments are whole microseconds
     budget: Budget | None = rule(
         Maybe(Record(Budget)), "what may be spent; null: everything is compared", None
     )
@@ -155,6 +178,11 @@ class JoinSettings:
     )
     seed: int = rule(Number(least=0, whole=True), "of the sample", 7)
 
+    @property
+    def single_values(self) -> bool:
+        """Whether a row has one item at most: then an index's every entry is a pair of equal values."""
+        return self.predicate == "equality" and self.sets is None and len(self.left.joined_by) == 1
+
     @staticmethod
     def stream_rules(contract: Subject) -> Iterator[Broken]:
         yield "lever", "work on a join", "joins", "state it in schemas/joins, with the two streams as inputs"
@@ -164,7 +192,20 @@ class JoinSettings:
             yield "threshold", f"be there for {self.predicate}", None, "write e.g. threshold: 3"
         if self.predicate not in THRESHOLDED_NAMES and self.threshold is not None:
             yield "threshold", f"be absent for {self.predicate}", self.threshold, "remove it"
-        if self.predicate != "equality" and self.sets is None and self.predicate in PREDICATE_NAMES:
+        several = bool(self.left.attributes or self.right.attributes)
+        if several and len(self.left.attributes) != len(self.right.attributes):
+            yield (
+                "right.attributes",
+                f"be as many as the left ones ({len(self.left.attributes)})",
+                list(self.right.attributes),
+                "name the attribute that each is compared with, in the same order",
+            )
+        if several and self.sets is not None:
+            yield "sets", "be absent where several attributes are the set", self.sets, "remove it"
+        if several and self.predicate == "inner_product":
+            rule_ = "be another where several attributes are the set: they have no weights"
+            yield "predicate", rule_, self.predicate, "write overlap"
+        if self.predicate != "equality" and self.sets is None and not several:
             yield "sets", f"be there for {self.predicate}", None, "write sets: {separator: ' '}"
         if self.predicate == "inner_product" and self.sets is not None and self.sets.weight is None:
             yield (

@@ -1,0 +1,44 @@
+"""How columns become sets: of several attributes each value is an item; numbers are compared as numbers."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillway.levers.joins.operands import ItemSets, Words, encoded, encoded_values
+
+rows = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", None]), st.sampled_from([1, 2, None]), st.sampled_from(["a", "1", None])
+    ),
+    max_size=12,
+)
+
+
+def sets_of(one: ItemSets) -> list[set[int]]:
+    return [set(one.items[low:high].tolist()) for low, high in zip(one.first, one.first[1:], strict=False)]
+
+
+@given(left=rows, right=rows)
+def test_rows_have_in_common_what_they_are_alike_in(
+    left: list[tuple[object, ...]], right: list[tuple[object, ...]]
+) -> None:
+    types = (pa.string(), pa.int64(), pa.string())
+    columns = [
+        [pa.array([row[k] for row in side], types[k]) for k in range(len(types))] for side in (left, right)
+    ]
+    mine, other = encoded_values(*columns)
+    for one, row in zip(sets_of(mine), left, strict=True):
+        for two, partner in zip(sets_of(other), right, strict=True):
+            alike = sum(a == b and a is not None for a, b in zip(row, partner, strict=True))
+            assert len(one & two) == alike, "the same value of another attribute is another item"
+    for side in (mine, other):
+        ends = zip(side.first[:-1], side.first[1:], strict=True)
+        assert all((side.items[a:b][1:] > side.items[a:b][:-1]).all() for a, b in ends)
+
+
+def test_a_whole_number_that_no_double_is_joins_as_the_nearest_one() -> None:
+    whole, broken = pa.array([2**53 + 1, 7]), pa.array([float(2**53), 7.0])
+    left, right = encoded(whole, broken, Words())
+    assert left.items.tolist() == right.items.tolist()
