@@ -97,6 +97,8 @@ def allotted(
     share = 1.0
     if r >= 1.0:
         chosen = (_whole(base[0]), _whole(base[1]))
+    elif counts and settings.index and settings.single_values and len(worth) == 1:
+        share, chosen = r, _sampled(base, settings, r)  # nothing to choose among: every entry read is a pair
     else:
         learned = (memory.left, memory.right)
         share = r * (_gamma(settings, base, learned) if counts else settings.adapt.sample_pct / 100.0)

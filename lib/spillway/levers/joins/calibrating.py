@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from spillway.levers.joins.facing import Facing, Given, facing_of
-from spillway.levers.joins.index import inverted
+from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.most_pairs import most_pairs
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import probe
 from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND
-from spillway.levers.joins.settings import JoinSettings, JoinSide
+from spillway.levers.joins.settings import JoinSettings, JoinSide, SetWords
 
 TIMED_ROWS = 16
 """Of each side."""
@@ -30,14 +30,16 @@ TIMED_ROWS = 16
 def calibrated(base: Sequence[Facing], settings: JoinSettings) -> float:
     """Steps a second of a core, on some rows of these."""
     predicate, threshold = PREDICATES[settings.predicate], settings.threshold or 0.0
-    steps, began = 0, time.thread_time_ns()
+    steps, seconds = 0, 0.0
     for one in base:
         there = np.flatnonzero(one.how.high > one.how.low)
         full = np.zeros(one.probes.rows, bool)
         full[there[:: max(1, len(there) // TIMED_ROWS)]] = True
         how = replace(one.how, full=full)
-        steps += probe(one.probes, one.window, how, predicate, threshold, one.index, one.probe_is_left).steps
-    seconds = (time.thread_time_ns() - began) / 1e9
+        index = index_for(one.probes.sets, one.window.sets, full) if one.indexed else None
+        began = time.thread_time_ns()
+        steps += probe(one.probes, one.window, how, predicate, threshold, index, one.probe_is_left).steps
+        seconds += (time.thread_time_ns() - began) / 1e9
     return steps / seconds if steps and seconds > 0 else STEPS_PER_CORE_SECOND
 
 
@@ -47,12 +49,12 @@ def compiled() -> None:
     none = np.zeros(0, np.int64)
     empty = Operand(none, none, ItemSets(np.zeros(1, np.int64), none, np.zeros(0)), none)
     side = JoinSide(attribute="")
-    for index in (True, False):
-        settings = JoinSettings(left=side, right=side, index=index)
+    for index, sets in ((True, None), (True, SetWords()), (False, None)):
+        settings = JoinSettings(left=side, right=side, index=index, sets=sets)
         given = Given(empty, 0, 0)
         one = facing_of(given, given, settings, LearnedSide(), (1.0,), probe_is_left=True)
         one.selected_volumes()
         one.sampling(one.how.full)
-        probe(empty, empty, one.how, 0, 0.0, inverted(empty.sets, 0) if index else None)
+        probe(empty, empty, one.how, 0, 0.0, index_for(empty.sets, empty.sets) if index else None)
     pairs = replace(empty, sets=ItemSets(np.array([0, 2]), np.array([0, 1]), np.ones(2)))
     most_pairs(pairs, pairs, (none, none), 0, 0.0, probe_is_left=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from spillway.levers.joins.allotting import Allotment
 from spillway.levers.joins.calibrating import compiled
 from spillway.levers.joins.facing import Facing
-from spillway.levers.joins.index import inverted
+from spillway.levers.joins.index import index_for
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
@@ -133,11 +133,7 @@ class JoinDecision(WindowDecision):
         began = time.thread_time_ns()
         index = one.index
         if one.indexed and index is None:
-            items = max(
-                (int(side.sets.items.max()) + 1 for side in (one.probes, one.window) if len(side.sets.items)),
-                default=0,
-            )
-            index = inverted(one.window.sets, items)
+            index = index_for(one.probes.sets, one.window.sets, one.probing)
         found = probe(
             one.probes, one.window, one.how, self.predicate, self.threshold, index, one.probe_is_left,
             self.with_itself,
@@ -152,10 +148,11 @@ class JoinDecision(WindowDecision):
         one = part.facing
         worth = np.asarray(self.worth, np.float64)
         kinds = one.probes.kinds[found.probe], one.window.kinds[found.row]
-        for code, count in zip(*np.unique(kinds[0] * len(worth) + kinds[1], return_counts=True), strict=True):
+        often = np.bincount(kinds[0] * len(worth) + kinds[1], minlength=len(worth) ** 2)
+        for code in np.flatnonzero(often):
             z, y = divmod(int(code), len(worth))
             named = f"worth.{part.of_window}.{z}.{y}"
-            counts[named] = counts.get(named, 0) + int(count)
+            counts[named] = counts.get(named, 0) + int(often[code])
         per_probe = found.everything[found.probe]
         whole = np.maximum(1, (one.how.high - one.how.low)[found.probe])
         probing = (one.probes, found.probe, part.probe_bounds)

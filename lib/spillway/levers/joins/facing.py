@@ -14,9 +14,11 @@ import numpy as np
 from numba import njit
 
 from spillway.levers.joins.correlation import expected
-from spillway.levers.joins.index import InvertedIndex, inverted
+from spillway.levers.joins.index import InvertedIndex, index_for
 from spillway.levers.joins.memory import LearnedSide
+from spillway.levers.joins.most_pairs import most_pairs
 from spillway.levers.joins.operands import Array, Operand
+from spillway.levers.joins.predicates import EQUALITY
 from spillway.levers.joins.probe import Probing
 from spillway.levers.joins.ring import basic_windows, newest_taken, reach_of, slot_starts, slots_of, volumes
 from spillway.levers.joins.settings import JoinSettings
@@ -45,7 +47,9 @@ class Facing:
     how: Probing
     indexed: bool
     index: InvertedIndex | None
-    """Of the whole window, where it is made already."""
+    """For all rows that probe, where it is made already."""
+    equals: Array | None
+    """By probing row, the rows of its window with its value, where an index of single values finds them."""
     volumes: Array
     sample_volumes: Array
     """Comparisons there are to make, in all and by the sample: by basic window and type of the probing row."""
@@ -65,6 +69,12 @@ class Facing:
     def whole_steps(self) -> float:
         """Steps of comparing everything."""
         return self.possible * self.whole_cost
+
+    @property
+    def probing(self) -> Array:
+        """By row, whether it is compared with anything."""
+        found: Array = self.how.full | (self.how.take > 0)
+        return found
 
     def sampling(self, full: Array) -> Facing:
         """The same with these rows as the sample."""
@@ -123,23 +133,39 @@ def facing_of(
         last = min(last, int(slots.max())) if probes.rows else first
     starts = slot_starts(window.at, basic, first, max(1, last - first + 1))
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
-    curve = _curve(learned, n)
-    index, whole_cost, costs = None, 1.0, np.ones(n)
-    if settings.index:
-        items = max(
-            (int(one.sets.items.max()) + 1 for one in (probes, window) if len(one.sets.items)), default=0
-        )
-        index = inverted(window.sets, items)
-        whole_cost, costs = _steps(probes, low, high, slots, starts, first, found.sum(axis=1), index)
+    index, equals, whole_cost, costs = None, None, 1.0, np.ones(n)
+    curve, made = _curve(learned, n), found.sum(axis=1)
+    if settings.index and settings.single_values:
+        equals = most_pairs(probes, window, (low, high), EQUALITY, 0.0, probe_is_left)
+        whole_cost, costs = _steps_of_equals(probes.sets.first, high > low, equals, curve, made)
+    elif settings.index:
+        index = index_for(probes.sets, window.sets)
+        whole_cost, costs = _steps(probes, low, high, slots, starts, first, made, index)
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
     nothing = np.zeros(probes.rows, np.int64)
     how = Probing(low, high, slots, nothing, nothing.astype(bool), order, starts, first)
     return Facing(
-        probes, window, probe_is_left, how, settings.index, index, found, np.zeros_like(found), whole_cost,
-        costs, curve, np.ones(probes.rows, bool),
+        probes, window, probe_is_left, how, settings.index, index, equals, found, np.zeros_like(found),
+        whole_cost, costs, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
+
+
+def _steps_of_equals(
+    firsts: Array, there: Array, equals: Array, curve: Array, made: Array
+) -> tuple[float, Array]:
+    """The same of single values: every entry is a pair, so no basic window yields more a step than the look-up saves.
+
+    A row that picks basic windows out looks up a list in each.
+    """
+    total = float(made.sum())
+    if not total:
+        return 1.0, np.ones(len(made))
+    entries, looked_up = float(equals.sum()), float((np.diff(firsts) * there).sum())
+    scale = entries / max(1e-12, float(curve @ made))
+    picked = curve * scale + looked_up / np.maximum(made, 1.0)
+    return (entries + looked_up) / total, np.maximum(picked, 1e-12)
 
 
 def _curve(learned: LearnedSide, n: int) -> Array:
@@ -225,6 +251,8 @@ def _chosen(low, high, slots, take, kinds, order, starts, first_slot, types):  #
     """Rows that are considered, by basic window and type of the probing row: basic windows in their order."""
     found, taken = np.zeros((len(order), types), np.int64), np.zeros(len(order), np.int64)
     for k in range(len(low)):
+        if take[k] <= 0:
+            continue
         newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, taken)
         found[:, kinds[k]] += taken
     return found

@@ -104,8 +104,10 @@ def _probe(  # type: ignore[no-untyped-def]
     sampled = np.zeros(n, np.int64)
     chosen = np.zeros(n, np.int64)
     from_, to_ = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    # by row of the window what several lists have added up; by hit the row, and what it shares
     common, product = np.zeros(len(o_seq), np.int64), np.zeros(len(o_seq))
-    touched = np.empty(len(o_seq), np.int64)
+    touched, many, sums = np.empty(len(o_seq), np.int64), np.empty(len(o_seq), np.int64), np.empty(len(o_seq))
+    s = 0
     for k in range(rows):
         size = p_first[k + 1] - p_first[k]
         whole = high[k] - low[k]
@@ -121,8 +123,8 @@ def _probe(  # type: ignore[no-untyped-def]
                 j = n - 1 - back
                 if chosen[j] == 0:
                     continue
-                s = slots[k] - j - first_slot
-                end = min(high[k], starts[s + 1])
+                slot = slots[k] - j - first_slot
+                end = min(high[k], starts[slot + 1])
                 begin = end - chosen[j]
                 if spans and to_[spans - 1] == begin:
                     to_[spans - 1] = end
@@ -145,13 +147,22 @@ def _probe(  # type: ignore[no-untyped-def]
                     place = begin + np.searchsorted(ix_rows[begin:end], from_[span])
                     while place < end and ix_rows[place] < to_[span]:
                         row = ix_rows[place]
-                        if common[row] == 0:
-                            touched[hits] = row
+                        if size == 1:  # no other list leads to the row again
+                            touched[hits], many[hits] = row, 1
+                            sums[hits] = p_weights[at] * ix_weights[place]
                             hits += 1
-                        common[row] += 1
-                        product[row] += p_weights[at] * ix_weights[place]
+                        else:
+                            if common[row] == 0:
+                                touched[hits] = row
+                                hits += 1
+                            common[row] += 1
+                            product[row] += p_weights[at] * ix_weights[place]
                         steps += 1
                         place += 1
+            for hit in range(hits if size > 1 else 0):
+                row = touched[hit]
+                many[hit], sums[hit] = common[row], product[row]
+                common[row], product[row] = 0, 0.0
         else:
             for span in range(spans):
                 for row in range(from_[span], to_[span]):
@@ -162,22 +173,20 @@ def _probe(  # type: ignore[no-untyped-def]
                         o_weights[o_first[row] : o_first[row + 1]],
                     )
                     if both:
-                        common[row], product[row] = both, sum_
-                        touched[hits] = row
+                        touched[hits], many[hits], sums[hits] = row, both, sum_
                         hits += 1
                 compared[k] += to_[span] - from_[span]
                 steps += to_[span] - from_[span]
         for hit in range(hits):
             row = touched[hit]
-            both, sum_ = common[row], product[row]
-            common[row], product[row] = 0, 0.0
             if with_itself and o_seq[row] == p_seq[k]:
                 continue
             other_size = o_first[row + 1] - o_first[row]
-            if not makes_pair(predicate, threshold, both, sum_, size, other_size):
+            if not makes_pair(predicate, threshold, many[hit], sums[hit], size, other_size):
                 continue
-            # which basic window the row lies in
-            s = np.searchsorted(starts, row, side="right") - 1
+            # which basic window the row lies in: most often that of the one before
+            if not (starts[s] <= row < starts[s + 1]):
+                s = np.searchsorted(starts, row, side="right") - 1
             j = slots[k] - first_slot - s
             beyond = row < min(high[k], starts[s + 1]) - chosen[j]
             if full[k]:

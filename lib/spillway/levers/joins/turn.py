@@ -98,7 +98,9 @@ class JoinTurn:
         began = time.thread_time_ns()
         predicate, threshold = PREDICATES[self.settings.predicate], self.settings.threshold or 0.0
         left, right = (
-            most_pairs(
+            one.equals
+            if one.equals is not None and not self.with_itself
+            else most_pairs(
                 one.probes, one.window, (one.how.low, one.how.high), predicate, threshold, one.probe_is_left,
                 self.with_itself,
             )
