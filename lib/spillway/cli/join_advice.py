@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_table
@@ -20,13 +21,19 @@ def add_join_advice(commands: Any) -> None:
         [
             "spillway join-advice weather weather --on wind_dir --lasts 172800",
             "spillway join-advice east west --on tags --predicate overlap --threshold 3 --separator ' ' --lasts 600",
+            "spillway join-advice flights flights --on carrier origin dest hour --predicate overlap --threshold 3",
             "spillway join-advice orders payments --on customer --on-right payer --json",
         ],
     )
     made.add_argument("left", help="a stream")
     made.add_argument("right", help="another, or the same")
-    made.add_argument("--on", required=True, help="the attribute that is joined by")
-    made.add_argument("--on-right", help="the right stream's, where it has another name")
+    made.add_argument(
+        "--on", nargs="+", required=True, metavar="ATTRIBUTE",
+        help="the attribute that is joined by; of several, each value is an item of a set",
+    )  # fmt: skip
+    made.add_argument(
+        "--on-right", nargs="+", metavar="ATTRIBUTE", help="the right stream's, where it has another name"
+    )
     made.add_argument(
         "--lasts", type=float, default=_A_YEAR, help="seconds that rows lie apart at most (default: a year)"
     )
@@ -47,10 +54,11 @@ def _run(asked: argparse.Namespace) -> int:
 
     settings = Settings.from_environment()
     contracts = load_usable(settings.schemas)
-    has_sets = asked.separator is not None or asked.predicate != "equality"
+    several = len(asked.on) > 1
+    has_sets = asked.separator is not None or (asked.predicate != "equality" and not several)
     told: dict[str, Any] = {
-        "left": {"attribute": asked.on, "lasts_seconds": asked.lasts},
-        "right": {"attribute": asked.on_right or asked.on, "lasts_seconds": asked.lasts},
+        "left": _side(asked.on, asked.lasts),
+        "right": _side(asked.on_right or asked.on, asked.lasts),
         "predicate": asked.predicate,
         "threshold": asked.threshold,
         "sets": {"separator": asked.separator or " ", "weight": asked.weight} if has_sets else None,
@@ -70,8 +78,20 @@ def _run(asked: argparse.Namespace) -> int:
         )
         return 0
     say_table(
-        f"{asked.left} and {asked.right} by {asked.on}: the last {found.left_rows:,} and {found.right_rows:,} rows",
+        f"{asked.left} and {asked.right} by {', '.join(asked.on)}: "
+        f"the last {found.left_rows:,} and {found.right_rows:,} rows",
         ["", "#estimate", "#from", "#to", "method", "note"],
-        [(about, one.estimate, one.low, one.high, one.method, one.note or "-") for about, one in found.said],
+        [(about, one.estimate, one.low, one.high, one.method, _noted(one)) for about, one in found.said],
     )
     return 0
+
+
+def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:
+    by = {"attribute": names[0]} if len(names) == 1 else {"attributes": list(names)}
+    return {**by, "lasts_seconds": lasts}
+
+
+def _noted(one: Any) -> str:
+    """What is to be known of a number: of a sketch, the rows that it is of, and what it is not of."""
+    of = [f"of {one.covers.rows:,} rows"] * bool(one.covers.rows)
+    return "; ".join([*filter(None, [one.note, *of, one.covers.told_missing])]) or "-"

@@ -6,9 +6,11 @@ what windows, predicates and budgets make of it is seen on the last rows of both
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -24,7 +26,9 @@ from spillway.pipeline.stored_sketches import load_sketch
 from spillway.pipeline.window_inputs import HeldRows
 from spillway.registry import lever
 from spillway.sketches.answers import Answer
+from spillway.sketches.kinds.base import Loaded
 from spillway.sketches.kinds.frequencies import Frequencies
+from spillway.sketches.kinds.near_duplicates import NearDuplicates
 from spillway.store.tables import Tables
 
 MOST_ROWS_READ = 100_000
@@ -106,22 +110,77 @@ def _last_rows(
 
 
 def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterator[tuple[str, Answer]]:
-    """The whole join by equal values, without windows, of all rows that were ever sketched."""
-    if settings.predicate != "equality":
+    """The whole join, without windows, of all rows that were ever sketched: equal values, or rows alike in several."""
+    if settings.sets is not None:
         return
-    try:
-        left, right = (
-            cast(Frequencies, load_sketch(tables, stream, side.attribute, "count_min"))
-            for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True)
-        )
-        size = left.self_join_size() if contract.inputs[0] == contract.inputs[1] else left.join_size(right)
-        yield "pairs of the whole join, without windows", size
-        for stream, sketch in dict(zip(contract.inputs, (left, right), strict=True)).items():
-            yield f"equally frequent values that would be as skewed as {stream}'s", sketch.skew()
+    sides = [
+        (stream, "+".join(side.joined_by))
+        for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True)
+    ]
+    alike = len(set(sides)) == 1
+    if settings.predicate == "overlap":
+        yield from _alike(tables, sides, alike, settings.threshold)
+    if settings.predicate != "equality" or len(settings.left.joined_by) > 1:
+        return
+    sketches = [_sketch(tables, *side, "count_min") for side in sides]
+    left, right = (cast(Frequencies | None, one) for one in sketches)
+    if left is not None and right is not None:
+        with suppress(SpillwayError):  # of other shapes or seeds: the sample says what can be said
+            yield "pairs of the whole join, without windows", _whole_join(left, right, alike)
+    for (stream, _), sketch in {sides[0]: left, sides[1]: right}.items():
+        if sketch is None:
+            continue
+        yield f"equally frequent values that would be as skewed as {stream}'s", sketch.skew()
+        with suppress(SpillwayError):  # one that keeps no keys
             for heavy in sketch.top(HEAVY):
                 yield f"rows of {stream} with {', '.join(map(str, heavy.key or ('?',)))}", heavy.answer
+
+
+def _sketch(tables: Tables, stream: str, name: str, kind: str) -> Loaded | None:
+    """A sketch of these attributes, where the stream's contract has one kept."""
+    try:
+        return load_sketch(tables, stream, name, kind)
     except SpillwayError:
-        return  # no such sketch, or none that goes with the other: the sample says what can be said
+        return None
+
+
+def _alike(
+    tables: Tables, sides: Sequence[tuple[str, str]], alike: bool, threshold: float
+) -> Iterator[tuple[str, Answer]]:
+    """Rows that agree in so many attributes, of those that both streams count pairs by (PairCount)."""
+    sketches = [_sketch(tables, *side, "pair_count") for side in sides]
+    left, right = (cast(NearDuplicates | None, one) for one in sketches)
+    if left is None or right is None:
+        return
+    least = math.ceil(threshold)
+    with suppress(SpillwayError):  # of other shapes or seeds, or it counts none that agree in so few
+        if alike:
+            size = left.near_duplicate_pairs(least)
+            # a join has either row of a pair on either side
+            edges = {name: 2 * getattr(size, name) for name in ("estimate", "low", "high")}
+            size = replace(size, **edges)
+        else:
+            size = left.near_duplicate_join(right, least)
+        note = "; ".join(filter(None, [size.note, "nulls agree here, and are no items of a join"]))
+        yield "pairs of the whole join, without windows", replace(size, note=note)
+
+
+def _whole_join(left: Frequencies, right: Frequencies, alike: bool) -> Answer:
+    """Sizes of joins as sketches have them, less the pairs that a join has not: of nulls, and of a row with itself.
+
+    |L x R| - L(null) R(null),    of a stream with itself: F_2 - N - (N(null)^2 - N(null))
+    """
+    size = left.self_join_size() if alike else left.join_size(right)
+    none = [one.frequency(None) for one in (left, right)]
+    itself = float(left.rows) if alike else 0.0
+
+    def nulls(first: float, second: float) -> float:
+        return first * second - (first if alike else 0.0)
+
+    low = size.low - itself - nulls(none[0].high, none[1].high)
+    high = size.high - itself - nulls(none[0].low, none[1].low)
+    middle = size.estimate - itself - nulls(none[0].estimate, none[1].estimate)
+    return replace(size, estimate=max(0.0, middle), low=max(0.0, low), high=max(0.0, high))
 
 
 def _heavy(
@@ -130,13 +189,15 @@ def _heavy(
     """The items that most pairs would have in common, counted in the rows at hand."""
     counts, with_itself = [], len(set(contract.inputs)) == 1
     for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True):
-        column = rows[stream][side.attribute].drop_null()
-        if settings.sets is not None:
-            column = pc.list_flatten(pc.split_pattern(column.cast(pa.string()), settings.sets.separator))
-        found = pc.value_counts(column)
-        counts.append(
-            Counter({one["values"]: one["counts"] for one in found.to_pylist() if one["values"] != ""})
-        )
+        mine: Counter[Any] = Counter()
+        for place, name in enumerate(side.joined_by):
+            column = rows[stream][name].drop_null()
+            if settings.sets is not None:
+                column = pc.list_flatten(pc.split_pattern(column.cast(pa.string()), settings.sets.separator))
+            for one in pc.value_counts(column).to_pylist():
+                if one["values"] != "":
+                    mine[(place, one["values"])] = one["counts"]
+        counts.append(mine)
     meets = Counter(
         {
             # a row of a stream that is joined with itself does not meet itself
@@ -155,10 +216,11 @@ def _heavy(
             "equally frequent values that would be as skewed",
             Answer(effective, effective, effective, 1.0, "counted in these rows"),
         )
-    for value, count in sorted(meets.items(), key=lambda pair: (-pair[1], str(pair[0])))[:HEAVY]:
+    by = settings.left.joined_by
+    for (place, value), count in sorted(meets.items(), key=lambda pair: (-pair[1], str(pair[0])))[:HEAVY]:
         share = 100.0 * count / total
         half = 196.0 * (share / 100 * (1 - share / 100) / min(total, sum(counts[0].values()))) ** 0.5
         yield (
-            f"% of meetings by {value}",
+            f"% of meetings by {value if len(by) == 1 else f'{by[place]} {value}'}",
             Answer(share, max(0.0, share - half), min(100.0, share + half), 0.95, "counted in these rows"),
         )

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.levers.joins.lake import JOIN, STREAM, alarms, begun, run, truth
+from tests.levers.joins.lake import JOIN, STREAM, alarms, as_rows, begun, run, truth
+from tests.levers.joins.streams import full_join
 from tests.pipeline.streams import World
 
 from spillway.cli import main
@@ -74,12 +75,37 @@ def test_sketches_answer_for_all_rows_where_there_are_any(world: World) -> None:
     ]
     size = sum(counts[0][kind] * counts[1][kind] for kind in ("high", "low"))
     answer = found["pairs of the whole join, without windows"]
-    assert answer.low <= size + counts[0][None] * counts[1][None] <= answer.high, (
-        "a sketch counts nulls as a value"
-    )
+    nulls = counts[0][None] * counts[1][None]
+    assert answer.low <= size <= answer.high < size + nulls, "nulls are no pairs"
+    assert answer.estimate == pytest.approx(size, rel=0.01)
     assert found["rows of east with high"].estimate == counts[0]["high"]
-    # a window that holds everything: the sample sees the whole join, without what is null
+    # a window that holds everything: counting sees the whole join, and so does the sketch
     assert found["pairs"].estimate == size
+    asked = JoinAsked("east", "east", settings)
+    with_itself = dict(advise(world.tables.now(), world.contracts, asked).said)
+    own = sum(counts[0][kind] * (counts[0][kind] - 1) for kind in ("high", "low"))
+    whole = with_itself["pairs of the whole join, without windows"]
+    assert whole.low <= own <= whole.high < own + len(EAST), "no row is its own partner"
+    assert with_itself["pairs"].estimate == own
+
+
+def test_of_equal_values_the_size_is_counted_however_few_rows_are_looked_at(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spillway.levers.joins import advice
+
+    side = {"attribute": "urgency", "lasts_seconds": 7}
+    settings = {"left": side, "right": side, "predicate": "equality", "basic_window_seconds": 1}
+    every = said(world, settings)["pairs"]
+    monkeypatch.setattr(advice, "LOOKED_AT_ROWS", 5)
+    few = said(world, settings)["pairs"]
+    ends = [
+        (as_rows([{**row, "tags": {"high": "t1", "low": "t2", None: ""}[row["urgency"]]} for row in rows]))
+        for rows in (EAST, WEST)
+    ]
+    whole = full_join(ends[0], ends[1], 7, 7, "equality", 0, end=1e9)
+    assert (few.low, few.estimate, few.high, few.method) == (len(whole),) * 3 + ("counted",)
+    assert few == every
 
 
 @pytest.mark.parametrize(

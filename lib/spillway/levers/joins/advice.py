@@ -1,13 +1,14 @@
 """What a join would be, before it is run: its size, what makes it large, its cost, and what a budget would miss.
 
 A sample of rows is compared with everything, half of it to learn where matches lie, half to see what selecting by
-that would have missed. Numbers are of the rows that are at hand; each comes with its interval.
+that would have missed. How many pairs have equal values is counted, of all rows, without comparing any. Numbers are of
+the rows that are at hand; each comes with its interval.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,11 +16,12 @@ import numpy as np
 from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, uniform
 from spillway.levers.joins.correlation import expected, ranks
 from spillway.levers.joins.facing import Facing, Given
-from spillway.levers.joins.index import inverted
+from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
+from spillway.levers.joins.most_pairs import most_pairs
 from spillway.levers.joins.operands import Operand
-from spillway.levers.joins.predicates import PREDICATES
+from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
 from spillway.levers.joins.ring import volumes
 from spillway.levers.joins.settings import JoinSettings
@@ -57,16 +59,14 @@ def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: 
     given = (Given(left, 0, left.rows), Given(right, 0, right.rows))
     facing = allotted(given[0], given[1], whole, Memory(), (1.0,), 1.0).facing
     looked = [_look(one, side, settings, with_itself) for side, one in enumerate(facing)]
-    total = Missed(0.0, 0.0, 0.0)
-    for one in looked:
-        total += _pairs(one)
     seconds = _span(left, right)
     possible = float(sum(one.possible for one in facing))
-    yield _said("pairs", total, f"{sum(len(one.chosen) for one in looked):,} rows compared with everything")
+    size = _size(looked, settings, with_itself)
+    yield Advised("pairs", size)
     if seconds > 0:
         per_day = 86_400.0 / seconds
-        daily = Missed(total.estimate * per_day, total.low * per_day, total.high * per_day)
-        yield _said("pairs a day", daily, "at the rate of these rows")
+        edges = {name: per_day * getattr(size, name) for name in ("estimate", "low", "high")}
+        yield Advised("pairs a day", replace(size, **edges, note="at the rate of these rows"))
     yield _counted("comparisons", possible)
     steps = float(sum(one.whole_steps for one in facing))
     if settings.index:
@@ -91,15 +91,31 @@ def _look(one: Facing, side: int, settings: JoinSettings, with_itself: bool) -> 
 
 
 def _probed(one: Facing, how: Probing, settings: JoinSettings, with_itself: bool) -> FoundPairs:
-    items = max(
-        (int(side.sets.items.max()) + 1 for side in (one.probes, one.window) if len(side.sets.items)),
-        default=0,
-    )
-    index = one.index or (inverted(one.window.sets, items) if settings.index else None)
+    index = one.index or (index_for(one.probes.sets, one.window.sets) if settings.index else None)
     return probe(
         one.probes, one.window, how, PREDICATES[settings.predicate], settings.threshold or 0.0, index,
         one.probe_is_left, with_itself,
     )  # fmt: skip
+
+
+def _size(looked: Sequence[_Looked], settings: JoinSettings, with_itself: bool) -> Answer:
+    """How many pairs these rows have: of equal values by count, else from the rows that were looked at."""
+    predicate = PREDICATES[settings.predicate]
+    if predicate == EQUALITY:
+        pairs = 0.0
+        for each in looked:
+            one, how = each.facing, each.facing.how
+            reach, is_left = (how.low, how.high), one.probe_is_left
+            pairs += float(
+                most_pairs(one.probes, one.window, reach, predicate, 0.0, is_left, with_itself).sum()
+            )
+        return Answer(pairs, pairs, pairs, 1.0, "counted", note="of all these rows, by their values")
+    total = Missed(0.0, 0.0, 0.0)
+    for one in looked:
+        total += _pairs(one)
+    rows = sum(len(one.chosen) for one in looked)
+    edges = (total.estimate, total.low, total.high)
+    return Answer(*edges, CONFIDENCE_PCT / 100, "sample", note=f"{rows:,} rows compared with everything")
 
 
 def _pairs(one: _Looked) -> Missed:
@@ -204,12 +220,6 @@ def _selected(
 def _span(left: Operand, right: Operand) -> float:
     ends = [(one.at[0], one.at[-1]) for one in (left, right) if one.rows]
     return (max(last for _, last in ends) - min(first for first, _ in ends)) / 1e6 if ends else 0.0
-
-
-def _said(about: str, found: Missed, note: str) -> Advised:
-    return Advised(
-        about, Answer(found.estimate, found.low, found.high, CONFIDENCE_PCT / 100, "sample", note=note)
-    )
 
 
 def _counted(about: str, count: float) -> Advised:
