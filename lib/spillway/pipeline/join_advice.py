@@ -69,6 +69,10 @@ class JoinAdvice:
 
 def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = MOST_ROWS_READ) -> JoinAdvice:
     """Everything there is to say of the join."""
+    if most < 1:
+        raise UsageError(
+            f"`rows` must be at least 1, got {most}; leave it out to look at the last {MOST_ROWS_READ:,}"
+        )
     contract = asked.contract()
     for stream in contract.inputs:
         contracts.stream(stream)

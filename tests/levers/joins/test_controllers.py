@@ -284,6 +284,11 @@ def test_a_sample_without_rows_knows_nothing_and_one_without_misses_has_an_upper
     assert found.high > 3.6 * 4 * 9
 
 
+def test_where_nothing_can_be_left_out_nothing_is_missed_whatever_the_sample_saw() -> None:
+    sample = ComparedRows(rows=5, misses=1, squares=1, pairs=1, pair_squares=1, left_out=3, whole=3)
+    assert estimate(sample, Unsampled(selective=4, left_out=0), 1.0) == Missed(0.0, 0.0, 0.0)
+
+
 def test_rows_that_were_passed_over_miss_all_that_they_have() -> None:
     sample = ComparedRows(rows=10, misses=0, squares=0, pairs=20, pair_squares=40)
     assert estimate(sample, Unsampled(selective=0, dropped=5), 1.0).estimate == 10.0

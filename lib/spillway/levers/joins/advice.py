@@ -103,12 +103,10 @@ def _size(looked: Sequence[_Looked], settings: JoinSettings, with_itself: bool) 
     predicate = PREDICATES[settings.predicate]
     if predicate == EQUALITY:
         pairs = 0.0
-        for each in looked:
-            one, how = each.facing, each.facing.how
-            reach, is_left = (how.low, how.high), one.probe_is_left
-            pairs += float(
-                most_pairs(one.probes, one.window, reach, predicate, 0.0, is_left, with_itself).sum()
-            )
+        for facing in (each.facing for each in looked):
+            reach, is_left = (facing.how.low, facing.how.high), facing.probe_is_left
+            most = most_pairs(facing.probes, facing.window, reach, predicate, 0.0, is_left, with_itself)
+            pairs += float(most.sum())
         return Answer(pairs, pairs, pairs, 1.0, "counted", note="of all these rows, by their values")
     total = Missed(0.0, 0.0, 0.0)
     for one in looked:

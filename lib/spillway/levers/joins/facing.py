@@ -13,17 +13,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
+from spillway.errors import Refused
 from spillway.levers.joins.correlation import expected
 from spillway.levers.joins.index import InvertedIndex, index_for
 from spillway.levers.joins.memory import LearnedSide
-from spillway.levers.joins.most_pairs import most_pairs
+from spillway.levers.joins.most_pairs import equals_of
 from spillway.levers.joins.operands import Array, Operand
-from spillway.levers.joins.predicates import EQUALITY
 from spillway.levers.joins.probe import Probing
-from spillway.levers.joins.ring import basic_windows, newest_taken, reach_of, slot_starts, slots_of, volumes
+from spillway.levers.joins.ring import (
+    basic_windows,
+    drawn_together,
+    newest_taken,
+    reach_of,
+    slot_starts,
+    slots_of,
+    volumes,
+)
 from spillway.levers.joins.settings import JoinSettings
 
-MOST_SLOTS = 1_000_000
+MOST_SLOTS, MOST_SLOTS_APART = 1_000_000, 20_000_000
+"""Basic windows from the first row to the last, as time has them; and without the stretches that hold no rows."""
 COSTED_ROWS = 256
 """Probing rows that say how entries are spread over basic windows; how many there are in all is counted."""
 
@@ -128,15 +137,25 @@ def facing_of(
     slots = slots_of(probes.at, basic)
     first = int(window.at[0] // basic) if window.rows else 0
     last = int(window.at[-1] // basic) if window.rows else 0
-    if last - first >= MOST_SLOTS:  # a clock far away: only what a probing row can reach matters
-        first = max(first, int(slots.min()) - n) if probes.rows else first
-        last = min(last, int(slots.max())) if probes.rows else first
-    starts = slot_starts(window.at, basic, first, max(1, last - first + 1))
+    if last - first < MOST_SLOTS:
+        starts = slot_starts(window.at, basic, first, max(1, last - first + 1))
+    else:  # clocks far from one another: what nobody can reach takes no room
+        slots, there = drawn_together(slots, slots_of(window.at, basic), n)
+        first, last = int(there[0]), int(there[-1])
+        if last - first >= MOST_SLOTS_APART:
+            raise Refused(
+                "basic_window_seconds",
+                f"cut the stretches that hold rows into fewer than {MOST_SLOTS_APART:,}",
+                settings.basic_window_seconds,
+                "write a longer one",
+            )
+        edges = first + np.arange(last - first + 2, dtype=np.int64)
+        starts = np.searchsorted(there, edges, side="left").astype(np.int64)
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
     index, equals, whole_cost, costs = None, None, 1.0, np.ones(n)
     curve, made = _curve(learned, n), found.sum(axis=1)
     if settings.index and settings.single_values:
-        equals = most_pairs(probes, window, (low, high), EQUALITY, 0.0, probe_is_left)
+        equals = equals_of(probes.sets, window.sets, (low, high))
         whole_cost, costs = _steps_of_equals(probes.sets.first, high > low, equals, curve, made)
     elif settings.index:
         index = index_for(probes.sets, window.sets)

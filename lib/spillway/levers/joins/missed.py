@@ -146,6 +146,8 @@ def _scaled(
     if others <= 0:
         return Missed(0.0, 0.0, 0.0)
     factor = others / rows if factor is None else factor
+    if factor == 0:  # of none of them anything can be left out
+        return Missed(0.0, 0.0, 0.0)
     deviations = _student(NormalDist().inv_cdf((1 + confidence) / 2), rows - 1)
     low, high = (
         _half_chi_square(-deviations, events / phi) * phi * factor,

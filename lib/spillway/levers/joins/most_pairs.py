@@ -52,6 +52,15 @@ def most_pairs(
     return found
 
 
+def equals_of(mine: ItemSets, window: ItemSets, reach: tuple[Array, Array]) -> Array:
+    """By probing row of one value, the rows `low..high - 1` of the window that have it; rows have one value at most."""
+    many = max((int(one.items.max()) + 1 for one in (mine, window) if len(one.items)), default=0)
+    found: Array = _most(
+        mine.first, mine.items, mine.weights, *reach, window.first, window.items, window.weights, many, EQUALITY, 0.0
+    )  # fmt: skip
+    return found
+
+
 def _values(mine: ItemSets, other: ItemSets) -> tuple[ItemSets, ItemSets]:
     """Sets as single values: alike where they are equal."""
     sizes = [np.diff(one.first) for one in (mine, other)]

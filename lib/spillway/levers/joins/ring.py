@@ -12,8 +12,6 @@ So every pair is looked for exactly once, by the later of the two.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
@@ -21,12 +19,13 @@ from spillway.levers.joins.operands import Array, Operand
 
 
 def basic_windows(seconds: float, basic_seconds: float) -> int:
-    """n = 1 + ceil(w / b).
+    """n = 1 + ceil(w / b), of the whole microseconds that both are measured by.
 
-    >>> basic_windows(20, 1), basic_windows(1.5, 1)
-    (21, 3)
+    >>> basic_windows(20, 1), basic_windows(1.5, 1), basic_windows(1, 1 / 3)
+    (21, 3, 5)
     """
-    return 1 + math.ceil(seconds / basic_seconds - 1e-9)
+    micros, basic = round(seconds * 1_000_000), max(1, round(basic_seconds * 1_000_000))
+    return 1 - (-micros // basic)
 
 
 def slots_of(at: Array, basic_micros: int) -> Array:
@@ -38,6 +37,20 @@ def slot_starts(at: Array, basic_micros: int, first_slot: int, slots: int) -> Ar
     """Where each of so many basic windows begins among rows in the order of time, and where the last ends."""
     edges = (first_slot + np.arange(slots + 1, dtype=np.int64)) * basic_micros
     return np.searchsorted(at, edges, side="left").astype(np.int64)
+
+
+def drawn_together(mine: Array, window: Array, n: int) -> tuple[Array, Array]:
+    """The slots of both sides numbered anew, so that a stretch without rows counts for n + 1 basic windows at most.
+
+    What is further apart than n was never in one window, and is not then; all else keeps its distance.
+
+    >>> drawn_together(np.array([5, 9_000_000]), np.array([3, 4, 9_000_000]), 10)
+    (array([ 2, 12]), array([ 0,  1, 12]))
+    """
+    there, places = np.unique(np.concatenate([mine, window]), return_inverse=True)
+    gaps = np.minimum(np.diff(there, prepend=there[:1]), n + 1)
+    found = np.cumsum(gaps)[places]
+    return found[: len(mine)], found[len(mine) :]
 
 
 def reach_of(probe: Operand, other: Operand, micros: int, probe_is_left: bool) -> tuple[Array, Array]:

@@ -40,7 +40,7 @@ class JoinSide:
         (),
     )
     lasts_seconds: float = rule(
-        Number(above=0),
+        Number(above=0, most=1e10),
         "how long a row stays in its window, to be found by later rows of the other (w)",
         20.0,
     )

@@ -1,0 +1,116 @@
+"""Windows as they are probed: basic windows that hold every row in reach, clocks years apart, what a step costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.levers.joins.streams import Row, full_join, operand
+
+from spillway.contracts import read_workload
+from spillway.engine import InProcess
+from spillway.errors import Refused
+from spillway.levers.joins import facing
+from spillway.levers.joins.facing import Given, facing_of
+from spillway.levers.joins.memory import LearnedSide, Memory
+from spillway.levers.joins.ring import basic_windows
+from spillway.levers.joins.settings import Budget, JoinSettings
+from spillway.levers.joins.turn import JoinTurn
+
+
+def equality(lasts: float, basic: float, **more: object) -> JoinSettings:
+    side = {"attribute": "x", "lasts_seconds": lasts}
+    lever = {"lever": "joins", "left": side, "right": side, "basic_window_seconds": basic, **more}
+    join = {"name": "alike", "inputs": ["a", "b"], "window": {"seconds": 5}, "levers": [lever]}
+    found: JoinSettings = read_workload(join).lever_settings("joins")
+    return found
+
+
+def pairs_of(left: list[Row], right: list[Row], settings: JoinSettings) -> set[tuple[int, int]]:
+    """The pairs of everything that is there, as a turn finds them."""
+    sides = [operand(rows) for rows in (left, right)]
+    turn = JoinTurn(settings, Memory(), *(Given(one, 0, one.rows) for one in sides), 5.0)
+    counts: dict[str, int] = {}
+    window, decision = None, turn.decision
+    tables = [
+        table
+        for part in decision.parts(window, {}, InProcess())  # type: ignore[arg-type]
+        for table in decision.results(window, part, counts)  # type: ignore[arg-type]
+    ]
+    turn.came_to(counts)
+    return {
+        pair
+        for one in tables
+        for pair in zip(one["left_seq"].to_pylist(), one["right_seq"].to_pylist(), strict=True)
+    }
+
+
+@given(
+    at=st.integers(0, 10**7),
+    lasts=st.floats(1e-6, 5.0),
+    basic=st.floats(1e-6, 5.0),
+)
+def test_no_row_in_reach_lies_further_back_than_there_are_basic_windows(
+    at: int, lasts: float, basic: float
+) -> None:
+    micros, back = round(basic * 1e6), round(lasts * 1e6)
+    assert at // micros - (at - back) // micros <= basic_windows(lasts, basic) - 1
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_clocks_centuries_apart_are_joined_in_the_room_that_their_rows_take(index: bool) -> None:
+    century = 100 * 365 * 86_400.0
+    moments = [
+        0.0,
+        3.0,
+        0.6 * century,
+        0.6 * century + 9.0,
+        0.6 * century + 11.0,
+        1.6 * century,
+        2.9 * century,
+    ]
+    left, right = ([Row(at + shift, {k % 2: 1.0}) for k, at in enumerate(moments)] for shift in (0.0, 0.25))
+    settings = equality(10.0, 0.4, index=index)
+    assert pairs_of(left, right, settings) == full_join(left, right, 10.0, 10.0, "equality", 0.0, end=1e11)
+
+
+def test_more_basic_windows_than_there_is_room_for_are_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(facing, "MOST_SLOTS", 10)
+    monkeypatch.setattr(facing, "MOST_SLOTS_APART", 20)
+    rows = operand([Row(100.0 * k, {1: 1.0}) for k in range(9)])
+    given_ = Given(rows, 0, rows.rows)
+    with pytest.raises(Refused, match="basic_window_seconds"):
+        facing_of(given_, given_, equality(2.0, 1.0), LearnedSide(), (1.0,), probe_is_left=True)
+
+
+def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_compared() -> None:
+    chance = np.random.default_rng(3)
+    rows = [
+        [
+            Row(float(at), {int(x): 1.0})
+            for at, x in zip(np.sort(chance.random(300)) * 50, chance.integers(0, 9, 300), strict=True)
+        ]
+        for _ in range(2)
+    ]
+    left, right = (Given(operand(one), 100, 300) for one in rows)
+    settings = equality(20.0, 2.0)
+    one = facing_of(left, right, settings, LearnedSide(), (1.0,), probe_is_left=True)
+    whole = JoinTurn(settings, Memory(), left, right, 5.0)
+    counts: dict[str, int] = {}
+    decision = whole.decision
+    for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+        list(decision.results(None, part, counts))  # type: ignore[arg-type]
+    assert counts["steps.1"] == pytest.approx(one.whole_steps)
+    tight = replace(
+        settings, budget=Budget(comparisons_per_second=0.3 * (counts["steps.0"] + counts["steps.1"]) / 5)
+    )
+    turn = JoinTurn(tight, Memory(), left, right, 5.0)
+    for side in turn.allotment.facing:
+        assert not side.how.take.any(), "no basic window is picked out, also where nothing is known yet"
+        assert 0 < side.how.full.mean() < 1
+    assert turn.allotment.share == turn.allotment.r == pytest.approx(0.3)
