@@ -25,6 +25,8 @@ from spillway.settings import Settings
 from spillway.store.tables import Tables
 
 _ROWS = 400
+_LATE = 40
+"""Rows of either stream that come when windows that they belong to are worked out, or half worked out."""
 JOIN: dict[str, Any] = {
     "name": "alike",
     "inputs": ["east", "west"],
@@ -63,13 +65,19 @@ def same_tables(book: Book, kills: int) -> dict[str, float]:
     book.table(
         "In the lake",
         ("figure", "rows that differ"),
-        [("2 and 7 parts against one", parts), (f"{kills} runs that die at random stages", deaths)],
+        [
+            ("2 and 7 parts against one", parts),
+            (f"{kills} runs that die at random stages, four times, rows coming late in between", deaths),
+        ],
     )
     return {"joins.partitions_differ": parts, "joins.kills_differ": deaths}
 
 
 def _worked_out(folder: Path, cores: int = 1, seed: int = 0) -> list[Any]:
-    """The rows of the join's tables after all windows are worked out; with a seed, after deaths on the way."""
+    """The rows of the join's tables after all windows are worked out, and again when some of their rows came late.
+
+    With a seed, after deaths on the way: the late rows find windows that are done, or drafted, or untouched.
+    """
     schemas = folder / "schemas"
     (schemas / "streams").mkdir(parents=True)
     (schemas / "joins").mkdir()
@@ -82,17 +90,19 @@ def _worked_out(folder: Path, cores: int = 1, seed: int = 0) -> list[Any]:
     }
     settings = Settings.from_environment({"SPILLWAY_HOME": Settings.from_environment().home, **roots})
     tables, contracts = Tables(settings), load_contracts(schemas)
-    for which, name in enumerate(("east", "west")):
-        path = Path(settings.landing, name, "2026-01-01", "a.json")
-        path.parent.mkdir(parents=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in _rows(which)))
-    bring_through(tables, InProcess(), contracts, "wide", "evidence")
     chance = np.random.default_rng(seed)
     engine = InProcess(cores)
-    for _ in range(3 if seed else 0):
-        with _dying(chance):
+    for number, some in enumerate((slice(_LATE, None), slice(None, _LATE))):
+        for which, name in enumerate(("east", "west")):
+            path = Path(settings.landing, name, f"2026-01-0{number + 1}", f"{number}.json")
+            path.parent.mkdir(parents=True)
+            path.write_text("".join(json.dumps(row) + "\n" for row in list(_rows(which))[some]))
+        bring_through(tables, InProcess(), contracts, "wide", "evidence")
+        for _ in range(2 if seed else 0):
+            with _dying(chance):
+                run_workloads(tables, engine, contracts)
+        if number or not seed:
             run_workloads(tables, engine, contracts)
-    run_workloads(tables, engine, contracts)
     now = tables.now()
     skipped = {"updated_at", "core_seconds"}
     found = now.at("joined", "alike").rows().to_pylist() + now.at("join_windows").rows().to_pylist()
