@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,6 +73,18 @@ def test_a_file_whose_statistics_are_cut_to_the_millisecond_is_read_where_a_wind
     first = datetime(1970, 1, 1, tzinfo=UTC)
     file = files.DataFile("a", 1, (), (("at", first),), (("at", first),), 2)
     assert [WindowGrid(step).holding(file, "at") for step in (500, 1000)] == [None, 0]
+
+
+def test_of_a_file_with_several_batches_only_those_that_are_asked_for_are_looked_at(tmp_path: Path) -> None:
+    at = [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in (1, 2, 3, 3)]
+    rows = pa.table({"batch": [1, 1, 2, 2], "at": pa.array(at, pa.timestamp("us", "UTC"))})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    edges = tuple((name, min(rows[name].to_pylist())) for name in ("batch", "at"))
+    ends = tuple((name, max(rows[name].to_pylist())) for name in ("batch", "at"))
+    file = files.DataFile(str(tmp_path / "a.parquet"), 1, (), edges, ends, 4)
+    hours = WindowGrid(3_600_000_000)
+    assert hours.of_batches(file, "at", {2}) == {(2, 3)}
+    assert hours.of_batches(file, "at", {1, 2}) == {(1, 1), (1, 2), (2, 3)}
 
 
 def test_a_window_that_wants_rows_of_all_is_there_as_soon_as_the_last_one_has_them(tmp_path: Path) -> None:
@@ -173,6 +186,9 @@ def test_no_look_grows_with_what_was_looked_at(tmp_path: Path, opened: list[str]
     world.deliver("sites/2020-02-01/a.json", json_lines(sites(12 * ROWS, ROWS)))
     world.shed()
     assert len(find_windows(world.tables.now(), world.contracts, contract).closed) == 1
+    world.deliver("sites/2020-02-02/late.json", json_lines(sites(0, 3)))
+    world.shed()
+    assert run(world) == 2, "and the first one again, whose rows are there in a file with those of others"
 
 
 def test_a_lake_of_before_windows_were_kept_open_goes_on(tmp_path: Path) -> None:

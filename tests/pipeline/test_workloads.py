@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,15 @@ def test_a_window_is_handed_the_rows_that_it_looks_back_at(world: World) -> None
     first, second = (held[number]["lefts"](["seq", "at"]) for number in numbers)
     assert first.num_rows == 60
     assert second["seq"].to_pylist() == list(range(48, 120)), "six rows a minute, two minutes back"
+
+
+def test_a_window_is_handed_rows_of_the_batches_alone_that_it_was_pinned_with(world: World) -> None:
+    contract, tables = world.contracts.joins["neighbours"], world.tables.now()
+    first, second = pinned_windows(tables, world.contracts, contract)
+    windows = [first, replace(second, inputs=())]
+    planned = planned_inputs(tables, Room("neighbours", world.contracts, tables), contract, windows, 0.0)
+    ((_, held),) = held_inputs(contract, windows, planned, {"lefts": ["seq"]}, 0.0, 10_000)
+    assert [held[one.window]["lefts"](["seq"]).num_rows for one in windows] == [60, 0]
 
 
 def test_windows_are_read_apart_where_they_hold_too_many_rows_and_one_that_does_is_refused(
