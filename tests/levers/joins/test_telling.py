@@ -13,6 +13,7 @@ from spillway.cli import main
 from spillway.contracts.loader import read_stream
 from spillway.engine import InProcess
 from spillway.errors import ContractError, SpillwayError
+from spillway.levers.joins.missed import Missed
 from spillway.levers.joins.telling import missed_in
 from spillway.show.explain import explain, explain_workload
 from spillway.show.report import build_report
@@ -109,3 +110,11 @@ def test_a_join_by_a_lever_of_streams_is_refused_by_name(world: World, tmp_path:
         SpillwayError, match=r"alike: `levers` must be one that works on windows, got 'attributes'"
     ):
         run(other)
+
+
+def test_what_windows_missed_adds_up_end_to_end() -> None:
+    rows = [
+        {"missed": 3.0, "missed_low": 1.0, "missed_high": 9.0},
+        {"missed": 0.0, "missed_low": 0.0, "missed_high": 5.0},
+    ]
+    assert missed_in(rows) == Missed(3.0, 1.0, 14.0)

@@ -103,10 +103,14 @@ def _sic(rows: Sequence[Row]) -> float:
 
 
 def missed_in(rows: Sequence[Row]) -> Missed:
-    """Of all windows together: their samples are independent."""
+    """Of all windows together; ends add up, so that the sum lies between them wherever each window's does.
+
+    What a window knows rests on the samples of those before it, and an end that is what rows can have is no deviation:
+    taken as independent (half-widths as squares), such sums held in 42 to 100 % of runs.
+    """
     found = Missed(0.0, 0.0, 0.0)
     for row in rows:
-        found += Missed(row["missed"], row["missed_low"], row["missed_high"])
+        found = found.beside(Missed(row["missed"], row["missed_low"], row["missed_high"]))
     return found
 
 
