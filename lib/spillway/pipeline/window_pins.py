@@ -21,7 +21,7 @@ from spillway.levers.windows import GONE, OPEN, PLANNED, Input, Window
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.window_grid import WindowGrid
 from spillway.pipeline.window_look import WindowsFound, find_windows, gone, looked_back_at, windows_back
-from spillway.store.tables import Tables
+from spillway.store.tables import Table, Tables
 
 
 def pinned_windows(
@@ -44,6 +44,19 @@ def save_windows(tables: Tables, windows: Sequence[Window]) -> None:
     """Write the rows of windows of one subject, replacing what they were."""
     replace = partial(tables.at("windows").replace, subject=windows[0].subject)
     replace([window.row() for window in windows], window=[window.window for window in windows])
+
+
+def claim_windows(tables: Tables, windows: Sequence[Window], written: Iterable[Table]) -> None:
+    """Before anything is published of these windows: refused where another run has pinned or claimed them since.
+
+    `written`: the tables that are published to, opened by being named here. Of two runs one claims last, and it has
+    read the windows as they stand: whoever claimed before had opened these tables before the last one wrote to them,
+    so that either finds the other's commit, and cannot turn the windows done. So an older answer never stays in the
+    place of a newer one: what is refused stays planned.
+    """
+    assert all(table.version >= -1 for table in written)
+    now = utc_now()
+    save_windows(tables, [window.becomes(now) for window in windows])
 
 
 class _Pins:

@@ -1,9 +1,9 @@
 """Joins and queries: the windows that their inputs have closed are planned together, worked out, accounted for.
 
-Results replace those of the same window, then the lever's own rows of it, then the ledger, then the window turns done;
-so a rerun, or a death in between, ends in the same tables. What goes wrong with one of them keeps no other back: those
-that share a room are all worked out before anything is published, and where one fails the room is divided anew among
-the others.
+A window is claimed, results replace those of the same window, then the lever's own rows of it, then the ledger, then
+the window turns done; so a rerun, or a death in between, ends in the same tables, and so do two runs at once
+(`window_pins.claim_windows`). What goes wrong with one of them keeps no other back: those that share a room are all
+worked out before anything is published, and where one fails the room is divided anew among the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spillway.batch import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess
-from spillway.errors import Refused
+from spillway.errors import ConcurrentRun, Refused
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room, Say
 from spillway.levers.windows import (
@@ -38,7 +38,7 @@ from spillway.pipeline.reading import readable
 from spillway.pipeline.window_answers import answered, columns_of_answer
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_look import find_windows
-from spillway.pipeline.window_pins import pinned_windows, save_windows
+from spillway.pipeline.window_pins import claim_windows, pinned_windows, save_windows
 from spillway.pipeline.window_portions import window_portions
 from spillway.registry import lever
 from spillway.store.drafts import Draft
@@ -328,8 +328,14 @@ def _drafted(
 
 
 def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made) -> list[Window]:
-    """Results, then the lever's own rows, then the ledger, then done; each replaces its own."""
+    """A claim, results, then the lever's own rows, then the ledger, then done; each replaces its own."""
     subject, numbers = contract.subject, [window.window for window in made.windows]
+    written_too = [run.tables.at(name) for name in (*found.record_tables, "ledger")]
+    try:
+        claim_windows(run.tables, made.windows, [made.table, *written_too])
+    except ConcurrentRun:
+        made.discard()
+        raise
     days = sorted({window.day for window in made.windows})
     written = [one for draft in made.drafts for one in draft.written]
     made.table.publish(written, batch_date=days, window=numbers)
