@@ -86,6 +86,19 @@ def test_the_budget_is_kept_over_the_windows(world: World) -> None:
     # and what there is to spend is spent: rounding to whole rows is all that is left
     assert sum(row["steps"] for row in rows) > 0.93 * 60 * 10 * 4
     assert [row["may_spend"] for row in rows] == [600.0] * 4
+    debt = 0.0
+    for row in rows:
+        debt = max(0.0, debt + row["steps"] - 600.0)
+        assert row["debt_steps"] == debt, "what was saved is not kept"
+    # the pairs of a row that looked for them carry together what it was compared with, of its window
+    there = {row["window"]: row["left_rows"] + row["right_rows"] for row in rows}
+    compared: dict[tuple[Any, ...], float] = {}
+    for pair in world.rows("joined", "alike"):
+        later = pair["left_time"] > pair["right_time"]
+        row_of = (pair["window"], later, pair["left_seq"] if later else pair["right_seq"])
+        compared[row_of] = compared.get(row_of, 0.0) + pair["sic"] * there[pair["window"]]
+    assert max(compared.values()) <= 1 + 1e-9
+    assert min(compared.values()) < 0.6
 
 
 def test_what_was_not_compared_is_in_the_ledger_and_it_balances(shed: World) -> None:
