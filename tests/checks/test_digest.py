@@ -243,15 +243,23 @@ def test_sums_can_be_worked_out_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_table_that_cannot_be_read_keeps_no_other_from_being_summed_up(tmp_path: Path) -> None:
-    whole, torn = (stored(tmp_path / name, [rows(300)], {1}) for name in ("whole", "torn"))
+    whole, torn, odd = (stored(tmp_path / name, [rows(300)], {1}) for name in ("whole", "torn", "odd"))
     Path(torn.rows.files[0].path).write_bytes(b"PAR1")
+    path = odd.rows.files[0].path
+    held = pq.read_table(path)
+    listed = held.set_column(held.column_names.index("batch"), "batch", pa.array([[1]] * held.num_rows))
+    pq.write_table(listed, path)
 
-    found, unread = summaries(InProcess(), [whole, torn])
+    found, unread, other = summaries(InProcess(), [whole, torn, odd])
 
     assert isinstance(found, pa.Table)
     assert found.num_rows == 1
     assert isinstance(unread, Unread)
     assert "`file` must be there and whole" in unread.problem
+    assert isinstance(other, Unread)
+    assert other.problem.startswith("ArrowNotImplementedError: "), (
+        "whatever it is that cannot be done with it"
+    )
 
 
 def test_each_table_gets_its_own_sums(tmp_path: Path) -> None:

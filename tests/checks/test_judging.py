@@ -40,7 +40,9 @@ from tests.checks.sound import (
 from spillway import ledger
 from spillway.batch import LandingFile
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
+from spillway.checks.outcomes import judge as outcomes_of
 from spillway.checks.run import suite_folders
+from spillway.checks.suites import Expectation, Suite
 from spillway.contracts.alerts import EVENTS
 from spillway.engine.local import InProcess
 from spillway.errors import Refused
@@ -400,6 +402,19 @@ def test_a_failure_says_what_where_and_how_much(judged: Any) -> None:
     assert outcome.where == "batch 1, stage attributes, unit values, dimension total"
     assert (outcome.observed, outcome.expected) == ("1", "difference = 0")
     assert str(outcome.batch_date) == "2026-01-02"
+
+
+@pytest.mark.parametrize(
+    ("edge", "worst"),
+    [({"max_value": 1}, "9"), ({"min_value": 10}, "2"), ({"min_value": 0, "max_value": 1}, "9")],
+)
+def test_of_several_rows_at_fault_the_sentence_is_about_the_worst(edge: dict[str, int], worst: str) -> None:
+    kwargs = {"column": "x", **edge}
+    rule = Expectation("far", "expect_column_values_to_be_between", kwargs, "Near.", "{x} is far")
+    rows = [{"stream": "s", "batch_date": DAY, "x": x} for x in (3, 9, 2)]
+    (outcome,) = outcomes_of(Suite("of", "ledger", "", "", (rule,)), rule, False, None, rows)
+    assert outcome.sentence == f"ledger: {worst} is far (2 more like it on that date)"
+    assert outcome.observed == worst
 
 
 @pytest.mark.parametrize(
