@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,37 @@ def test_whatever_is_neither_taken_nor_refused_is_a_fault_with_the_number_that_m
     assert (counts.inputs, counts.taken) == (1, 0)
 
 
+def test_what_an_input_needs_is_measured_whatever_the_process_that_asks_held_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {len(JUDGES): 100, len(JUDGES) + 1: 300, len(JUDGES) + 2: 50}
+
+    def hungry(_: int, number: int) -> bool:
+        return bool(b"x" * (sizes.get(number, 0) << 20))
+
+    assert b"x" * (400 << 20), "held once, and let go"
+    monkeypatch.setattr(fuzzing, "judge", hungry)
+    monkeypatch.setattr(fuzzing, "prepare_lake", lambda folder: None)
+    monkeypatch.setattr(fuzzing.resource, "setrlimit", lambda *_: None)
+    fuzzing.work(1, len(JUDGES), len(JUDGES) + 4)
+    counts = FuzzCounts()
+    for line in capsys.readouterr().out.splitlines():
+        fuzzing._heard(counts, line, 0)
+    assert 290 < counts.peak_mb < 320
+    assert counts.inputs == 4
+    (fault,) = counts.faults
+    assert re.match(
+        rf"{kind_of_input(len(JUDGES) + 1)} 1/{len(JUDGES) + 1}: took 3\d\d MB, 256 are allowed", fault
+    )
+
+
 def test_a_child_that_dies_is_a_fault_and_another_goes_on_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "child"
     program.write_text(
         '#!/bin/sh\nif [ "$4" = 0 ]; then echo "taken 0"; kill -9 $$; fi\n'
-        'for i in $(seq $4 $(($5 - 1))); do echo "refused $i"; done; echo "peak 1.5"\n'
+        'for i in $(seq $4 $(($5 - 1))); do echo "refused $i"; done; echo "peak 3 1.5"\n'
     )
     program.chmod(0o700)
     monkeypatch.setattr(fuzzing.sys, "executable", str(program))
