@@ -19,6 +19,7 @@ from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
 from spillway.levers.joins.operands import Operand, Words, encoded
 from spillway.levers.joins.settings import JoinSettings, JoinSide
 from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
+from spillway.levers.quality.scaled_answer import NO_INTERVAL
 from spillway.store.table_contracts import table_contracts
 
 DAY = date(2026, 1, 2)
@@ -119,7 +120,7 @@ def sound_stream(stream: str) -> Rows:
         "joined": [pair(0, 1), pair(2, 1)],
         "results": [
             {"window": 7, "batch_date": DAY, "row": 1, "sic": 0.75, "coverage": 0.75, "n": 9}
-            | {"n__estimate": 9.0, "n__low": 8.0, "n__high": 10.0}
+            | {"n__estimate": 9.0, "n__low": 8.0, "n__high": 10.0, "n__no_interval": None}
         ],
         "coverage": [
             dict.fromkeys(_numbers("coverage"), 0)
@@ -198,7 +199,11 @@ def joined_rows() -> Operand:
 def examined_results(table: str, stream: str, rows: list[dict[str, Any]]) -> ExaminedRows:
     """Results of the join or query as its lever examines them: of window 7, of a minute."""
     base = table_contracts()[table].arrow_schema
-    own = [(name, pa.float64()) for name in (rows[0] if rows else ()) if name not in base.names]
+    own = [
+        (name, pa.string() if name.endswith(NO_INTERVAL) else pa.float64())
+        for name in (rows[0] if rows else ())
+        if name not in base.names
+    ]
     schema = pa.schema([*((field.name, field.type) for field in base), *own])
     given = pa.Table.from_pylist(rows, schema)
     if table == "joined":

@@ -48,6 +48,7 @@ from spillway.engine.local import InProcess
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.quality.intervals import UNEVEN_SIZES
 from spillway.settings import Settings
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.store.files import DataFile
@@ -219,6 +220,9 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("results", "rows_carry_the_coverage"): put("results", sic=0.5),
     ("results", "coverage_is_that_of_the_window"): put("results", coverage=1.0),
     ("results", "estimates_lie_in_their_intervals"): put("results", n__low=9.5),
+    ("results", "no_interval_is_withheld_without_reason"): put(
+        "results", n__low=None, n__high=None, n__no_interval=UNEVEN_SIZES
+    ),
     ("coverage", "coverage_is_a_share"): put("coverage", sic=1.5),
     ("coverage", "no_query_falls_below_its_floor"): put("coverage", sic=0.25),
     ("coverage", "tuples_are_kept_or_shed"): put("coverage", tuples_shed=1),

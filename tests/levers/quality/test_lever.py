@@ -22,6 +22,7 @@ from tests.pipeline.streams import SITES, World, attribute, json_lines, sites
 from evidence.quality.noted import noted_groups
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
+from spillway.levers.quality.examined_answer import examined_answer
 from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
 from spillway.levers.windows import Portion
 from spillway.pipeline.window_look import KnownWindows
@@ -146,6 +147,16 @@ def test_none_found_in_some_portions_is_no_proof_of_none(tmp_path: Path) -> None
             "any of the rest"
         )
         assert (row["warmest"], row["warmest__estimate"], row["warmest__low"]) == (None, None, None)
+    _reasons_are_said(world, "rare")
+
+
+def _reasons_are_said(world: World, *names: str) -> None:
+    """An estimate without an interval says why; of a window that was read whole not that portions were left out."""
+    for of in (row for row in coverage(world).values() if row["subject"] in names):
+        said = examined_answer(world.at("results", of["subject"]).rows(window=of["window"]))
+        assert said["withheld_unsaid"] == 0
+        if of["portions_kept"] == of["portions_offered"]:
+            assert said["withheld_of_few"] + said["withheld_of_some"] == 0
 
 
 def test_an_input_that_must_be_kept_is_one_of_the_query(tmp_path: Path) -> None:
@@ -187,6 +198,7 @@ def test_where_portions_differ_much_an_answer_is_scaled_up_and_only_what_is_sure
         assert (row["n__low"], row["n__high"]) == (row["n"], row["n"] + left)
         assert (row["mean_temp__low"], row["mean_temp__high"]) == (None, None)
         assert row["mean_temp__no_interval"] in (UNEVEN_SIZES, CHOSEN)
+    _reasons_are_said(world, "some")
 
 
 def test_a_death_before_the_ledger_ends_in_the_same_tables(
@@ -243,6 +255,7 @@ def _intervals_hold_for_what_was_given_back(world: World) -> None:
         query("plus", "SELECT avg(temp + 1) AS m, count(*) AS n FROM sites", room="wide"),
     )
     run(world)
+    _reasons_are_said(world, "whole", "part", "strict", "warm", "plus")
     for row in world.rows("results", "strict"):
         assert (row["m__low"], row["m__no_interval"]) == (None, BEYOND), (
             "no rule says how far temperatures may lie"

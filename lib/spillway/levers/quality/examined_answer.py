@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from spillway.levers.quality.intervals import FEW_READ, REASONS, UNBOUNDED
+from spillway.levers.quality.scaled_answer import NO_INTERVAL
 
 EXAMINED_ANSWER = pa.schema(
     [
@@ -19,9 +24,16 @@ EXAMINED_ANSWER = pa.schema(
         ("most_coverage", pa.float64()),
         ("intervals", pa.int64()),
         ("odd_intervals", pa.int64()),
+        ("withheld_unsaid", pa.int64()),
+        ("withheld_of_few", pa.int64()),
+        ("withheld_of_some", pa.int64()),
     ]
 )
-"""What is said of a window; coverage is null where the answer has no row."""
+"""What is said of a window; coverage is null where the answer has no row.
+
+Intervals that are withheld: without a reason that there is; because few portions were read; because of the portions
+that were, where others were not.
+"""
 _REQUIRED = ("row", "sic", "coverage")
 _ROUNDING = 1e-9
 """Of a value: its interval is worked out of other sums than the value."""
@@ -36,11 +48,14 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
     >>> said["odd_numbers"], said["sic"], said["intervals"], said["odd_intervals"]
     (0, 0.5, 1, 1)
 
-    An estimate that has no interval is in order: not every sample says how far it may be off.
+    An estimate that has no interval says why, by a reason that there is.
 
-    >>> estimate = {"n__estimate": [4.0, 4.0], "n__low": [None, 3.0], "n__high": pa.array([None, None], pa.float64())}
-    >>> examined_answer(pa.table(answer | estimate))["odd_intervals"]
-    1
+    >>> estimate = {"n__estimate": [4.0, 4.0, 4.0], "n__low": [None, None, 3.0], "n__high": [None, None, 5.0]}
+    >>> estimate["n__no_interval"] = [FEW_READ, "it rained", None]
+    >>> answer = {"row": [1, 2, 3], "sic": [0.25] * 3, "coverage": [0.75] * 3}
+    >>> said = examined_answer(pa.table(answer | estimate))
+    >>> said["odd_intervals"], said["withheld_unsaid"], said["withheld_of_few"], said["withheld_of_some"]
+    (0, 1, 1, 0)
     """
     numbers, sic, coverage = (np.asarray(rows[name].cast(pa.float64())) for name in _REQUIRED)
     expected = np.arange(1, rows.num_rows + 1)
@@ -55,14 +70,25 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
         "sic": float(sic.sum()),
         "least_coverage": float(coverage.min()) if rows.num_rows else None,
         "most_coverage": float(coverage.max()) if rows.num_rows else None,
-        "intervals": found[0],
-        "odd_intervals": found[1],
+        "intervals": found.some,
+        "odd_intervals": found.odd,
+        "withheld_unsaid": found.withheld.total() - sum(found.withheld[one] for one in REASONS),
+        "withheld_of_few": found.withheld[FEW_READ],
+        "withheld_of_some": sum(found.withheld[one] for one in REASONS if one not in (FEW_READ, UNBOUNDED)),
     }
 
 
-def _intervals(rows: pa.Table) -> tuple[int, int]:
-    """How many intervals there are, and how many are halves, of no estimate, or do not hold theirs."""
-    some = odd = 0
+@dataclass
+class _Intervals:
+    """How many there are; how many are halves, of no estimate, or do not hold theirs; and why others are withheld."""
+
+    some: int = 0
+    odd: int = 0
+    withheld: Counter[str | None] = field(default_factory=Counter)
+
+
+def _intervals(rows: pa.Table) -> _Intervals:
+    found = _Intervals()
     names = [name.removesuffix("__estimate") for name in rows.column_names if name.endswith("__estimate")]
     for name in names:
         parts = [f"{name}__{part}" for part in ("low", "estimate", "high")]
@@ -76,6 +102,10 @@ def _intervals(rows: pa.Table) -> tuple[int, int]:
         within = (low - rounding <= value) & (value <= high + rounding)
         nothing = np.isnan(low) & np.isnan(value) & np.isnan(high)
         interval = there[0] | there[2]
-        some += int(interval.sum())
-        odd += int((interval & ~(there.all(axis=0) & (within | nothing))).sum())
-    return some, odd
+        found.some += int(interval.sum())
+        found.odd += int((interval & ~(there.all(axis=0) & (within | nothing))).sum())
+        # of what is no number either nothing is estimated
+        answered = there[1] | (np.asarray(rows[name].is_valid()) if name in rows.column_names else np.False_)
+        reasons = rows[name + NO_INTERVAL] if name + NO_INTERVAL in rows.column_names else pa.nulls(len(rows))
+        found.withheld.update(reasons.filter(pa.array(~interval & answered)).to_pylist())
+    return found
