@@ -139,8 +139,12 @@ def test_what_old_windows_left_goes_and_what_the_next_one_begins_with_stays(worl
     contract_becomes(world, {**JOIN, "retain_days": 30})
     tables = ("join_windows", "coverage")
     before = {name: {row["window"] for row in world.rows(name)} for name in tables}
-    day = datetime(2026, 1, 1, tzinfo=UTC)
-    assert kept(world, day + timedelta(days=30)).rows_removed == {}
+    day = datetime(2026, 6, 1, tzinfo=UTC)
+    windows = world.tables.now().at("windows")
+    worked_out = [{**row, "models": {}, "updated_at": day} for row in windows.rows().to_pylist()]
+    windows.replace(worked_out, subject=["alike", "warm"])
+    assert max(row["to_time"] for row in worked_out) < day - timedelta(days=100)
+    assert kept(world, day + timedelta(days=30)).rows_removed == {}, "it was worked out thirty days ago"
     assert kept(world, day + timedelta(days=31)).rows_removed.keys() == {"joined"}
     assert (world.rows("joined", "alike"), len(world.rows("results", "warm")) > 0) == ([], True)
     kept(world, day + timedelta(days=401))

@@ -1,10 +1,11 @@
 """Retention: rows that are older than their table keeps them go, unless somebody still needs them.
 
 How long stands in each table's column contract (`retain_days`), for some tables in a stream's (`retain`), for results
-in that of their join or query. Whatever its age, a batch's row stays as long as the tables that its contract names
-(`kept_for`) have rows of that batch: what gives transmitted rows back stays with them, transmitted rows stay with the
-raw ones they are validated against, and a row of `batches` is the last to go. That stays too while a file of it lies in
-the landing folder, or it would be taken in anew.
+in that of their join or query. It counts from the data's date, or from when a batch was taken in or a window worked out
+where that is later: of a backlog nothing goes at once. Whatever its age, a batch's row stays as long as the tables that
+its contract names (`kept_for`) have rows of that batch: what gives transmitted rows back stays with them, transmitted
+rows stay with the raw ones they are validated against, and a row of `batches` is the last to go. That stays too while a
+file of it lies in the landing folder, or it would be taken in anew.
 """
 
 from __future__ import annotations
@@ -179,14 +180,21 @@ class Retention:
                 continue
             number = "window" if "window" in contract.names else "batch"
             mine: dict[str, Any] = {} if own else {"subject": workload.subject}
-            before = Between(high=self.now.date() - timedelta(days=days + 1))
+            limit = self.now.date() - timedelta(days=days)
+            before = Between(high=limit - timedelta(days=1))
             old = table.rows([number], **mine, batch_date=before)[number]
-            gone = set(old.to_pylist())
+            gone = set(old.to_pylist()) - self._worked_out_since(limit, workload.subject)
             if not own:
                 gone -= set(table.newest(number, [number], **mine)[number].to_pylist())
             if gone:
                 rows = sum(one in gone for one in old.to_pylist())
                 yield Outlived(table, rows, {**mine, "batch_date": before, number: sorted(gone)})
+
+    def _worked_out_since(self, limit: date, subject: str) -> set[int]:
+        """The windows of a join or a query that were worked out on this date or later."""
+        changed = Between(_eve(limit, self.now) + timedelta(microseconds=1))
+        found = self.tables.at(WINDOWS).rows(["window"], subject=subject, updated_at=changed)["window"]
+        return set(found.to_pylist())
 
     def _still_sent(self, stream: str, numbers: Collection[int]) -> set[int]:
         """Which of these batches have transmitted rows; one that `batches` does not know any more has none."""
@@ -199,9 +207,9 @@ class Retention:
         table, limit = self.tables.at(WINDOWS), self._limit(self.tables.contract(WINDOWS))
         if limit is None or not table.exists:
             return
-        rows = table.rows(
-            ["subject", "window", "inputs", "too_late"], to_time=Between(high=_eve(limit, self.now))
-        ).to_pylist()
+        eve = Between(high=_eve(limit, self.now))
+        columns = ["subject", "window", "inputs", "too_late"]
+        rows = table.rows(columns, to_time=eve, updated_at=eve).to_pylist()
         for row in rows:
             row["inputs"] = [*row["inputs"], *(row["too_late"] or ())]
         inputs: dict[str, set[int]] = {}
