@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from deltalake.exceptions import CommitFailedError
 from tests.store.rows_of_tables import counted, fact, in_tables, on_disk, send, tell, told, transmitted
 
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
+from spillway.pipeline.migrate import migrate
 from spillway.settings import Settings
 from spillway.store import half_made, logs
 from spillway.store.tables import Tables
@@ -301,3 +303,41 @@ def test_a_process_that_ends_right_after_reading_ends_well(lake: Settings) -> No
         [sys.executable, "-c", code, lake.lake], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert (ran.returncode, ran.stdout) == (0, "9\n"), ran.stderr
+
+
+def asked_of(lake: Settings, readers: list[str], writers: list[str]) -> None:
+    """A program of others has asked for features of `models`: its protocol lists them from now on."""
+    folder = Path(Tables(lake).path("models"), "_delta_log")
+    asked = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": readers,
+        "writerFeatures": writers,
+    }
+    text = json.dumps({"protocol": asked}) + "\n"
+    number = len(list(folder.glob("*.json")))
+    (folder / f"{number:020d}.json").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("feature", ["deletionVectors", "columnMapping", "somethingNew"])
+def test_a_table_that_says_more_than_its_files_is_refused_by_the_name_of_what_says_it(
+    lake: Settings, feature: str
+) -> None:
+    tell(Tables(lake))
+    opened = Tables(lake)
+    assert told(opened)
+    asked_of(lake, [feature], [feature, "appendOnly"])
+    said = rf"models: `protocol` must ask for no feature that Spillway does not know to read, got '{feature}'; drop it"
+    for act in (lambda: told(Tables(lake)), lambda: migrate(lake), lambda: tell(opened, version=2)):
+        with pytest.raises(Refused, match=said):
+            act()
+
+
+def test_a_table_with_rules_for_writers_is_read_and_not_written(lake: Settings) -> None:
+    tell(Tables(lake))
+    asked_of(lake, [], ["appendOnly", "checkConstraints"])
+    assert told(Tables(lake)) == [("s", 1, "9")]
+    before = on_disk(Tables(lake))
+    with pytest.raises(Refused, match="does not know to write, got 'checkConstraints'; drop it"):
+        tell(Tables(lake), version=2)
+    assert on_disk(Tables(lake)) == before

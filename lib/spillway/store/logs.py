@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from spillway.errors import Refused, RefusedElsewhere
 from spillway.store.blobs import MEMORY, plain_uri
+from spillway.store.features import refuse_features, refuse_unknown
 from spillway.store.files import DataFile
 from spillway.store.half_made import put_aside
 from spillway.store.table_contracts import TableContract
@@ -91,6 +92,7 @@ class DeltaLog:
     def __init__(self, path: str) -> None:
         self.path = path
         self._table = open_delta(path)
+        refuse_features(self.path, self._table, to_write=False)
         self._listed: tuple[int, list[DataFile]] = (-1, [])
         self._spelled: dict[str, str] = {}
 
@@ -150,7 +152,14 @@ class DeltaLog:
         if self._table is None:
             self._table = open_delta(self.path)
         else:
-            self._table.update_incremental()
+            from deltalake.exceptions import DeltaError
+
+            try:
+                self._table.update_incremental()
+            except DeltaError as problem:
+                refuse_unknown(self.path, problem)
+                raise
+        refuse_features(self.path, self._table, to_write=False)
 
     def create(self, contract: TableContract) -> None:
         from deltalake import DeltaTable
@@ -177,6 +186,7 @@ class DeltaLog:
         from deltalake.exceptions import DeltaError
 
         assert self._table is not None
+        refuse_features(self.path, self._table, to_write=True)
         try:
             self._table.alter.add_columns(Schema.from_arrow(columns).fields)
         except DeltaError as problem:
@@ -187,6 +197,7 @@ class DeltaLog:
         from deltalake.exceptions import DeltaError
 
         assert self._table is not None
+        refuse_features(self.path, self._table, to_write=True)
         try:
             for name in nullable:
                 self._table.alter.drop_column_not_null(name)
@@ -212,6 +223,7 @@ class DeltaLog:
         from deltalake.transaction import AddAction, RemoveAction
 
         assert self._table is not None
+        refuse_features(self.path, self._table, to_write=True)
         now = int(time.time() * 1000)
         actions: list[Any] = [
             AddAction(
@@ -252,6 +264,7 @@ def open_delta(path: str) -> Any:
     except TableNotFoundError:
         return None
     except DeltaError as problem:
+        refuse_unknown(path, problem)
         if put_aside(path):
             return open_delta(path)
         reason = str(problem).partition("\n")[0]
