@@ -95,6 +95,25 @@ def test_a_few_tuples_that_come_unevenly_cover_all_of_their_time() -> None:
     assert covered(np.array([0, 10, 20, 30, 40, 50, 60, 90])) == pytest.approx(90 * 8 / 7)
 
 
+def test_a_rest_that_was_waited_for_counts_and_a_late_delivery_does_not(tmp_path: Path) -> None:
+    """Eight hours, a rest of eight, and a quarter as many in two more, of a batch that took a day to arrive."""
+    world = timed(tmp_path)
+    world.deliver("2026-03-01/a.json", at(every(60, 10, world.now)))
+    world.take_in()
+    world.later(86_400)
+    start = world.now - timedelta(hours=20)
+    rested = [*every(60, 480, start), *every(60, 120, start + timedelta(hours=16))]
+    world.deliver("2026-03-02/b.json", at(rested))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == pytest.approx(18 * 3600, rel=0.01)
+    world.later(86_400)
+    start = world.now - timedelta(hours=20)
+    late = [*every(60, 480, start), *every(60, 120, start - timedelta(hours=40))]
+    world.deliver("2026-03-03/c.json", at(late))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == pytest.approx(8 * 3600 * 600 / 480, rel=0.01)
+
+
 def test_one_odd_clock_among_few_tuples_does_not_stretch_them_over_years() -> None:
     assert covered(np.array([0, 10, 20, 30, 40, 50, 60, -1_767_244_172])) == pytest.approx(80, rel=0.3)
 

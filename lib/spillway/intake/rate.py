@@ -6,7 +6,9 @@ for the outermost 1 % on either side (at least one of them), scaled up to all of
 1.25 (and, of few tuples n, 8/n more) times that, the outermost do not count: too short a span sheds more, too long a
 one would send more than the channel carries. For that reason neither do a few that lie far off, as a late delivery
 beside a day's: where less than a quarter of the tuples lie beyond a gap that is more than half as long as what the
-others span, only these others count, scaled up to all.
+others span, only these others count, scaled up to all. A stream that rests within a batch looks the same; it is told by
+the files, which took as long to arrive as the tuples span: the channel had that time, and all of it counts. Of history
+that is delivered at once nobody can tell, and the shorter time stands.
 
 A batch that has no rate of its own (one record, one moment) takes the stream's last known one, and the note says so;
 the first of a stream covers the time since the files before it came, and where not even that is known it waits, by
@@ -18,8 +20,9 @@ name, until another batch tells, or the contract declares the rate: it stops nob
 >>> quarter = np.arange(900)
 >>> [round(covered(np.append(quarter, odd))) for odd in ([], [-1_700_000_000], [-604_800])]
 [900, 901, 901]
->>> round(covered(np.append(quarter, np.arange(-3_600, -2_700, 9))))
-1000
+>>> burst = np.append(quarter, np.arange(-3_600, -2_700, 9))
+>>> round(covered(burst)), round(covered(burst, arrived_within=4_500))
+(1000, 4504)
 """
 
 from __future__ import annotations
@@ -50,12 +53,17 @@ HISTORY = timedelta(days=1)
 """What ended so long before it arrived is history delivered at once: its arrival says nothing of its rate."""
 
 
-def covered(order: Moments) -> float | None:
+def covered(order: Moments, arrived_within: float | None = None) -> float | None:
     """Seconds, where `order` counts seconds, that these tuples cover; None where they know but one moment."""
     every = np.sort(order, kind="stable")
-    order = _together(every)
+    order = every if _took_as_long(every, arrived_within) else _together(every)
     seconds = _without_outermost(order)
     return None if seconds is None else seconds * (len(every) / len(order))
+
+
+def _took_as_long(order: Moments, seconds: float | None) -> bool:
+    """Whether the sorted moments span no more than the time in which their files arrived."""
+    return seconds is not None and len(order) > 0 and float(order[-1]) - float(order[0]) <= seconds
 
 
 def _together(order: Moments) -> Moments:
@@ -109,8 +117,10 @@ def rate_of(
     if contract.rate.from_ == "event_time":
         kind = contract.attribute(contract.order).type
         order = _order(tables, contract, batch)
-        found = covered(order)
-        seconds = None if found is None else found * (1.0 if kind == "integer" else 1e-6)
+        # of an ordinal nobody knows the unit
+        unit, within = (1.0, None) if kind == "integer" else (1e-6, arrival and arrival * 1e6)
+        found = covered(order, within)
+        seconds = None if found is None else found * unit
         if seconds is not None and arrival is not None and kind != "integer":
             note = _disagreement(seconds, arrival, order, batch)
     return (seconds, note) if seconds is not None else borrowed(contract, batch, rows, known(), arrival)
