@@ -12,9 +12,8 @@ from spillway.errors import SpillwayError
 from spillway.ledger import BESIDE, TOTAL, LedgerRow
 from spillway.levers.protocol import Drafted
 from spillway.pipeline.planning import WayDown
-from spillway.pipeline.room import OVERHEAD
+from spillway.pipeline.room import OVERHEAD, bytes_as_written
 from spillway.store.drafts import Draft
-from spillway.store.files import batch_bytes
 from spillway.store.tables import Tables
 
 SENT = "sent"
@@ -54,18 +53,16 @@ def all_crossing(drafts: Measurable, batch: int) -> int:
 
 
 def drafted_by(
-    tables: Tables,
     way: WayDown,
     drafts: Measurable,
     batch: Batch,
     ordinal: int,
     offered: Mapping[str, int],
+    raw_bytes: Mapping[str, int],
     seconds: float = 0.0,
 ) -> Drafted:
-    """What was written of a batch, for the lever of this place."""
-    contract = way.contract
-    columns = [*OVERHEAD, *contract.names]
-    files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
+    """What was written of a batch, for the lever of this place; `raw_bytes` is what its columns took in `raw`."""
+    columns = [*OVERHEAD, *way.contract.names]
     mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
     return Drafted(
         batch,
@@ -77,7 +74,7 @@ def drafted_by(
         _counts(mine.values(), batch.batch),
         drafts.sent.rows(batch.batch),
         drafts.sent.column_bytes(batch.batch, columns),
-        batch_bytes(files, columns, batch.batch)[0],
+        raw_bytes,
         seconds,
     )
 
@@ -94,10 +91,9 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
     share = seconds / max(1, len(way.batches))
     for batch in way.batches:
         offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
-        raw_bytes: Mapping[str, int] = {}
+        raw_bytes, around = bytes_as_written(tables, contract, batch)
         for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
-            drafted = drafted_by(tables, way, drafts, batch, ordinal, offered, share)
-            raw_bytes = drafted.raw_bytes
+            drafted = drafted_by(way, drafts, batch, ordinal, offered, raw_bytes, share)
             lines = list(plan.account(drafted))
             assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
                 "a lever speaks for itself"
@@ -107,9 +103,8 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
                     _refuse_to_drop(contract, line)
                     offered[line.unit] = line.kept
             rows += lines
-        if not way.plans:
-            raw_bytes = drafted_by(tables, way, drafts, batch, 0, offered).raw_bytes
-        rows += _sent(batch, drafts, offered, raw_bytes, _too_many(way, drafts, batch))
+        whole = sum(raw_bytes.values()) + around
+        rows += _sent(batch, drafts, offered, whole, _too_many(way, drafts, batch))
     return [*rows, *_sent_before(tables, way)]
 
 
@@ -187,10 +182,13 @@ def _sent(
     batch: Batch,
     drafts: Measurable,
     offered: Mapping[str, int],
-    raw_bytes: Mapping[str, int],
+    whole_bytes: int,
     too_many: int,
 ) -> list[LedgerRow]:
     """The last stage: what it was offered against what was written to be sent, counted from what was written.
+
+    Bytes of either are of whole files and of what logs say of them (`whole_bytes`: in `raw`), so that what is kept
+    whole takes as much after as before, but for what the lake itself adds.
 
     A row or a value that no stage accounts for does not balance, and stops the run before anything is published.
     """
@@ -205,7 +203,7 @@ def _sent(
             offered=offered["rows"],
             kept=rows,
             shortfall=too_many,
-            bytes_offered=sum(raw_bytes.values()),
+            bytes_offered=whole_bytes,
             bytes_kept=all_crossing(drafts, batch.batch),
         ),
         LedgerRow(*place, "values", offered=offered["values"], kept=values),

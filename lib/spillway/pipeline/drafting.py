@@ -22,7 +22,7 @@ from spillway.pipeline.accounting import (
 )
 from spillway.pipeline.across import TOLD, ToldBatch, tell, told_of
 from spillway.pipeline.planning import Again, WayDown
-from spillway.pipeline.room import OVERHEAD
+from spillway.pipeline.room import OVERHEAD, bytes_as_written
 from spillway.pipeline.stages import LayAside, SendDown
 from spillway.registry import LEVERS, columns_of, lever
 from spillway.store.drafts import Draft, Piece
@@ -130,9 +130,11 @@ Tried = Mapping[int, Mapping[int, tuple[Plan, Drafted]]]
 
 def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
     """What each plan came to in a draft."""
+    raw_bytes = {batch.batch: bytes_as_written(tables, way.contract, batch)[0] for batch in way.batches}
     return {
         ordinal: {
-            batch.batch: (plan, drafted_by(tables, way, drafts, batch, ordinal, {})) for batch in way.batches
+            batch.batch: (plan, drafted_by(way, drafts, batch, ordinal, {}, raw_bytes[batch.batch]))
+            for batch in way.batches
         }
         for ordinal, plan in enumerate(way.plans, start=1)
     }

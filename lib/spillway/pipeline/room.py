@@ -43,16 +43,22 @@ def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load
         widths = {a.name: float(a.declared_bits) for a in contract.attributes} | dict.fromkeys(OVERHEAD, 64.0)
         fixed_kbps = 0.0
     else:
-        columns = [*OVERHEAD, *contract.names]
-        files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
-        measured, beside = batch_bytes(files, columns, batch.batch)
-        widths = {name: measured[name] * 8.0 / rows for name in columns}
-        # what lies around columns in raw will lie around those that are sent, and a log will list their files
-        # as it was when it was written, where that was kept: files that are put together later must not change a plan
-        known = batch.beside_bytes
-        around = beside + LISTED_BYTES * len(files) if known is None else known
-        fixed_kbps = max(0, around) * 8.0 / 1000.0 / batch.seconds_covered
+        measured, around = bytes_as_written(tables, contract, batch)
+        widths = {name: size * 8.0 / rows for name, size in measured.items()}
+        fixed_kbps = around * 8.0 / 1000.0 / batch.seconds_covered
     return Load(widths, rows / batch.seconds_covered, fixed_kbps)
+
+
+def bytes_as_written(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dict[str, int], int]:
+    """Compressed bytes of each column of a batch in `raw`, and of all around them, with what a log says of their files.
+
+    What lies around columns in `raw` will lie around those that are sent. It is as it was when it was written, where
+    that was kept: files that are put together later must not change a plan.
+    """
+    files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
+    measured, beside = batch_bytes(files, [*OVERHEAD, *contract.names], batch.batch)
+    known = batch.beside_bytes
+    return measured, max(0, beside + LISTED_BYTES * len(files) if known is None else known)
 
 
 def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
@@ -236,4 +242,4 @@ def _rate_on_record(tables: Tables, stream: str) -> float:
         dimension_kind=TOTAL,
     )
     final = max(rows.to_pylist(), key=lambda row: row["ordinal"], default=None)
-    return (final["bytes_offered"] + LISTED_BYTES) * 8.0 / 1000.0 / last.seconds_covered if final else 0.0
+    return final["bytes_offered"] * 8.0 / 1000.0 / last.seconds_covered if final else 0.0
