@@ -55,6 +55,18 @@ class LandingFile:
 
 
 @dataclass(frozen=True)
+class BatchRows:
+    """Which rows are a batch's: what of it is known without its files."""
+
+    batch: int
+    batch_date: date
+    status: str
+    first_seq: int
+    last_seq: int
+    rows: int | None
+
+
+@dataclass(frozen=True)
 class Batch:
     """What one run took in of a stream for one batch date."""
 
@@ -107,6 +119,11 @@ class Batch:
     def is_in_raw(self) -> bool:
         """Whether its tuples stand in `raw`: taken in, and not retired since."""
         return self.rows is not None and self.status not in (RECORDED, RETIRED)
+
+    @property
+    def numbered(self) -> BatchRows:
+        """Which rows are its own."""
+        return BatchRows(self.batch, self.batch_date, self.status, self.first_seq, self.last_seq, self.rows)
 
     @property
     def is_pinned(self) -> bool:

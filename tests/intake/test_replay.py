@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
+from tests.whole_reads import whole_reads
 
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
@@ -218,6 +219,26 @@ def test_rows_that_were_delivered_before_are_replayed_only_when_that_is_asked_fo
     assert world.replay(reason="delivered before").records == 1
     assert world.ats() == [1, 2, 3, 4, 3]
     assert world.totals() == [(5, 4, 0, 1), (1, 1, 0, 0)]
+
+
+def test_of_batches_that_nothing_waits_of_nothing_but_columns_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repeats = {"rows": "exact", "on": ["at"]}
+    world = LandingWorld(tmp_path, contract(attributes=STRICT, duplicates=repeats))
+    for day in range(1, 5):
+        delivered = world.deliver(f"2026-03-0{day}/a.json", lines([day, day, 5]))
+        world.take_in()
+        delivered.unlink()  # put away and done: what lies there or waits is looked at
+        save_batches(world.tables, [one.becomes(world.now, status=DONE) for one in world.batches()])
+    world.deliver("2026-03-05/a.json", lines([6]) + without_delay(7))
+    world.take_in()
+    world.contract = contract(duplicates=repeats)
+    assert whole_reads(monkeypatch, world.replay, "batches") <= {5, 6}
+    assert world.ats() == [1, 5, 2, 3, 4, 6, 7]
+    world.deliver("2026-03-07/a.json", lines([1, 8]))
+    assert whole_reads(monkeypatch, world.take_in, "batches") <= {5, 6, 7}
+    assert world.ats() == [1, 5, 2, 3, 4, 6, 7, 8]
 
 
 @pytest.mark.parametrize("way", ["exact", "filter"])

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spillway.batch import RETIRED, Batch
+from spillway.batch import HELD, RETIRED, Batch, BatchRows
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.intake.aside import kept_aside
 from spillway.intake.parse import Target
 from spillway.intake.repeats import Repeated, filter_before, find_repeated
-from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, rows_of
 from spillway.store.logs import data_file
 from spillway.store.tables import Between, Table, Tables
@@ -41,10 +41,9 @@ def without_repeats(
         return {}
     found: dict[int, Repeated] = {}
     mine, within = {batch.batch for batch in batches}, contract.duplicates.within
-    reach = {"last_seq": Between(min(batch.first_seq for batch in batches) - within)} if within else {}
-    near = [one for one in load_batches(tables, contract.stream, **reach) if one.batch not in mine]
-    standing = [one for one in near if one.is_in_raw or one.status == RETIRED]
-    history = list(tables.at("raw", contract.stream).files())
+    since = Between(min(batch.first_seq for batch in batches) - within if within else None)
+    standing = [one for one in _standing(tables, contract.stream, since) if one.batch not in mine]
+    history = tables.at("raw", contract.stream).files(seq=since)
     state: Mapping[str, Any] | None = None
     for batch in sorted(batches, key=lambda one: one.batch):
         drafted = _drafted(raw, files[batch.batch])
@@ -60,8 +59,16 @@ def without_repeats(
             files[batch.batch] = [left for left, _ in parts if left]
             aside += [gone for _, gone in parts if gone]
         history += _drafted(raw, files[batch.batch])
-        standing.append(batch)
+        standing.append(batch.numbered)
     return found
+
+
+def _standing(tables: Tables, stream: str, since: Between) -> list[BatchRows]:
+    """The batches that stand in `raw` from this `seq` on, or did and are retired: of each its numbers alone."""
+    columns = [item.name for item in fields(BatchRows)]
+    where = {"stream": stream, "status": [*HELD, RETIRED], "last_seq": since}
+    rows = tables.at("batches").rows(columns, **where).to_pylist()
+    return [BatchRows(**row) for row in rows if row["rows"] is not None]
 
 
 def _drafted(table: Table, written: Sequence[Written]) -> list[DataFile]:

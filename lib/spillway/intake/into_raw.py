@@ -129,7 +129,7 @@ def _write(
     keep_states(tables, contract, numbers, states)
     ledger: list[LedgerRow] = []
     written: dict[int, Batch] = {}
-    rated = partial(_rated, tables, stream, written)
+    rated = partial(rated_batches, tables, stream, written.values())
     for number, one in taken.items():
         again, rows = repeated.get(number), sum(part.rows for part in files[number])
         own = [part for part in parsed if part.batch == number]
@@ -152,12 +152,6 @@ def _write(
         _tell(done, notes, say)
     write_ledger(tables, stream, numbers, [INTAKE], ledger)
     return save_batches(tables, [written[number] for number in numbers])
-
-
-def _rated(tables: Tables, stream: str, written: Mapping[int, Batch]) -> list[Batch]:
-    """What a rate may be borrowed from: batches there were, and those that are written here."""
-    known = {one.batch: one for one in rated_batches(tables, stream)} | dict(written)
-    return [known[number] for number in sorted(known)]
 
 
 def _beside(contract: StreamContract, files: Sequence[Written]) -> int:

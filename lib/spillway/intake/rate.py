@@ -27,17 +27,17 @@ name, until another batch tells, or the contract declares the rate: it stops nob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spillway.batch import Batch
+from spillway.batch import RECORDED, Batch
 from spillway.contracts import StreamContract
-from spillway.store.batches import RATED, load_batches
+from spillway.store.batches import RATED
 from spillway.store.files import read_rows
 from spillway.store.tables import Between, Tables
 
@@ -101,8 +101,16 @@ def _seconds(order: Moments) -> float | None:
     return (float(order[-1]) - float(order[0])) * moments / (moments - 1)
 
 
+class Rated(NamedTuple):
+    """What a batch tells others of its rate: how many tuples in how many seconds."""
+
+    batch: int
+    rows: int
+    seconds: float
+
+
 def rate_of(
-    tables: Tables, contract: StreamContract, batch: Batch, rows: int, known: Callable[[], Sequence[Batch]]
+    tables: Tables, contract: StreamContract, batch: Batch, rows: int, known: Callable[[], Sequence[Rated]]
 ) -> tuple[float | None, str | None]:
     """Seconds that a batch of so many tuples covers, by the contract's `rate`, and what is to be known of them.
 
@@ -127,23 +135,17 @@ def rate_of(
 
 
 def borrowed(
-    contract: StreamContract, batch: Batch, rows: int, known: Sequence[Batch], arrival: float | None = None
+    contract: StreamContract, batch: Batch, rows: int, known: Sequence[Rated], arrival: float | None = None
 ) -> tuple[float | None, str | None]:
     """Seconds by the rate of the nearest batch that has one (before it, else after), or by arrival, with a note."""
     if contract.rate.from_ == "declared":
         return rows / float(contract.rate.tuples_per_second or 1.0), None
-    told = [
-        one
-        for one in known
-        if one.rows and one.seconds_covered and one.batch != batch.batch and is_rated(one)
-    ]
+    told = [one for one in known if one.batch != batch.batch]
     nearest = [one for one in told if one.batch < batch.batch][-1:] or told[:1]
     if nearest:
         (one,) = nearest
-        assert one.rows
-        assert one.seconds_covered
         note = f"it has no rate of its own: the last known one, of batch {one.batch}"
-        return rows * one.seconds_covered / one.rows, note
+        return rows * one.seconds / one.rows, note
     if arrival is not None:
         return arrival, "it has no rate of its own: the time since the files before it arrived"
     return None, (
@@ -152,14 +154,20 @@ def borrowed(
     )
 
 
-def rated_batches(tables: Tables, stream: str) -> list[Batch]:
-    """What batches that have none may borrow a rate from, in order."""
-    return load_batches(tables, stream, rows=Between(1), seconds_covered=RATED)
-
-
-def is_rated(batch: Batch) -> bool:
-    """Whether what is known of the batch's rate was measured, or declared."""
-    return batch.status != "recorded" and batch.seconds_covered is not None
+def rated_batches(tables: Tables, stream: str, others: Iterable[Batch] = ()) -> list[Rated]:
+    """What batches that have none may borrow a rate from, in order; `others`: that are not saved yet."""
+    columns = ["batch", "status", "rows", "seconds_covered"]
+    found = tables.at("batches").rows(columns, stream=stream, rows=Between(1), seconds_covered=RATED)
+    # of one that is only recorded the time of arrival is known, and no rate
+    known = {row["batch"]: row for row in found.to_pylist() if row["status"] != RECORDED}
+    known |= {
+        one.batch: {"rows": one.rows, "seconds_covered": one.seconds_covered}
+        for one in others
+        if one.rows and one.seconds_covered
+    }
+    return [
+        Rated(number, known[number]["rows"], known[number]["seconds_covered"]) for number in sorted(known)
+    ]
 
 
 def _disagreement(seconds: float, arrival: float, order: Moments, batch: Batch) -> str | None:

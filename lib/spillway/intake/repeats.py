@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.batch import RETIRED, Batch
+from spillway.batch import RETIRED, Batch, BatchRows
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.intake.window import (
@@ -89,7 +89,7 @@ def find_repeated(
     files: Sequence[DataFile],
     history: Sequence[DataFile],
     before: Mapping[str, Any] | None = None,
-    standing: Sequence[Batch] | None = None,
+    standing: Sequence[BatchRows] | None = None,
 ) -> Repeated:
     """The rows of the batch that were delivered before, for a contract that asks for them.
 
@@ -179,7 +179,7 @@ def _suspected(
     batch: Batch,
     window: Surroundings,
     before: Mapping[str, Any] | None,
-    gone: Sequence[Batch],
+    gone: Sequence[BatchRows],
 ) -> Repeated:
     spec, on = filter_of(contract), compared_by(contract)
     start = bytes(before["payload"]) if before is not None else _of_window(engine, spec, window)
@@ -202,9 +202,9 @@ def _late(
     engine: Engine,
     contract: StreamContract,
     window: Surroundings,
-    newest: Batch,
+    newest: BatchRows,
     history: Sequence[DataFile],
-    gone: Sequence[Batch],
+    gone: Sequence[BatchRows],
 ) -> Repeated:
     """A batch that comes after later ones: every row is looked up, and the newest one's state has its rows too."""
     spec, within = filter_of(contract), contract.duplicates.within
@@ -223,7 +223,7 @@ def _late(
     return Repeated(found, reason, spec.row(*of_newest))
 
 
-def _mark_unseen(state: AlternatingBloom, before: int, gone: Sequence[Batch]) -> None:
+def _mark_unseen(state: AlternatingBloom, before: int, gone: Sequence[BatchRows]) -> None:
     """Say in the state up to which row it has not seen its window, which begins after row `before`."""
     to = max([state.context.get(UNSEEN, before), *(one.last_seq for one in gone if one.rows)])
     kept = {name: value for name, value in state.context.items() if name != UNSEEN}

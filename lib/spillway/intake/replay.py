@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+import pyarrow.compute as pc
+
 from spillway.batch import (
     DUPLICATE,
     PLANNED,
@@ -34,7 +36,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import Refused, SpillwayError, safely
 from spillway.intake.aside import DELIVERED_BEFORE
 from spillway.intake.into_raw import write_batches
-from spillway.intake.landing import batch_date_of, look
+from spillway.intake.landing import batch_date_of, landed
 from spillway.intake.record import record_batches
 from spillway.intake.replayed import (
     can_be_replayed,
@@ -47,7 +49,7 @@ from spillway.intake.replayed import (
 from spillway.intake.take_in import in_steps
 from spillway.ledger import Row
 from spillway.levers.protocol import Say
-from spillway.store.batches import load_batches, next_numbers, save_batches
+from spillway.store.batches import batches_of_files, load_batches, next_numbers, save_batches
 from spillway.store.tables import Tables
 
 
@@ -99,10 +101,11 @@ def replay(
     begun = load_batches(tables, stream, status=RECORDED)
     written, failed = write_batches(tables, engine, contract, begun, clock, say)
     now = clock()
-    known = load_batches(tables, stream)
+    refused = landed(contract, tables, now).refused
+    known = batches_of_files(tables, stream, {one.name for one, _ in refused}) if refused else []
     waiting = [
         one
-        for one, entry in look(contract, tables.settings, known, now).refused
+        for one, entry in refused
         if one.problem is None
         and asked.takes_file(one.name)
         and asked.takes_reason(entry.reason)
@@ -139,15 +142,15 @@ def _reopened(
     tables: Tables, contract: StreamContract, asked: Selection, clock: Callable[[], datetime]
 ) -> list[Batch]:
     """Batches that were set aside go on where they had come to; what went on from them is brought through again."""
-    known = load_batches(tables, contract.stream)
     found = [
         batch
-        for batch in known
-        if batch.status == SET_ASIDE
-        and asked.takes_date(batch.batch_date)
+        for batch in load_batches(tables, contract.stream, status=SET_ASIDE)
+        if asked.takes_date(batch.batch_date)
         and asked.takes_reason(batch.reason)
         and (asked.file is None or any(asked.takes_file(file.name) for file in batch.files))
     ]
+    dates = {batch.batch_date for batch in found if batch.rows is not None}
+    known = load_batches(tables, contract.stream, batch_date=dates) if dates else []
     after: dict[int, Batch] = {}
     for batch in found:
         if batch.rows is None:
@@ -178,21 +181,22 @@ def _records(
     tables: Tables, contract: StreamContract, asked: Selection, run_id: str, now: datetime
 ) -> tuple[list[Batch], int]:
     """Record the rejected records that are asked for as batches, one a batch date; and how many they are."""
-    known = load_batches(tables, contract.stream)
-    dates = {batch.batch: batch.batch_date for batch in known if asked.takes_date(batch.batch_date)}
+    stream = contract.stream
+    dates = _waiting_dates(tables, stream, asked)
     if not dates:
         return [], 0
+    known = load_batches(tables, stream, batch=list(dates))
     whole = {(b.batch, file.name) for b in known for file in b.files if file.status == REFUSED}
     rows = [
         row
-        for row in refused_rows(tables, contract.stream, batch=sorted(dates))
+        for row in refused_rows(tables, stream, batch=sorted(dates))
         if (row["batch"], row["file"]) not in whole
         and can_be_replayed(row)
         and asked.takes_file(row["file"])
         and _is_asked_for(asked, row)
     ]
-    before = [entry for _, entry in entries_of(known)]
-    number, seq = next_numbers(tables, contract.stream)
+    before = [entry for _, entry in entries_of(batches_of_files(tables, stream, statuses=[REPLAYED]))]
+    number, seq = next_numbers(tables, stream)
     batches: list[Batch] = []
     records = 0
     for day in sorted({dates[row["batch"]] for row in rows}):
@@ -213,13 +217,22 @@ def _records(
             records += len(taken)
         if files:
             batches.append(
-                Batch(
-                    contract.stream, number, day, RECORDED, tuple(files), first_seq, seq - 1, run_id, now, now
-                )
+                Batch(stream, number, day, RECORDED, tuple(files), first_seq, seq - 1, run_id, now, now)
             )
         else:
             number -= 1
     return save_batches(tables, batches), records
+
+
+def _waiting_dates(tables: Tables, stream: str, asked: Selection) -> dict[int, date]:
+    """The batches that refused records which no batch is noted to have read again, of the dates that are asked for."""
+    refused = tables.at("rejected").rows(["batch", "reason"], stream=stream, replayed_by=None)
+    if asked.reason is None:  # as `_is_asked_for` has it
+        refused = refused.filter(pc.not_equal(refused["reason"], DELIVERED_BEFORE))
+    numbers = refused["batch"].unique().to_pylist()
+    rows = tables.at("batches").rows(["batch", "batch_date"], stream=stream, batch=numbers)
+    found = dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
+    return {number: day for number, day in found.items() if asked.takes_date(day)}
 
 
 def _is_asked_for(asked: Selection, row: Row) -> bool:

@@ -21,7 +21,7 @@ from spillway.intake.aside import DELIVERED_BEFORE
 from spillway.intake.tasks import Originals
 from spillway.ledger import Row
 from spillway.records.rejects import ORIGINAL_BYTES_AT_MOST, WHOLE_FILE
-from spillway.store.batches import load_batches
+from spillway.store.batches import batches_of_files
 from spillway.store.tables import Tables
 
 
@@ -105,7 +105,7 @@ def originals_of(tables: Tables, contract: StreamContract, batches: Sequence[Bat
     wanted = entries_of(batches)
     if not wanted:
         return {}
-    every = entries_of(load_batches(tables, contract.stream))
+    every = entries_of(batches_of_files(tables, contract.stream, statuses=[REPLAYED]))
     rows = refused_rows(tables, contract.stream, batch=sorted({entry.replays for _, entry in wanted}))
     found = {}
     for number, entry in wanted:

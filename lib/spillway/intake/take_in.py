@@ -19,7 +19,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import safely
 from spillway.intake.into_raw import write_batches
 from spillway.intake.landing import Delivered, batch_date_of, landed, landing_root
-from spillway.intake.rate import borrowed, rated_batches
+from spillway.intake.rate import Rated, borrowed, rated_batches
 from spillway.intake.record import record_batches
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches
@@ -88,7 +88,7 @@ def in_steps(
         yield step
 
 
-def can_be_rated(contract: StreamContract, batch: Batch, known: Sequence[Batch]) -> bool:
+def can_be_rated(contract: StreamContract, batch: Batch, known: Sequence[Rated]) -> bool:
     """Whether a batch whose rate was not known when it came can be given one now."""
     return borrowed(contract, batch, batch.rows or 0, known)[0] is not None
 

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from spillway.batch import Batch
+from spillway.batch import BatchRows
 from spillway.engine.dividing import in_pieces
 from spillway.engine.protocol import Engine
 from spillway.intake.alike import alike_by_values, repeated_seqs
@@ -87,13 +87,12 @@ def window_around(
     return replace(found, history=tuple(in_pieces(near, pieces, weight=lambda file: file.size)))
 
 
-def seq_ranges(standing: Sequence[Batch]) -> tuple[SeqRange, ...]:
+def seq_ranges(standing: Sequence[BatchRows]) -> tuple[SeqRange, ...]:
     """The rows of these batches, neighbours as one.
 
-    >>> from datetime import UTC, datetime
-    >>> now = datetime(2026, 1, 1, tzinfo=UTC)
+    >>> from datetime import date
     >>> seqs = enumerate([(0, 4), (9, 8), (5, 7), (12, 13)])
-    >>> seq_ranges([Batch("s", n, now.date(), "done", (), *seq, "run", now, now) for n, seq in seqs])
+    >>> seq_ranges([BatchRows(n, date(2026, 1, 1), "done", *seq, rows=None) for n, seq in seqs])
     ((0, 7), (12, 13))
     """
     found: list[SeqRange] = []

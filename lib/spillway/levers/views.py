@@ -39,6 +39,9 @@ class View(Protocol):
     ) -> pa.Table:
         """Of the rows that match, those with the largest `by` (below a number)."""
 
+    def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
+        """Of the rows that match, those with the so many largest `by`; of others that column alone is read."""
+
     def stored(self, order: str = "seq", **where: Any) -> Stored:
         """What tasks read of it, along an ordered column."""
 

@@ -58,12 +58,8 @@ def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> Recen
 
 def last_windows(tables: Tables, subject: str, most: int = SHOWN_BATCHES) -> tuple[Row, ...]:
     """What the ledger says of the last windows of a join or a query."""
-    lines, mine = tables.at("ledger"), {"scope": ["join", "query"], "subject": subject}
-    held = pc.unique(lines.rows(["batch"], **mine)["batch"])
-    if len(held) <= most:
-        return tuple(lines.rows(**mine).to_pylist())
-    first = held.sort(order="descending")[most - 1].as_py()
-    return tuple(lines.rows(**mine, batch=Between(first)).to_pylist())
+    found = tables.at("ledger").last("batch", most, scope=["join", "query"], subject=subject)
+    return tuple(found.to_pylist())
 
 
 def _sum(column: pa.ChunkedArray) -> int:

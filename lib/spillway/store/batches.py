@@ -45,16 +45,20 @@ def newest_batch(tables: Tables, stream: str, **where: Any) -> Batch | None:
 
 
 def batches_of_files(
-    tables: Tables, stream: str, names: Collection[str], digests: Collection[str] = ()
+    tables: Tables,
+    stream: str,
+    names: Collection[str] = (),
+    digests: Collection[str] = (),
+    statuses: Collection[str] = (),
 ) -> list[Batch]:
-    """The batches of the stream that know a landing file by one of these names, or one of these bytes."""
+    """The batches of the stream that know a landing file by one of these names, bytes, or fates; of others a column."""
     rows = tables.at("batches").rows(["batch", "files"], stream=stream)
     files = rows["files"].combine_chunks()
-    by_name, by_digest = (
+    by_name, by_digest, by_status = (
         pc.is_in(pc.struct_field(files.flatten(), field), value_set=pa.array(list(wanted), pa.string()))
-        for field, wanted in (("name", names), ("digest", digests))
+        for field, wanted in (("name", names), ("digest", digests), ("status", statuses))
     )
-    hit = pc.or_(by_name, by_digest)
+    hit = pc.or_(pc.or_(by_name, by_digest), by_status)
     numbers = rows["batch"].take(pc.list_parent_indices(files).filter(hit)).unique().to_pylist()
     return load_batches(tables, stream, batch=numbers) if numbers else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spillway.store.files import DataFile
@@ -22,6 +23,13 @@ class OpenedLog:
         if self.known is None:
             self.known = {file.path: file for file in self.log.files()}
         return self.known
+
+    def note(self, gone: Iterable[DataFile], added: Iterable[DataFile]) -> None:
+        """Take down what a commit took out and in."""
+        known = self.found()
+        for file in gone:
+            known.pop(file.path, None)
+        known |= {file.path: file for file in added}
 
     def is_overtaken(self, where: Filter) -> bool:
         """Whether others have changed rows of these since the table was opened."""

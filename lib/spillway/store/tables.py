@@ -169,6 +169,12 @@ class Table:
         names = list(columns) if columns is not None else self._every_column
         return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
 
+    def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
+        """Of the rows that match, those with the so many largest `by`; of others that column alone is read."""
+        held = self.rows([by], **where)[by].unique().sort(order="descending")
+        since = {by: Between(held[most - 1].as_py())} if len(held) > most else {}
+        return self.rows(columns, **where, **since)
+
     @property
     def _every_column(self) -> list[str]:
         """What it has, and what its contract has gained since it was last written."""
@@ -240,7 +246,7 @@ class Table:
 
     def _commit(self, written: list[Written], where: Filter | None) -> list[DataFile]:
         with self._lock:
-            known = self._opened.found()
+            self._opened.found()  # what is known before anything is committed
             if not self.exists:
                 if not written:
                     return []
@@ -268,11 +274,7 @@ class Table:
                                 f"{self.path} must take the commit, got {problem}; see whether the store can be written"
                             ) from problem
                         continue
-                for file in gone:
-                    del known[file.path]
-                for one in added:
-                    file = data_file(self.path, one, self.schema)
-                    known[file.path] = file
+                self._opened.note(gone, (data_file(self.path, one, self.schema) for one in added))
                 return gone
             raise ConcurrentRun(
                 f"{self.path}: another run wrote {in_words(where)} at the same time; nothing was doubled, "
@@ -282,7 +284,7 @@ class Table:
     def rewrite(self, gone: Sequence[DataFile], written: Sequence[Written]) -> None:
         """Put files that hold the same rows in the place of others, or give way to whoever has changed those since."""
         with self._lock:
-            known = self._opened.found()
+            self._opened.found()  # what is known before anything is committed
             for _ in range(ATTEMPTS):
                 live = {file.path for file in self._log.files()}
                 if any(file.path not in live for file in gone):
@@ -292,11 +294,7 @@ class Table:
                 except Stale:
                     self._log.refresh()
                     continue
-                for file in gone:
-                    known.pop(file.path, None)
-                known |= {
-                    file.path: file for file in (data_file(self.path, one, self.schema) for one in written)
-                }
+                self._opened.note(gone, (data_file(self.path, one, self.schema) for one in written))
                 return
             if not self._stand(written):
                 discard(self.path, written)

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 from tests.levers.joins.lake import JOIN, STREAM, begun, contract_becomes, run
 from tests.pipeline.streams import World
+from tests.whole_reads import whole_reads
 
 from spillway.cli import main
 from spillway.contracts.loader import read_stream
 from spillway.engine import InProcess
 from spillway.errors import ContractError, SpillwayError
+from spillway.levers.joins import telling
+from spillway.levers.joins.lever import LEVER
 from spillway.levers.joins.missed import Missed
 from spillway.levers.joins.telling import missed_in
 from spillway.show.explain import explain, explain_workload
@@ -95,6 +98,21 @@ def test_the_report_shows_pairs_with_their_band_and_where_matches_lie(world: Wor
         assert title in page
     assert "Alarms that are about the same. From east, west." in page
     assert 'class="band"' in page
+
+
+def test_of_older_windows_nothing_is_read_but_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "SHOWN_BATCHES", 2)
+    contract, tables = world.contracts.joins["alike"], world.tables.now()
+    *older, last_but_one, last = sorted(row["window"] for row in world.rows("join_windows"))
+    assert older
+
+    def tell() -> None:
+        told = LEVER.told(contract, tables)
+        assert told is not None
+        assert told.numbers["last windows"] == 2
+        assert list(LEVER.pictures(contract, tables))
+
+    assert whole_reads(monkeypatch, tell, "join_windows", "window") == {last_but_one, last}
 
 
 def test_a_stream_cannot_be_joined_by_its_own_contract() -> None:

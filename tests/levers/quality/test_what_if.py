@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, run
+from tests.pipeline.streams import World
+from tests.whole_reads import whole_reads
 
 from spillway.batch import utc_now
 from spillway.cli import main
 from spillway.errors import SpillwayError, UsageError
+from spillway.levers.quality import told as telling
 from spillway.levers.quality.lever import LEVER
 from spillway.pipeline.what_if import RoomChanges, crowded, what_if
 from spillway.show.alerts import noticed_alerts, tell_hooks
@@ -155,7 +158,7 @@ def test_a_query_below_its_floor_fails_its_expectation_and_somebody_is_told(
     put_queries(world, query("means", MEAN, floor=0.9, capacity={"tuples": 120}))
 
 
-def test_it_shows_in_explain_and_in_the_report(tmp_path: Path) -> None:
+def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = begun(tmp_path, query("means", MEAN, **SMALL), query("warm", COUNT))
     run(world)
     found = explain_workload(world.tables.now(), "means")
@@ -170,3 +173,19 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path) -> None:
     assert not list(LEVER.pictures(world.contracts.queries["warm"], world.tables.now()))
     page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Room desk: what every answer rests on" in page
+    _nothing_of_older_windows_is_read_but_columns(world, monkeypatch)
+
+
+def _nothing_of_older_windows_is_read_but_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "SHOWN_BATCHES", 1)
+    contract, tables = world.contracts.queries["means"], world.tables.now()
+
+    def tell() -> None:
+        told = LEVER.told(contract, tables)
+        assert told is not None
+        assert told.numbers["last windows"] == 1
+        assert list(LEVER.pictures(contract, tables))
+
+    windows = {row["window"] for row in world.rows("coverage")}
+    assert len(windows) == 2
+    assert whole_reads(monkeypatch, tell, "coverage", "window") == {max(windows)}

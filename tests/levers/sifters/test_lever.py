@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, logged, logs
 from tests.pipeline.streams import World, json_lines
+from tests.whole_reads import whole_reads
 
 from spillway.contracts import read_stream
 from spillway.engine import InProcess
 from spillway.errors import ContractError
 from spillway.ledger import difference
+from spillway.levers.sifters import record
 from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.lever import LEVER
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up, recover_batches
 from spillway.show.explain import explain
@@ -265,6 +268,17 @@ def test_it_is_explained_and_drawn(world: World) -> None:
     page = build_report(world.tables.now(), world.folder / "report.html").read_text(encoding="utf-8")
     assert page.count('<rect class="region"') >= 20
     assert "slow at web-1" in page
+
+
+def test_of_older_batches_nothing_is_read_but_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "SHOWN_BATCHES", 1)
+    contract, tables = world.contracts.streams["logs"], world.tables.now()
+
+    def tell() -> None:
+        assert "batch 2 has that of batch" in LEVER.told(contract, "latency", None, tables).numbers["filter"]
+        assert list(LEVER.pictures(contract, None, tables))
+
+    assert whole_reads(monkeypatch, tell, "sifters") == {2}
 
 
 def test_training_says_what_it_chose_and_learns_nothing_new_of_the_same_rows(

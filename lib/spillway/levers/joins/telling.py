@@ -1,4 +1,7 @@
-"""What the lever tells people of a join: what it compared, what that found, what it missed, and where matches lie."""
+"""What the lever tells people of a join: what it compared, what that found, what it missed, and where matches lie.
+
+Of its last `SHOWN_BATCHES` windows, so that what is read does not grow with the history.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
 from spillway.ledger import Row
 from spillway.levers.joins.missed import Missed
@@ -16,7 +20,7 @@ _TABLE = "join_windows"
 
 
 def told_of_join(contract: Workload, tables: Views) -> Told | None:
-    """What was done in all windows so far, and why; None before the first."""
+    """What was done in the last windows, and why; None before the first."""
     rows = _windows(contract, tables)
     if not rows:
         return None
@@ -54,7 +58,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         else f"its budget is {budget.core_pct:g} % of a core"
     )
     numbers: dict[str, Any] = {
-        "windows": len(rows),
+        "last windows": len(rows),
         "comparisons possible": possible,
         "comparisons made": compared,
         **({"steps they took, with the index": sum(row["steps"] for row in rows)} if settings.index else {}),
@@ -96,14 +100,14 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
 
 
 def _sic(rows: Sequence[Row]) -> float:
-    """Of all windows, each as its rows are many."""
+    """Of these windows, each as its rows are many."""
     came = [row["left_rows"] + row["right_rows"] for row in rows]
     part = sum(row["sic"] * many for row, many in zip(rows, came, strict=True))
     return float(part / sum(came)) if sum(came) else 1.0
 
 
 def missed_in(rows: Sequence[Row]) -> Missed:
-    """Of all windows together; ends add up, so that the sum lies between them wherever each window's does.
+    """Of these windows together; ends add up, so that the sum lies between them wherever each window's does.
 
     What a window knows rests on the samples of those before it, and an end that is what rows can have is no deviation:
     taken as independent (half-widths as squares), such sums held in 42 to 100 % of runs.
@@ -127,7 +131,9 @@ def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
 
 
 def _windows(contract: Workload, tables: Views) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = tables.at(_TABLE).rows(subject=contract.subject).to_pylist()
+    found: list[dict[str, Any]] = (
+        tables.at(_TABLE).last("window", SHOWN_BATCHES, subject=contract.subject).to_pylist()
+    )
     return sorted(found, key=lambda row: int(row["window"]))
 
 
@@ -150,7 +156,7 @@ def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
                 {"name": "found", "points": found, "style": "c0"},
                 {"name": "found and missed, estimated", "points": whole, "style": "c1"},
             ],
-            "x": f"windows of {seconds:g} s since the first",
+            "x": f"windows of {seconds:g} s since the first that is shown",
             "y": "pairs",
             "from_zero": True,
             "band": band if len(band) > 1 else (),

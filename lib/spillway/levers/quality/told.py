@@ -1,4 +1,7 @@
-"""What a query tells of itself: coverage, what it was given beside the others of its room, and what to do about it."""
+"""What a query tells of itself: coverage, what it was given beside the others of its room, and what to do about it.
+
+Of the last `SHOWN_BATCHES` windows of each, so that what is read does not grow with the history.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,22 @@ from typing import Any
 
 import numpy as np
 
+from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
 from spillway.levers.protocol import Picture, Told, Views
 from spillway.levers.quality.fairness import spread_of
 from spillway.levers.quality.history import COVERAGE
 
-SHOWN_WINDOWS = 200
+DRAWN_WINDOWS = 200
 CoverageRows = Sequence[Mapping[str, Any]]
 
 
 def query_told(contract: Workload, tables: Views) -> Told | None:
     """What `explain` says of the query; None before it was worked out."""
-    rows = coverage_rows(tables, subject=contract.subject)
+    rows = coverage_rows(tables, contract.subject)
     if not rows:
         return None
-    room = coverage_rows(tables, room=rows[-1]["room"])
+    room = room_rows(tables, rows[-1]["room"])
     shed = sum(row["tuples_shed"] for row in rows)
     arrived = sum(row["arrived"] for row in rows)
     sic = np.array([row["sic"] for row in rows])
@@ -36,7 +40,7 @@ def query_told(contract: Workload, tables: Views) -> Told | None:
         way,
         _because(contract, last, shed, len(levels)),
         {
-            "windows": len(rows),
+            "last windows": len(rows),
             "coverage, mean": float(sic.mean()),
             "coverage, lowest": float(sic.min()),
             "coverage is of": "what arrived or was refused"
@@ -84,16 +88,16 @@ def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, .
 
 def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
     """Coverage window by window, each query of the room a line; and who was given how much."""
-    rows = coverage_rows(tables, subject=contract.subject)
+    rows = coverage_rows(tables, contract.subject)
     if not rows:
         return
-    room = coverage_rows(tables, room=rows[-1]["room"])
+    room = room_rows(tables, rows[-1]["room"])
     names = sorted({row["subject"] for row in room})
     if contract.subject != names[0]:
         return  # a room is shown once, by the first of its queries
     lines = []
     for name in names:
-        mine = [row for row in room if row["subject"] == name][-SHOWN_WINDOWS:]
+        mine = [row for row in room if row["subject"] == name][-DRAWN_WINDOWS:]
         points = [(at, 100 * row["sic"]) for at, row in enumerate(mine)]
         lines.append({"name": name, "points": points, "steps": True, "dots": len(points) < 40})
     spread = spread_of(np.array(list(_levels(room).values())))
@@ -101,7 +105,7 @@ def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
         f"Room {rows[-1]['room']}: what every answer rests on, window by window",
         "lines",
         {"lines": lines, "x": "windows", "y": "coverage in %", "from_zero": True},
-        f"Jain's index of coverage by weight, over all windows: {spread.jain:.3f} (1: all alike); mean "
+        f"Jain's index of coverage by weight, over these windows: {spread.jain:.3f} (1: all alike); mean "
         f"{100 * spread.mean:.3g} %. A query below the others is brought level in the next slices.",
         wide=True,
     )
@@ -128,10 +132,18 @@ def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
     )
 
 
-def coverage_rows(tables: Views, **where: Any) -> list[dict[str, Any]]:
-    """CoverageRows of `coverage`, in the order of time."""
-    found: list[dict[str, Any]] = tables.at(COVERAGE).rows(**where).to_pylist()
-    return sorted(found, key=lambda row: (row["from_time"], row["subject"]))
+def coverage_rows(tables: Views, subject: str) -> list[dict[str, Any]]:
+    """The last windows of a query, in the order of time."""
+    found: list[dict[str, Any]] = (
+        tables.at(COVERAGE).last("window", SHOWN_BATCHES, subject=subject).to_pylist()
+    )
+    return sorted(found, key=lambda row: int(row["window"]))
+
+
+def room_rows(tables: Views, room: str) -> list[dict[str, Any]]:
+    """The last windows of every query of a room."""
+    names = tables.at(COVERAGE).rows(["subject"], room=room)["subject"].unique().to_pylist()
+    return [row for name in sorted(names) for row in coverage_rows(tables, name) if row["room"] == room]
 
 
 def _levels(room: CoverageRows) -> dict[str, float]:

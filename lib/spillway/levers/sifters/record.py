@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from spillway.batch import Batch
+from spillway.batch import SHOWN_BATCHES, Batch
 from spillway.levers.protocol import Drafted, Views
 from spillway.levers.sifters.chosen import ChosenFilter
 from spillway.levers.sifters.filter import SifterFilter
@@ -92,11 +92,23 @@ def filters_of(tables: Views, stream: str, batches: Iterable[Batch]) -> dict[int
     }
 
 
-def sifted_rows_of(tables: Views, stream: str, batch: int | None = None) -> Sequence[Mapping[str, Any]]:
-    """The rows of a stream (of one batch), oldest first."""
-    where: dict[str, Any] = {} if batch is None else {"batch": batch}
-    found = tables.at(SIFTERS).rows(stream=stream, **where).to_pylist()
-    return sorted(found, key=lambda row: int(row["batch"]))
+def newest_sifted(tables: Views, stream: str) -> Mapping[str, Any] | None:
+    """The row of the last batch that was planned; None before the first."""
+    found = tables.at(SIFTERS).newest("batch", stream=stream).to_pylist()
+    return found[0] if found else None
+
+
+def sifted_shares(tables: Views, stream: str) -> Sequence[Mapping[str, Any]]:
+    """Of the stream's last batches, those with a filter: what there was room for, what was kept, of what quality."""
+    columns = ["batch", "filter", "throttle", "throttle_measured", "quality_planned"]
+    found = tables.at(SIFTERS).last("batch", SHOWN_BATCHES, columns, stream=stream).to_pylist()
+    return sorted((row for row in found if row["filter"]), key=lambda row: int(row["batch"]))
+
+
+def sifted_row(tables: Views, stream: str, batch: int) -> Mapping[str, Any]:
+    """The row of a batch that was planned."""
+    found: list[Mapping[str, Any]] = tables.at(SIFTERS).rows(stream=stream, batch=batch).to_pylist()
+    return found[0]
 
 
 def _regions(one: ChosenFilter, drafted: Drafted | None) -> list[dict[str, Any]]:

@@ -11,11 +11,11 @@ from spillway.contracts import StreamContract
 from spillway.levers.protocol import Facts, Picture, Told, Views
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.learn import FACT
-from spillway.levers.sifters.record import sifted_rows_of
+from spillway.levers.sifters.record import newest_sifted, sifted_row, sifted_shares
 from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.words import value_words
 
-SHOWN_REGIONS, SHOWN_QUERIES, SHOWN_BATCHES = 5, 20, 200
+SHOWN_REGIONS, SHOWN_QUERIES, DRAWN_BATCHES = 5, 20, 200
 CELLS = 32
 """A map over more than two dimensions is drawn in so many cells a side."""
 
@@ -28,11 +28,10 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
     wanted = Wanted.of(settings, contract)
     about = [query.title for query, predicate in wanted.queries if attribute in predicate.used]
     rules = [rule.text for rule in wanted.keep if attribute in rule.used]
-    rows = sifted_rows_of(tables, contract.stream)
+    last = newest_sifted(tables, contract.stream)
     aside = "they are kept aside at the source" if settings.keep_aside else "they are gone"
-    if not rows:
+    if last is None:
         return Told("not planned yet", "no batch was shed since the stream has this lever")
-    last = rows[-1]
     numbers: dict[str, Any] = {
         "filter": f"batch {last['batch']} has that of batch {last['filter']}"
         if last["filter"]
@@ -82,11 +81,10 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
 
 def row_pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
     """The map of what is dropped where, what every query gets, and how throttler and quality went."""
-    rows = sifted_rows_of(tables, contract.stream)
-    sifted = [row for row in rows if row["filter"]]
+    sifted = sifted_shares(tables, contract.stream)
     if not sifted:
         return
-    last = sifted[-1]
+    last = sifted_row(tables, contract.stream, sifted[-1]["batch"])
     yield from _map(last)
     queries = _queries(tables, contract.stream, last["batch"])
     if queries:
@@ -103,7 +101,7 @@ def row_pictures(contract: StreamContract, facts: Facts | None, tables: Views) -
             f"There was room for {last['throttle_measured']:.1%} of the rows; at random every query would have that.",
         )
     if len(sifted) > 1:
-        of = sifted[-SHOWN_BATCHES:]
+        of = sifted[-DRAWN_BATCHES:]
         lines = [
             ("room for rows", "throttle_measured"),
             ("rows kept", "throttle"),
