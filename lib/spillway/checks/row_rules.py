@@ -3,8 +3,13 @@
 They are judged on `raw` (what came), of the batches that changed and of the attributes that rules name, as pandas
 frames of at most `ROWS_JUDGED_AT_A_TIME` rows, one after the other: rules by row add up over pieces, so that memory is
 bounded however large a batch is, and Data Docs show one page a stream with the counts of all. Frames hold Arrow's own
-columns: whole numbers stay whole, and null is not NaN. Rows that came back agree with raw as far as checksums and
-certificates say; where raw is retired nothing is judged again, for a batch is retired only once its rules held.
+columns: whole numbers stay whole, and null is not NaN.
+
+Rows that were given back are not judged once more. Of them the same validation shows more than a rule could: what was
+kept is the same by checksum, what was rounded or shed lies within its bound, null for null. With tolerance for the
+bound a rule would say nothing new; without, it would turn red over what the contract allows (a humidity of 100 % that
+came back as 101), for a second pass over the rows by Great Expectations, the dearest part of a validation. Where raw is
+retired nothing is judged again, for a batch is retired only once its rules held.
 
 Great Expectations would match patterns by a machine that some make run for ever; Arrow's (RE2) takes time in proportion
 to the text. Texts that are not of their pattern are a column that has to be null.

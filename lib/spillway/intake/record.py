@@ -1,4 +1,11 @@
-"""Recording: new files become batches, their order fixed and their `seq` numbers set aside, before a row is written."""
+"""Recording: new files become batches, their order fixed and their `seq` numbers set aside, before a row is written.
+
+Each file is read twice: here for its digest and the number of its records, and once more to be parsed. One pass cannot
+do: whether a file is taken at all hangs on all of its bytes (delivered before? changed under a known name?), the first
+`seq` of each on how many records those before it have, and both must stand in `batches` before a row is written, so
+that a run that dies ends in the same numbers. The first pass parses nothing; on a disk the second finds the bytes in
+memory.
+"""
 
 from __future__ import annotations
 
