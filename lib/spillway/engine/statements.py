@@ -7,10 +7,12 @@ and Spark is the remedy. Neither may read anything but the views: no file, no ta
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +40,7 @@ _CHANGES = re.compile(
     r"|\b(?:current_date|current_timestamp|localtimestamp|tablesample)\b",
     re.IGNORECASE,
 )
+_CLOCKS = re.compile(r"(?:current_(?:date|time|timestamp)|local(?:time|timestamp))\Z", re.IGNORECASE)
 Steps = Sequence[tuple[str, str]]
 """Name and statement, in an order in which each reads views and steps before it; the last one answers."""
 
@@ -86,8 +89,8 @@ def _by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> Iterator[duckdb.Du
             rows = [cut() for cut in view.cuts]
             connection.register(name, pa.concat_tables(rows) if rows else view.schema.empty_table())
         for name, statement in steps[:-1]:
-            connection.execute(f'CREATE TEMP VIEW "{name}" AS {_query(statement)}')
-        yield connection.sql(_query(steps[-1][1]))
+            connection.execute(f'CREATE TEMP VIEW "{name}" AS {_closed(connection, statement)}')
+        yield connection.sql(_closed(connection, steps[-1][1]))
     except duckdb.Error as problem:
         raise _not_understood("DuckDB, which answers where Spark is not", steps, problem) from problem
     finally:
@@ -116,23 +119,18 @@ def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from spillway.engine.closed_sql import closed_session, refuse_doing
+    from spillway.engine.closed_sql import asked_of_views, closed_session
 
     own = closed_session(spark)
     made: list[str] = []
-
-    def closed(statement: str) -> str:
-        refuse_doing(own, said := _query(statement), made)
-        return said
-
     try:
         for name, view in views.items():
             _framed(own, view).createOrReplaceTempView(name)
             made.append(name)
         for name, statement in steps[:-1]:
-            own.sql(closed(statement)).createOrReplaceTempView(name)
+            asked_of_views(own, _query(statement), made).createOrReplaceTempView(name)
             made.append(name)
-        yield own.sql(closed(steps[-1][1]))
+        yield asked_of_views(own, _query(steps[-1][1]), made)
     except (PySparkException, Py4JError) as problem:
         raise _not_understood("Spark", steps, problem) from problem
     finally:
@@ -173,13 +171,62 @@ def _query(statement: str) -> str:
         raise Refused("sql", "be one question", statement, "begin it with SELECT or WITH")
     changes = _CHANGES.search(bare)
     if changes:
-        raise Refused(
-            "sql",
-            "answer the same whenever a window is worked out",
-            changes.group(0),
-            "leave it out: what is asked may depend on the rows alone",
-        )
+        raise _changed(changes.group(0))
     return said
+
+
+def _changed(what: str) -> Refused:
+    return Refused(
+        "sql",
+        "answer the same whenever a window is worked out",
+        what,
+        "leave it out: what is asked may depend on the rows alone",
+    )
+
+
+def _closed(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
+    """The statement, as DuckDB reads it one question that answers the same again."""
+    said = _query(statement)
+    parsed = connection.extract_statements(said)
+    if len(parsed) != 1 or parsed[0].type.name != "SELECT":
+        raise Refused("sql", "be one question", statement, "begin it with SELECT or WITH")
+    (told,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [said]).fetchall()
+    changes = next(_changing(json.loads(told[0]), _changing_functions()), None)
+    if changes is not None:
+        raise _changed(changes)
+    return said
+
+
+@cache
+def _changing_functions() -> frozenset[str]:
+    """What DuckDB says of its own functions that it does not answer the same again."""
+    import duckdb
+
+    with duckdb.connect() as connection:  # several threads may ask at a time
+        found = connection.execute(
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability IN ('VOLATILE', "
+            "'CONSISTENT_WITHIN_QUERY') OR function_name IN ('ago', 'pg_sleep', 'pg_postmaster_start_time')"
+        ).fetchall()
+    return frozenset(name for (name,) in found)
+
+
+def _changing(node: Any, functions: frozenset[str]) -> Iterator[str]:
+    """What stands in a parsed statement that may answer otherwise the next time."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            name, names = str(one.get("function_name", "")).lower(), one.get("column_names") or ("",)
+            since_when = name == "age" and len(one.get("arguments") or one.get("children") or ()) == 1
+            if name in functions or since_when:
+                yield f"{name}()"
+            if len(names) == 1 and _CLOCKS.match(str(names[0])):
+                yield str(names[0])
+            if one.get("sample"):
+                yield "a sample"
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
 
 
 def _refuse_many(count: int, most_rows: int) -> None:

@@ -12,7 +12,7 @@ from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, 
 from tests.pipeline.streams import SITES
 
 from spillway.contracts import read_stream, read_workload, workload_json_schema
-from spillway.engine.statements import SqlView, ask_spark
+from spillway.engine.statements import SqlView, ask_duckdb, ask_spark
 from spillway.errors import ContractError, SpillwayError
 
 NUMBERS = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [1, 2, 5]})])
@@ -132,16 +132,64 @@ FILE = "parquet.`{}`"
         ("SELECT `java_method`('java.lang.System', 'gc') AS d FROM sites", "UNRESOLVED_ROUTINE"),
         ("SELECT raise_error('boom') AS e FROM sites", "must be understood by Spark"),
         ("SELEC x FROM sites", "must be one question"),
+        (
+            "SELECT sum(x) OVER w AS s FROM sites WINDOW w AS (ORDER BY (SELECT max(o) FROM "
+            "(SELECT TRANSFORM(x) USING 'touch {}/ran' AS (o) FROM sites) q))",
+            "must run no program",
+        ),
+        (
+            "SELECT * FROM kept, (WITH kept AS (SELECT 1) SELECT * FROM kept) q",
+            "must read nothing but its inputs and steps",
+        ),
+        (
+            "SELECT sum(x) OVER w AS s FROM sites WINDOW w AS (PARTITION BY (SELECT max(id) FROM kept) ORDER BY x)",
+            "must read nothing but its inputs and steps",
+        ),
+        ("SELECT `rand`() AS r FROM sites", "must answer the same whenever"),
+        ("SELECT unix_timestamp() AS u FROM sites", "must answer the same whenever"),
+        ("SELECT TIMESTAMP 'now' AS n FROM sites", "must answer the same whenever"),
+        (r"SELECT r'\' AS a, now() AS n, r'\' AS b FROM sites", "must answer the same whenever"),
+        ("SELECT current_user AS u FROM sites", "must answer the same whenever"),
     ],
 )
 def test_a_question_by_spark_does_nothing_but_ask(sql: str, said: str, tmp_path: Path, spark: Any) -> None:
     target = tmp_path / "there"
     spark.range(3).write.parquet(str(target))
+    spark.sql("DROP TABLE IF EXISTS kept")
+    spark.sql(f"CREATE TABLE kept USING parquet LOCATION '{target}'")
     before = sorted(path.name for path in target.iterdir())
     with pytest.raises(SpillwayError) as caught:
         ask_spark(spark, {"sites": NUMBERS}, [("asked", sql.replace("{}", str(target)))], 10)
     assert said in str(caught.value)
     assert sorted(path.name for path in target.iterdir()) == before
+    spark.sql("DROP TABLE kept")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        '"random"() AS r',
+        "today() AS d",
+        "get_current_timestamp() AS n",
+        "age(TIMESTAMP '2020-01-01') AS a",
+        "current_time AS n",
+        "gen_random_uuid() AS u",
+        "x USING SAMPLE 2 ROWS",
+        r"'\' AS a, now() AS b, '\' AS c",
+    ],
+)
+def test_a_question_in_this_process_answers_the_same_again(sql: str) -> None:
+    head, using, rest = sql.partition(" USING")
+    with pytest.raises(SpillwayError, match="must answer the same whenever a window is worked out"):
+        ask_duckdb({"sites": NUMBERS}, [("asked", f"SELECT {head} FROM sites{using}{rest}")], 10)
+
+
+def test_a_question_in_this_process_is_one_as_the_engine_reads_it() -> None:
+    two = r"SELECT '\' AS a; SET threads=2; SELECT '\' AS c FROM sites"
+    with pytest.raises(SpillwayError, match="must be one question"):
+        ask_duckdb({"sites": NUMBERS}, [("asked", two)], 10)
+    aged = "SELECT age(TIMESTAMP '2020-01-02', TIMESTAMP '2020-01-01') > INTERVAL 1 HOUR AS old FROM sites LIMIT 1"
+    assert ask_duckdb({"sites": NUMBERS}, [("asked", aged)], 10).to_pylist() == [{"old": True}]
 
 
 def test_spark_answers_what_asks_of_its_views_in_any_words(spark: Any) -> None:
