@@ -57,6 +57,8 @@ class Window:
     """Of its inputs, those that have rows before it alone, at which its lever looks back."""
     too_late: tuple[Input, ...] = ()
     """Batches with rows of it that came when it could not be worked out again."""
+    late: tuple[Input, ...] = ()
+    """Of its inputs, those that came when it had been worked out, so that it is again."""
 
     @property
     def day(self) -> date:
@@ -70,7 +72,9 @@ class Window:
     def row(self) -> dict[str, Any]:
         """The row of `windows`."""
         values = dict(vars(self))
-        values |= {name: list(values[name]) for name in ("inputs", "levers", "looked_back", "too_late")}
+        values |= {
+            name: list(values[name]) for name in ("inputs", "levers", "looked_back", "too_late", "late")
+        }
         values["models"] = dict(self.models)
         return values
 
@@ -78,7 +82,7 @@ class Window:
     def from_row(row: Mapping[str, Any]) -> Window:
         """A row of `windows` as a window."""
         values = dict(row)
-        for name in ("inputs", "looked_back", "too_late"):
+        for name in ("inputs", "looked_back", "too_late", "late"):
             values[name] = tuple((one["stream"], one["batch"]) for one in values[name] or ())
         values["levers"], values["models"] = tuple(values["levers"] or ()), dict(values["models"] or {})
         return Window(**values)

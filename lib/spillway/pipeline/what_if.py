@@ -25,7 +25,7 @@ from spillway.levers.protocol import Room
 from spillway.levers.windows import DONE, AskingDecision, Window, WindowLever
 from spillway.pipeline.window_answers import asked_of
 from spillway.pipeline.window_inputs import planned_inputs, stretches_of
-from spillway.pipeline.window_look import KnownWindows, gone
+from spillway.pipeline.window_look import KnownWindows, gone, refuse_other_length
 from spillway.pipeline.workloads import window_work
 from spillway.registry import lever
 from spillway.store.tables import Tables
@@ -134,7 +134,10 @@ def _replayed(
     if not members:
         rooms = sorted({one.room or name for name, one in contracts.queries.items()})
         raise UsageError(f"`room` must be one that queries share, got {room!r}; {suggest(room, rooms)}")
-    done = {name: list(KnownWindows(tables, one).with_status(DONE).values()) for name, one in members.items()}
+    known = {name: KnownWindows(tables, one) for name, one in members.items()}
+    for name, one in members.items():
+        refuse_other_length(known[name], one)
+    done = {name: list(one.with_status(DONE).values()) for name, one in known.items()}
     days = [window.day for windows in done.values() for window in windows]
     if not days:
         raise UsageError(

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spillway.engine import Engine, InProcess
 from spillway.engine.statements import SqlView
+from spillway.errors import SpillwayError
 from spillway.job import side_by_side
 from spillway.levers.windows import PORTION, AskingDecision, SqlQuestion, SqlRead, Window
 from spillway.pipeline.window_inputs import WindowRows
@@ -91,15 +92,21 @@ def answered(
     decision: AskingDecision,
     windows: Sequence[Window],
     inputs: Mapping[int, Mapping[str, WindowRows]],
-) -> tuple[Table, Draft]:
-    """The draft of all windows, and the table with the columns that the answers have."""
+) -> tuple[Table, Draft, dict[int, SpillwayError]]:
+    """The table with the columns of the answers, the draft of all windows that have one, and what others failed by."""
     counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
 
-    def ask(window: Window) -> pa.Table | None:
-        return asked_of(engine, decision, window, inputs[window.window], counts[window.window])
+    def ask(window: Window) -> pa.Table | SpillwayError | None:
+        try:
+            return asked_of(engine, decision, window, inputs[window.window], counts[window.window])
+        except SpillwayError as problem:
+            return problem  # of its rows: other windows have others
 
     # most of a small question is waiting for whoever answers it
-    answers = zip(windows, side_by_side(ask, windows), strict=True)
+    tried = list(zip(windows, side_by_side(ask, windows), strict=True))
+    failed = {window.window: made for window, made in tried if isinstance(made, SpillwayError)}
+    answers = [(window, made) for window, made in tried if not isinstance(made, SpillwayError)]
+    windows = [window for window, _ in answers]
     known = {name.lower(): name for name in (*table.types(), *table.contract.names)}
     found = {
         window.window: rows.rename_columns(
@@ -116,4 +123,4 @@ def answered(
     table = table.with_attributes((), [(name, kind, "see its query") for name, kind in added.items()])
     pieces = [Piece({"batch_date": str(window.day)}, window.window, window) for window in windows]
     draft = table.draft(InProcess(), pieces, _Made(found))
-    return table, Draft(draft.table, draft.parts, counts)
+    return table, Draft(draft.table, draft.parts, counts), failed

@@ -99,7 +99,7 @@ class WindowsFound:
 def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> WindowsFound:
     """What its inputs have transmitted that it has not looked at, and what that makes of its windows."""
     known, grid = KnownWindows(tables, contract), WindowGrid.of(contract)
-    _same_grid(known.last(), grid, contract)
+    refuse_other_length(known, contract)
     open_ones = known.with_status(OPEN)
     # a lake of before windows were kept open is looked through once more
     seen = known.inputs if open_ones else set()
@@ -199,8 +199,9 @@ def _still_there(tables: Tables, stream: str, batches: set[int]) -> set[int]:
     return found
 
 
-def _same_grid(last: Window | None, grid: WindowGrid, contract: Workload) -> None:
+def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
     """Windows of another length would stand beside those that are there, with the same rows."""
+    last, grid = known.last(), WindowGrid.of(contract)
     if last is None:
         return
     edges = zip(grid.span(last.window), (last.from_time, last.to_time), strict=True)

@@ -17,7 +17,7 @@ from spillway.batch import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.levers.protocol import Say
-from spillway.levers.windows import GONE, OPEN, PLANNED, Input, Window
+from spillway.levers.windows import DONE, GONE, OPEN, PLANNED, Input, Window
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.window_grid import WindowGrid
 from spillway.pipeline.window_look import WindowsFound, find_windows, gone, looked_back_at, windows_back
@@ -120,6 +120,7 @@ class _Pins:
                 self._now,
                 status=PLANNED,
                 inputs=_merged(window.inputs, inputs),
+                late=_merged(window.late, inputs if window.status == DONE else ()),
                 looked_back=_merged(set(window.looked_back) - (inputs - looked_back), looked_back),
             )
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
+from spillway.errors import Refused
 from spillway.ledger import TOTAL
 from spillway.levers.windows import Portion, Window
 from spillway.pipeline.accounting import SENT
@@ -30,6 +31,7 @@ from spillway.store.filters import matching
 from spillway.store.tables import Tables
 
 _INTAKE = "intake"
+_DAY = 86_400_000_000
 
 
 def window_portions(
@@ -40,6 +42,14 @@ def window_portions(
     grid = WindowGrid.of(contract)
     for stream in dict.fromkeys(contract.inputs):
         order = window_order(contracts, contract, stream)
+        if contracts.stream(stream).attribute(order).type == "date" and grid.step % _DAY:
+            raise Refused(
+                "window.seconds",
+                f"be whole days, as rows of {stream} have a date and no time",
+                contract.window.seconds,
+                "write a multiple of 86400",
+                where=contract.subject,
+            )
         batches = sorted({batch for window in windows for name, batch in window.inputs if name == stream})
         factors = _produced_for_each(tables, stream, batches)
         alone = [one for one in (most, contracts.stream(stream).row_group_tuples) if one is not None]

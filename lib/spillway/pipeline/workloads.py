@@ -9,7 +9,7 @@ worked out before anything is published, and where one fails the room is divided
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from spillway.batch import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess
-from spillway.errors import ConcurrentRun, Refused
+from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room, Say
 from spillway.levers.windows import (
@@ -46,6 +46,8 @@ from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Piece, Table, Tables
 
 Inputs = Mapping[str, ReadColumns]
+MOST_TOLD = 3
+"""Windows of a query that are told one by one where they fail."""
 
 
 def chosen_workloads(contracts: Contracts, names: Sequence[str] | None = None) -> list[Workload]:
@@ -175,10 +177,30 @@ def _worked_out(
             now = faults.attempt(subject, "work out", answer)
             if now is not None:
                 made[subject] = now
-        if plans is None or len(made) == len(ready):
+        left = {subject: _without_failed(faults, work, made.get(subject)) for subject, work in ready.items()}
+        if plans is None or left == ready:
             break
-        ready = {subject: work for subject, work in ready.items() if subject in made}
-    return made
+        ready = {subject: work for subject, work in left.items() if work.windows}
+    return {subject: one for subject, one in made.items() if one.windows}
+
+
+def _without_failed(faults: Faults, work: WindowWork, made: _Made | None) -> WindowWork:
+    """What is left to work out: the windows that did not fail; those that did are told, a few by name."""
+    failed = made.failed if made is not None else {}
+    if made is None or not failed:
+        return work if made is not None else replace(work, windows=())
+    problems = [(window, failed[window.window]) for window in work.windows if window.window in failed]
+    alike = {str(problem) for _, problem in problems}
+    if len(alike) == 1 and len(failed) == len(work.windows):
+        faults.note(work.contract.subject, "work out", problems[0][1])
+        return replace(work, windows=tuple(made.windows))
+    for window, problem in problems[:MOST_TOLD]:
+        told = f"{work.contract.subject}, window of {window.from_time:%Y-%m-%d %H:%M}: {problem}"
+        faults.note(work.contract.subject, "work out", SpillwayError(told))
+    if len(problems) > MOST_TOLD:
+        told = f"{work.contract.subject}: {len(problems) - MOST_TOLD} windows more could not be worked out"
+        faults.note(work.contract.subject, "work out", SpillwayError(told))
+    return replace(work, windows=tuple(made.windows))
 
 
 def _looked_at(
@@ -242,6 +264,8 @@ class _Made:
     drafts: Sequence[Draft]
     lines: Sequence[LedgerRow]
     records: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]
+    failed: Mapping[int, SpillwayError] = field(default_factory=dict)
+    """What windows failed by that could not be worked out."""
 
     def discard(self) -> None:
         """Throw it away."""
@@ -270,8 +294,10 @@ def _side_by_side(
     inputs: dict[int, dict[str, WindowRows]] = {}
     for some in stretches_of(windows):
         inputs |= planned_inputs(run.tables, run.room, contract, some, back)
+    failed: dict[int, SpillwayError] = {}
     if isinstance(plan.decision, AskingDecision):
-        table, draft = answered(run.engine, table, plan.decision, windows, inputs)
+        table, draft, failed = answered(run.engine, table, plan.decision, windows, inputs)
+        windows = [window for window in windows if window.window not in failed]
     else:
         draft = _drafted(run.engine, table, plan.decision, windows, inputs)
     counts = {window.window: draft.counts.get(window.window, {}) for window in windows}
@@ -279,7 +305,7 @@ def _side_by_side(
         line for one in windows for line in plan.account(one, draft.rows(one.window), counts[one.window])
     ]
     records = [plan.records(one, draft.rows(one.window), counts[one.window]) for one in windows]
-    return _Made(plan, table, windows, [draft], lines, records)
+    return _Made(plan, table, windows, [draft], lines, records, failed)
 
 
 def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequence[Window]) -> list[Window]:

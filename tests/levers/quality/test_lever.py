@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from tests.levers.quality.worlds import (
     query,
     run,
 )
-from tests.pipeline.streams import SITES, World, attribute, json_lines, sites
+from tests.pipeline.streams import BEGIN, SITES, World, attribute, json_lines, sites
 
 from evidence.quality.noted import noted_groups
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.quality.examined_answer import examined_answer
 from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
+from spillway.levers.quality.room_plan import RoomRules
 from spillway.levers.windows import Portion
 from spillway.pipeline.window_look import KnownWindows
 from spillway.pipeline.window_portions import window_portions
@@ -496,6 +498,61 @@ def test_what_is_shed_is_not_read_also_where_files_were_put_together(tmp_path: P
         assert sum(size for place, size in sizes.items() if place in read) == sum(
             row["bytes_kept"] for row in world.rows("coverage")
         )
+
+
+def test_rows_that_come_late_make_no_answer_poorer(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, capacity={"tuples": 240}))
+    run(world)
+    assert coverage(world)["means", 0]["tuples_kept"] == 240
+    for number in range(3):
+        world.deliver(f"sites/2020-01-2{number}/late.json", json_lines(sites(12 * number, 6)))
+        world.shed()
+        assert run(world) == 1
+        row = coverage(world)["means", 0]
+        assert (row["tuples_kept"], row["late"]) == (240, 6 * (number + 1))
+
+
+def test_a_window_whose_rows_cannot_be_asked_keeps_no_other_back(tmp_path: Path) -> None:
+    numbers = "SELECT sum(CAST(site AS INT)) AS total FROM sites"
+    world = begun(
+        tmp_path, query("numbers", numbers), query("means", MEAN, capacity={"tuples": 360}), files=-1
+    )
+    for number in range(9):
+        rows = [{**row, "site": "7"} if number < 4 else row for row in sites(number * ROWS, ROWS)]
+        world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", json_lines(rows))
+    world.shed()
+    with pytest.raises(SpillwayError, match=r"numbers, window of 2026-01-01 00:40: `sql` must be understood"):
+        run(world)
+    found = coverage(world)
+    assert set(found) == {("numbers", 0), ("means", 0), ("means", 1)}
+    assert found["means", 1]["tuples_kept"] == 240, "what the other window would have had is not lost"
+    assert world.rows("results", "numbers")[0]["total"] > 0
+
+
+def test_groups_of_any_key_are_estimated(tmp_path: Path) -> None:
+    """No name of a column, and no value of one, is taken for another."""
+    stream = {**PLAIN, "attributes": [*PLAIN["attributes"], attribute("n0", "double", nullable=True)]}
+    by = "SELECT n0, count(*) AS n FROM sites GROUP BY n0"
+    world = begun(
+        tmp_path, query("by", by, capacity={"tuples": 120}, portion_tuples=12), stream=stream, files=-1
+    )
+    for number in range(9):
+        rows = [{**row, "n0": (None, 2.5, 1.5)[at % 3]} for at, row in enumerate(sites(number * ROWS, ROWS))]
+        world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", json_lines(rows))
+    world.shed()
+    run(world)
+    answers = world.rows("results", "by")
+    assert len(answers) == 6
+    for row in answers:
+        assert row["n__estimate"] == pytest.approx(2 * row["n"])
+        assert row["n__low"] <= 80 <= row["n__high"]
+
+
+def test_a_slice_begins_where_its_windows_do() -> None:
+    rules = RoomRules({}, None, "fair", 0.1, {})
+    begins = [BEGIN.replace(tzinfo=UTC) + timedelta(microseconds=100_000 * at) for at in range(2_000)]
+    slices = [rules.slice_of(moment) for moment in begins]
+    assert [one - slices[0] for one in slices] == list(range(2_000))
 
 
 def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spillway.errors import Refused
@@ -16,8 +18,10 @@ from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.intervals import BEYOND, FEW_READ, Clusters, PartlyRead, are_even
 from spillway.levers.quality.left_out import Reach
 from spillway.levers.quality.overload import Overload, TupleCost
+from spillway.levers.quality.scaled_answer import PART, answer_of_parts
+from spillway.levers.quality.sql_text import plain_aggregate
 from spillway.levers.tipping import tipping_point, trade_off
-from spillway.levers.windows import Portion
+from spillway.levers.windows import PORTION, Portion
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 COSTS = json.loads((GOLDEN / "003_cost_model.json").read_text())
@@ -109,6 +113,15 @@ def test_there_is_no_interval_where_none_is_honest() -> None:
     whole = PartlyRead(Clusters(np.ones(2), np.ones(2), np.ones(2)), np.zeros(0)).total()
     assert whole is not None
     assert (whole.low, whole.value, whole.high) == (2.0, 2.0, 2.0)
+
+
+def test_all_values_that_are_no_number_are_one_group() -> None:
+    of = plain_aggregate("SELECT k, count(*) AS n FROM t GROUP BY k")
+    assert of is not None
+    parts = pa.table({PORTION: [0, 1, 0], "k": [math.nan, math.nan, 1.0], PART + "n0": [2, 3, 4]})
+    answer = answer_of_parts(of, parts)
+    assert answer["n"].to_pylist() == [4, 5]
+    assert math.isnan(answer["k"][1].as_py())
 
 
 LUMPY = (

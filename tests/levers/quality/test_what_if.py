@@ -115,6 +115,14 @@ def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:
         what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(), (day, day))
 
 
+def test_windows_of_another_length_are_refused_as_a_run_refuses_them(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("means", MEAN, **SMALL))
+    run(world)
+    put_queries(world, query("means", MEAN, window={"seconds": 1200}, **SMALL))
+    with pytest.raises(SpillwayError, match=r"`window\.seconds` must stay as long as the windows"):
+        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges())
+
+
 def test_the_command_says_it_for_people_and_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ and AVG (`scaled_answer`). Values that an earlier lever shed or rounded widen th
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,9 +150,10 @@ class AskedQuery(AskingDecision):
         """The source's own numbers of all that arrived, also of what is shed: this column alone."""
         columns = tuple(dict.fromkeys(["seq", one.attribute, *([one.by] if one.by else [])]))
         read = SqlRead(one.input, columns, tuple(p for p in offered if p.stream == one.input))
-        who = one.by or "'one'"
-        sql = f"SELECT {who} AS who, {one.attribute} AS number FROM numbers ORDER BY seq"
-        return SqlQuestion({"numbers": read}, (("numbered", sql),), MOST_NUMBERS)
+        # no name of the contract's stands in it, which an engine may know for a word of its own
+        return SqlQuestion(
+            {"numbers": read}, (("numbered", "SELECT * FROM numbers ORDER BY seq"),), MOST_NUMBERS
+        )
 
     def answered(
         self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int], inexact: Inexact
@@ -162,7 +164,7 @@ class AskedQuery(AskingDecision):
         found, *rest = answers
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
         for one, numbers in zip(self.settings.numbered, rest, strict=True):
-            fates = fates_by_source(numbers)
+            fates = fates_by_source(numbers, one)
             counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
         of = self.aggregate
         if of is not None and self._is_scaled(share, inexact):
@@ -206,22 +208,29 @@ class AskedQuery(AskingDecision):
         for name in names:
             if name in OURS or names.count(name) > 1:
                 what = "belong to the system" if name in OURS else "stand once in an answer"
+                starred = any(reads_everything(sql) for _, sql in self.statements)
+                also = "; name its columns instead of *, which is the lake's own as well" if starred else ""
                 raise Refused(
                     "sql",
                     f"name its columns so that none is {', '.join(OURS)} (these {what}) or stands twice",
                     name,
-                    "give it another name with AS",
+                    f"give it another name with AS{also}",
                     self.query,
                 )
 
 
-def fates_by_source(numbers: pa.Table) -> SequenceFates:
+def fates_by_source(numbers: pa.Table, of: Numbered) -> SequenceFates:
     """What became of the tuples of every source of an input, added up."""
-    who = numbers["who"].to_pylist()
-    number = numbers["number"].to_pylist()
+    kind = numbers.schema.field(of.attribute).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise Refused(
+            "numbered", "be an attribute of whole numbers", of.attribute, "name the one that counts", of.input
+        )
+    number = numbers[of.attribute].to_pylist()
+    who = numbers[of.by].to_pylist() if of.by else [None] * len(number)
     by: dict[object, list[int]] = {}
     for source, one in zip(who, number, strict=True):
-        if one is not None:
+        if one is not None and math.isfinite(one):
             by.setdefault(source, []).append(int(one))
     return sum((fates_of(np.array(own)) for own in by.values()), start=SequenceFates())
 

@@ -9,6 +9,9 @@ window is cut into as many stretches as the input of fewest portions has, chance
 same of all inputs (what is joined by time lies in one), and within it portions go by how much of their input went
 before.
 
+What came late for a window that had been worked out comes last (`late_last`), so that what was kept of it is kept
+again: an answer does not get poorer by rows that come.
+
 >>> cut = [("a", 0), ("b", 0), ("b", 50)]
 >>> place = [("q", 1, Portion(stream, 1, low, low + 49, 50, 1, 50.0)) for stream, low in cut]
 >>> sorted(turns("desk", 1, place, chance_order("desk", 1, place)).tolist())
@@ -62,6 +65,19 @@ def turns(room: str, number: int, place: Places, tie: np.ndarray) -> np.ndarray:
                 before = (np.cumsum(tuples) - tuples) / max(1.0, tuples.sum())
                 found[some] = (rank[stretch] + before) / stretches
     return found
+
+
+def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
+    """The order, by whole or by broken numbers, with those that are late behind all others.
+
+    >>> late_last(np.array([2, 0, 1]), np.array([False, True, False])), late_last(np.array([0.5]), np.array([True]))
+    (array([1, 2, 0]), array([0.75]))
+    """
+    if order.dtype.kind == "i":
+        found = np.empty_like(order)
+        found[np.lexsort([order, late])] = np.arange(len(order))
+        return found
+    return order / 2 + late / 2 if late.any() else order
 
 
 def drawn_by_chance(offered: Sequence[int], kept: Sequence[int], batches: Batches) -> tuple[int, ...]:

@@ -13,8 +13,8 @@ How far the n lie apart says nothing of a batch unlike all of them: of sums that
 held 9 to 85 %. So its ends are moved by what so many batches may hold as chance can well have hidden, and they never go
 beyond what all rows can add up to (`left_out`). Where t says nothing (fewer than `FEWEST` batches, not by chance alone,
 of sizes that are not `are_even`, too few with any of what is added up: `says_enough`), those sure ends alone are the
-interval. Where nobody knows what a row may add there is none, unless all but every batch was read, or who asks takes
-batches that were left out to be like those that were read (`assume_alike`); a reason says so.
+interval. Where nobody knows what a row may add there is none, unless who asks takes batches that were left out to be
+like those that were read (`assume_alike`); a reason says so.
 
 >>> tens = np.full(5, 10.0)
 >>> read = Clusters(tens, np.array([4.0, 5.0, 6.0, 4.0, 6.0]), tens)

@@ -13,10 +13,10 @@ nothing of a batch unlike all of them. That k such batches all were left out has
 
 so that at most `most_hidden` of them must be reckoned with (2.5 % at either end): each may be anything that its rows
 allow, and an end is moved by that. Without it intervals of 95 % held sums that a few batches make in 9 to 85 %. Where
-nobody knows what a row may add, there is no such end, and so no interval, but where next to all was read.
+nobody knows what a row may add, there is no such end, and so no interval.
 
 >>> most_hidden(10, 20), most_hidden(39, 40), most_hidden(5, 20)
-(4, 0, 9)
+(4, 1, 9)
 >>> Reach(0.0, 1.0).total(np.array([3.0]), np.array([10.0, 10.0]))
 (3.0, 23.0)
 >>> Reach(0.0, 100.0, always=True).mean(200.0, 10.0, 10.0)
@@ -98,11 +98,14 @@ def row_reach(one: Measure, of: PlainAggregate, ranges: Mapping[str, tuple[float
 
 
 def most_hidden(read: int, batches: int) -> int:
-    """The most batches of which it is no rare chance (`DOUBT`) that all of them were left out."""
+    """The most batches of which it is no rare chance (`DOUBT`) that all of them were left out; one, if any were.
+
+    Where a single one was left out of many, how far the others lie apart still does not say what it holds.
+    """
     chance, found = 1.0, 0
     while found < batches - read:
         chance *= (batches - read - found) / (batches - found)
         if chance <= DOUBT:
             break
         found += 1
-    return found
+    return max(found, int(read < batches))

@@ -16,10 +16,9 @@ when others have been worked out get the same again (`admission`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
 from spillway.levers.quality.admission import Batches, Entitlements
-from spillway.levers.quality.drawing import chance_order, drawn_by_chance, turns
+from spillway.levers.quality.drawing import chance_order, drawn_by_chance, late_last, turns
 from spillway.levers.quality.history import RoomHistory, room_history
 from spillway.levers.quality.overload import Overload
 from spillway.levers.quality.policies import chosen
@@ -37,6 +36,7 @@ from spillway.levers.quality.settings import QualitySettings, RoomCapacity
 from spillway.levers.windows import Portion, Window, WindowWork
 
 LEVER_NAME = "quality"
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class RoomRules:
 
     def slice_of(self, moment: datetime) -> int:
         """The slice that a moment lies in."""
-        return math.floor(moment.timestamp() / self.slice_seconds)
+        # in whole microseconds, as windows are cut: by a quotient of floats some begin a slice too early
+        return round((moment - _EPOCH) / _MICROSECOND) // max(1, round(self.slice_seconds * 1e6))
 
     @property
     def room(self) -> float | None:
@@ -214,8 +215,13 @@ def _offered(
     each = np.array([_cost_of_tuple(rules, history, name) for name in names])
     cost = np.array([portion.tuples for _, _, portion in place], np.float64) * each[owner]
     must = np.array([p.stream in rules.queries[name].must_keep for name, _, p in place], np.bool_)
-    tie = chance_order(room, number, place)
-    batches = Batches(owner, np.array(sic), cost, tie, turns(room, number, place, tie))
+    late_of = {(one.contract.subject, window.window): set(window.late) for one, window in windows}
+    late = np.array([(p.stream, p.batch) in late_of[name, w] for name, w, p in place], np.bool_)
+    tie = late_last(chance_order(room, number, place), late)
+    turn = np.zeros(len(place))
+    for some in (np.flatnonzero(~late).tolist(), np.flatnonzero(late).tolist()):
+        turn[some] = turns(room, number, [place[at] for at in some], tie[some])
+    batches = Batches(owner, np.array(sic), cost, tie, late_last(turn, late))
     return _Offered(owner, place, batches, must)
 
 

@@ -8,6 +8,7 @@ why there is none (`__no_interval`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,8 @@ from spillway.levers.windows import PORTION
 
 NO_INTERVAL = "__no_interval"
 """Ends the name of the column that says why an estimate has no interval."""
+PART = "spillway_"
+"""Begins the names of parts, so that none is a column's."""
 Ranges = Mapping[str, tuple[float, float]]
 """By column, in lower case, between which values all of it lies."""
 
@@ -32,17 +35,17 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str]) -> str:
     """For every portion and group, what its measures are made of.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
-    >>> parts_asked(plain_aggregate("SELECT k, avg(x) AS m FROM t WHERE x > 2 GROUP BY k"), frozenset())
-    'SELECT spillway_portion, k, count(x) AS n0, sum(x) AS s0 FROM t WHERE (x > 2) GROUP BY spillway_portion, k'
+    >>> parts_asked(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
+    'SELECT spillway_portion, count(x) AS spillway_n0, sum(x) AS spillway_s0'
     """
     items = [PORTION, *of.keys]
     for at, one in enumerate(of.measures):
-        items.append(f"count({one.of or '*'}) AS n{at}")
+        items.append(f"count({one.of or '*'}) AS {PART}n{at}")
         if one.kind != "count":
-            items.append(f"sum({one.of}) AS s{at}")
+            items.append(f"sum({one.of}) AS {PART}s{at}")
         told = off_and_unknown(one, inexact)
         if told is not None:
-            items += [f"{told[0]} AS o{at}", f"{told[1]} AS u{at}"]
+            items += [f"{told[0]} AS {PART}o{at}", f"{told[1]} AS {PART}u{at}"]
     where = f" WHERE ({of.where})" if of.where else ""
     return f"SELECT {', '.join(items)} FROM {of.source}{where} GROUP BY {', '.join([PORTION, *of.keys])}"
 
@@ -59,11 +62,13 @@ class _Parts:
         names = tuple(_as_named(parts, name) for name in keys)
         groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         for row in sorted(parts.to_pylist(), key=lambda row: row[PORTION]):
-            groups.setdefault(tuple(row[name] for name in names), []).append(row)
+            # one value that is no number is as good as another: all are of one group
+            key = tuple(math.nan if row[name] != row[name] else row[name] for name in names)
+            groups.setdefault(key, []).append(row)
         if not names:
             groups.setdefault((), [])
         # nulls come first, as the engines order them
-        ordered = sorted(groups, key=lambda key: [(one is not None, one) for one in key])
+        ordered = sorted(groups, key=lambda key: [(one is not None, one != one, one) for one in key])
         return _Parts(names, {key: groups[key] for key in ordered})
 
     def by_portion(self, key: tuple[Any, ...], column: str, portions: int) -> np.ndarray:
@@ -78,8 +83,8 @@ def answer_of_parts(of: PlainAggregate, parts: pa.Table) -> pa.Table:
     """The author's answer, of parts that were asked portion by portion.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
-    >>> parts = pa.table({PORTION: [0, 1, 1], "k": ["b", "b", None], "n0": [2, 1, 1], "s0": [3.0, 6.0, 5.0]})
-    >>> answer_of_parts(plain_aggregate("SELECT k, avg(x) AS m FROM t GROUP BY k"), parts).to_pylist()
+    >>> parts = {PORTION: [0, 1, 1], "k": ["b", "b", None], PART + "n0": [2, 1, 1], PART + "s0": [3.0, 6.0, 5.0]}
+    >>> answer_of_parts(plain_aggregate("SELECT k, avg(x) AS m FROM t GROUP BY k"), pa.table(parts)).to_pylist()
     [{'k': None, 'm': 5.0}, {'k': 'b', 'm': 3.0}]
     """
     held = _Parts.of(parts, of.keys)
@@ -88,16 +93,16 @@ def answer_of_parts(of: PlainAggregate, parts: pa.Table) -> pa.Table:
         columns[name] = pa.array([key[at] for key in held.groups], parts.schema.field(name).type)
     for at, one in enumerate(of.measures):
         kind = {"count": pa.int64(), "avg": pa.float64()}.get(one.kind)
-        kind = parts.schema.field(f"s{at}").type if kind is None else kind
+        kind = parts.schema.field(f"{PART}s{at}").type if kind is None else kind
         columns[one.name] = pa.array([_value(one, at, rows) for rows in held.groups.values()], kind)
     return pa.table(columns)
 
 
 def _value(one: Measure, at: int, rows: Sequence[Mapping[str, Any]]) -> Any:
-    counted = sum(row[f"n{at}"] for row in rows)
+    counted = sum(row[f"{PART}n{at}"] for row in rows)
     if one.kind == "count":
         return counted
-    total = sum(row[f"s{at}"] for row in rows if row[f"s{at}"] is not None)
+    total = sum(row[f"{PART}s{at}"] for row in rows if row[f"{PART}s{at}"] is not None)
     if not counted:
         return None
     return total / counted if one.kind == "avg" else total
@@ -153,7 +158,7 @@ def _estimates(
     kept = set(share.kept)
     left = np.array([portion.tuples for portion in share.offered if portion not in kept], np.float64)
     for key in held.groups:
-        n, s, off, unknown = (held.by_portion(key, f"{name}{at}", len(tuples)) for name in "nsou")
+        n, s, off, unknown = (held.by_portion(key, f"{PART}{name}{at}", len(tuples)) for name in "nsou")
         read = Clusters(tuples, n if one.kind == "count" else s, n)
         drawn, reach = np.array(share.drawn, np.int64), row_reach(one, of, ranges)
         sample = PartlyRead(read, left, drawn, reach, assume_alike)
