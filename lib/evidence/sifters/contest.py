@@ -7,12 +7,16 @@ too many keeps some at random. Quality is then counted on the test rows, which n
     C_q = rows of q that stay / rows of q        V* = sum over queries w_q (1 - alpha_q (1 - C_q))
 
 A query without a row among the test rows loses nothing (C_q = 1), as in the text, which remarks that this lifts all
-curves; `asked` leaves such queries out. Rivals:
+curves; `asked` leaves such queries out. Schemes and the choice among them (`auto`) are tried by regions alone, as the
+text has it (`unasked: by_region`). `shipped` is what a contract has that says nothing: rows that no query asks for go
+first, wherever they lie, and regions are for the others; `index` is its rival on equal terms. Rivals:
 
     random     every row with the same chance (the text's)
     uniform    a uniform sifter: regions that nobody asks for go first, all others alike (Delta = 0)
     per_key    whole keys are kept, drawn at random: what hashing a key to a sample does
-    attribute  the best single dimension: as many regions along it as the sifter has, no fairness, chosen on the sample
+    attribute  the best single dimension: as many regions along it as the sifter has, chosen on the sample, held to no
+               Delta (its best setting, and more than sifters may do)
+    attribute_held  the same, held to Delta as sifters are
     index      a regular filter with all queries in it: rows that none asks for go first, the others alike
     densities  as many regions as there are rows, by the true densities of queries and rows, held to Delta: what a
                filter comes to that knows how both are spread, and is not made for these very queries
@@ -24,7 +28,7 @@ curves; `asked` leaves such queries out. Rivals:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,14 +36,19 @@ from evidence.sifters.workload import GeneratedQueries
 from spillway.levers.sifters.choose import at_share, built
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import Asked, consolidated
+from spillway.levers.sifters.learn import HALF
 from spillway.levers.sifters.membership import hits_of, sums_within
 from spillway.levers.sifters.regions import RegionTree
 from spillway.levers.sifters.schemes import PARTITIONERS, frequencies_of
 from spillway.levers.sifters.slicing import data_equi_depth
 from spillway.levers.sifters.throttle import configured_for
+from spillway.levers.sifters.unasked import throttle_of_asked
 
 SIFTERS = (*PARTITIONERS, "auto")
-RIVALS = ("random", "uniform", "per_key", "attribute", "index", "densities", "fair", "optimum")
+SHIPPED = "shipped"
+RIVALS = (
+    "random", "uniform", "per_key", "attribute", "attribute_held", "index", "densities", "fair", "optimum",
+)  # fmt: skip
 KEYS = 200
 
 
@@ -63,7 +72,9 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
     lost: dict[str, np.ndarray] = {}
     chosen = ""
     for name in names:
-        if name in SIFTERS:
+        if name == SHIPPED:
+            lost[name] = as_shipped(one)
+        elif name in SIFTERS:
             found = built(
                 one.space, one.sample, asked, settings.regions, name, settings.throttle, settings.fairness
             )
@@ -110,6 +121,23 @@ def chances(
     return np.asarray(thresholds[tree.regions_of(test)])
 
 
+def as_shipped(one: GeneratedQueries) -> np.ndarray:
+    """By test row, its threshold where rows that no query asks for go first: the steps of `learn_regions`."""
+    settings, asked = one.settings, one.asked
+    asks, of_test = (
+        hits_of(rows, asked.boxes, np.ones(len(asked.boxes))) > 0 for rows in (one.sample, one.test)
+    )
+    unasked = 1.0 - float(asks.mean())
+    rows = one.sample[:, asks] if asks.any() else one.sample
+    throttle = throttle_of_asked(settings.throttle, unasked, 1.0)
+    throttle = throttle if throttle < 1.0 else HALF
+    found = built(one.space, rows, asked, settings.regions, "auto", throttle, settings.fairness)
+    worth = consolidated(found.tree, found.frequencies, asked, rows)
+    worth = replace(worth, frequencies=np.append(worth.frequencies * (1.0 - unasked), unasked))
+    thresholds = configured_for(worth, settings.throttle, 0.0, settings.fairness, 0.0).thresholds
+    return np.asarray(thresholds[np.where(of_test, found.tree.regions_of(one.test), found.tree.count)])
+
+
 def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndarray:
     """By test row, the chance that it goes."""
     settings, asked, test = one.settings, one.asked, one.test
@@ -122,18 +150,19 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
     if name == "per_key":
         gone = rng.permutation(KEYS) < round(drop * KEYS)
         return gone[rng.integers(KEYS, size=rows)].astype(float)
-    if name == "attribute":
+    if name in ("attribute", "attribute_held"):
+        width = 1.0 if name == "attribute" else settings.fairness
         best = None
         for axis in range(test.shape[0]):
             only = np.full_like(one.sample, 0.5)
             only[axis] = one.sample[axis]
             tree = data_equi_depth(one.space, only, settings.regions)
             worth = consolidated(tree, frequencies_of(tree, one.sample), asked, one.sample)
-            quality = configured_for(worth, settings.throttle, 0.0, 1.0, 0.0).quality
+            quality = configured_for(worth, settings.throttle, 0.0, width, 0.0).quality
             if best is None or quality > best[0]:
                 best = (quality, tree)
         assert best is not None
-        return chances(best[1], one.sample, test, asked, settings.throttle, 1.0)
+        return chances(best[1], one.sample, test, asked, settings.throttle, width)
     everywhere = np.ones(rows, bool)
     if name == "densities":
         worths = one.relative_demand / rows

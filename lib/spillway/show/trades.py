@@ -117,7 +117,8 @@ def buys(found: Trade) -> str:
     """
     now, then, step = found.in_use, found.more, found.next_paid
     if not now.loss_pct:
-        return f"{MORE_PCT} % more capacity would buy nothing: nothing is lost for want of it"
+        what = "nothing" if _loss_of(found) == MEASURES else "nothing that queries ask for"
+        return f"{MORE_PCT} % more capacity would buy nothing: {what} is lost for want of it"
     better = then.loss_pct < now.loss_pct
     said = (
         f"{MORE_PCT} % more capacity would bring the planned loss from {loss_said(now.loss_pct)} to "

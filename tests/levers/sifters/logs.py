@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from tests.pipeline.streams import World, attribute, json_lines
 
+from spillway.contracts import StreamContract, read_stream
 from spillway.engine import Engine
+from spillway.levers.sifters.learn import LearnedRegions, learn_regions
 
 LEVELS = ["DEBUG", "INFO", "WARN", "ERROR", "FATAL"]
 QUERIES = [
@@ -85,3 +88,32 @@ def logged(
     world.shed()
     world.validate()
     return world
+
+
+EDGES = [-np.inf, -1.0, -0.0, 0.0, 100.0, 300.0, 400.0, 1e300, np.inf, np.nan]
+
+
+def contract_of(**lever: Any) -> StreamContract:
+    return read_stream({**LOGS, "levers": [{**SIFTERS, **lever}]})
+
+
+def learned(contract: StreamContract, rows: pa.Table, throttle: float = 0.5) -> LearnedRegions:
+    return learn_regions(contract, contract.lever_settings("sifters"), rows, throttle)[0]
+
+
+def rows_like(seed: int, count: int) -> pa.Table:
+    """Rows at and beside the ends of queries, with nulls, NaN and words that nobody named among them."""
+    rng = np.random.default_rng(seed)
+    latency = np.where(rng.random(count) < 0.5, rng.choice(EDGES, count), rng.gamma(2.0, 150.0, count))
+    latency = np.where(
+        rng.random(count) < 0.3, np.nextafter(latency, rng.choice([-np.inf, np.inf], count)), latency
+    )
+    return pa.table(
+        {
+            "seq": np.arange(count),
+            "host": rng.choice(["web-0", "web-1", "web-2", "web-3", "db"], count),
+            "severity": pa.array(rng.choice([*LEVELS, "NOTICE"], count), mask=rng.random(count) < 0.1),
+            "latency": pa.array(latency, mask=rng.random(count) < 0.1),
+            "size": pa.array(rng.integers(-5, 5, count), mask=rng.random(count) < 0.1),
+        }
+    )

@@ -40,7 +40,7 @@ class Accounts:
         """Rows and values that go, why, and query by query; what is too much is on record."""
         batch = drafted.batch
         place = ("stream", batch.stream, batch.batch, batch.batch_date, "sifters", drafted.ordinal)
-        size = 0 if one.filter is None else one.filter.tree.count + 1
+        size = 0 if one.filter is None else one.filter.count + 1
         offered, kept = counts_of(drafted, "offered", size), counts_of(drafted, "kept", size)
         gone = offered - kept if self.drops else np.zeros(size, np.int64)
         rows, shed = drafted.offered["rows"], int(gone.sum())

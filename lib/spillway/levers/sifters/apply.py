@@ -82,8 +82,8 @@ class Sifting(Decision):
 
     def _count(self, piece: JudgedPiece, one: SiftedBatch, counts: dict[str, int]) -> None:
         assert one.filter is not None
-        places = np.where(piece.regions == MUST_KEEP, one.filter.tree.count, piece.regions)
-        size = one.filter.tree.count + 1
+        places = np.where(piece.regions == MUST_KEEP, one.filter.count, piece.regions)
+        size = one.filter.count + 1
         for name, rows in (("offered", slice(None)), ("kept", piece.kept), ("marked", piece.marked)):
             found = np.bincount(places[rows], minlength=size)
             for region in np.flatnonzero(found):

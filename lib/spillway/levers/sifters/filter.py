@@ -1,7 +1,7 @@
 """The filter: regions with their thresholds, small enough to be sent, and all that deciding a row takes (II-D).
 
-It is plain values, packed: a few kilobytes at a hundred regions. Predicates are in it as spans, so that whoever sifts
-parses no SQL. Number 0 is the trivial filter, which keeps everything.
+It is plain values, packed: a few kilobytes at a hundred regions and some queries. Predicates are in it as spans and
+boxes of keys, so that whoever sifts parses no SQL. Number 0 is the trivial filter, which keeps everything.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.layout import Axis, Layout
 from spillway.levers.sifters.regions import RegionTree
 from spillway.levers.sifters.sift import piece_seed, sifted
+from spillway.levers.sifters.unasked import AskedBoxes
 
 MUST_KEEP = -1
 """The region of rows that a rule keeps."""
@@ -33,11 +35,28 @@ class SifterFilter:
     layout: Layout
     tree: RegionTree
     thresholds: np.ndarray
+    """By region (d); the last of those that no query asks for, where queries are in the filter."""
     keep_dimensions: tuple[Dimension, ...] = ()
     keep: tuple[Product, ...] = ()
     share: float = 0.0
     """Of all rows, what is marked as sample (sigma)."""
     seed: int = 1
+    asked: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 2), np.int64))
+    """The boxes of all queries, of keys; none: rows that no query asks for go as their region does."""
+
+    @property
+    def count(self) -> int:
+        """The number of regions, that of the rows which no query asks for among them."""
+        return self.tree.count + self.tells_unasked
+
+    @property
+    def tells_unasked(self) -> bool:
+        """Whether rows that no query asks for are a region of their own: the one behind those of the tree."""
+        return len(self.asked) > 0
+
+    @cached_property
+    def _asked_by_region(self) -> AskedBoxes:
+        return AskedBoxes.of(self.tree, self.asked, self.layout.boxes(self.asked))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -56,7 +75,10 @@ class SifterFilter:
 
     def regions_of(self, rows: pa.Table) -> np.ndarray:
         """The region of every row; `MUST_KEEP` of what a rule keeps."""
-        found = self.tree.regions_of(self.layout.places(rows))
+        at = self.layout.keys(rows)
+        found = self.tree.regions_of(self.layout.places(at))
+        if self.tells_unasked:
+            found[~self._asked_by_region.hold(at, found)] = self.tree.count
         if self.keep:
             keys = [one.keys_of(rows[one.name]) for one in self.keep_dimensions]
             found = np.where(products_hold(self.keep, keys), np.int32(MUST_KEEP), found)
@@ -82,6 +104,7 @@ class SifterFilter:
             "keep": [sorted(one.items()) for one in self.keep],
             "share": self.share,
             "seed": self.seed,
+            "asked": self.asked.tolist(),
         }
         return zlib.compress(json.dumps(told, separators=(",", ":")).encode(), 9)
 
@@ -101,6 +124,7 @@ class SifterFilter:
                 ),
                 float(told["share"]),
                 int(told["seed"]),
+                np.array(told.get("asked", []), np.int64).reshape(-1, len(told["lines"]), 2),
             )
         except (ValueError, KeyError, TypeError, zlib.error) as problem:
             raise RefusedElsewhere(

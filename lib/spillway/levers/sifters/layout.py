@@ -145,11 +145,18 @@ class Layout:
         """By dimension, the ends of its line."""
         return np.array([line.ends for line in self.lines], float).reshape(-1, 2)
 
-    def places(self, rows: pa.Table) -> np.ndarray:
-        """By dimension and row, where it lies."""
-        found = np.empty((len(self.lines), rows.num_rows))
+    def keys(self, rows: pa.Table) -> np.ndarray:
+        """By dimension and row, its key."""
+        found = np.empty((len(self.lines), rows.num_rows), np.int64)
         for place, line in enumerate(self.lines):
-            found[place] = line.places_of(line.dimension.keys_of(rows[line.dimension.name]))
+            found[place] = line.dimension.keys_of(rows[line.dimension.name])
+        return found
+
+    def places(self, keys: np.ndarray) -> np.ndarray:
+        """By dimension and row, where such keys lie."""
+        found = np.empty(keys.shape)
+        for place, line in enumerate(self.lines):
+            found[place] = line.places_of(keys[place])
         return found
 
     def boxes(self, keys: np.ndarray) -> np.ndarray:

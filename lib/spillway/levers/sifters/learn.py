@@ -1,11 +1,14 @@
 """Learning a stream's regions from some of its rows: a fact, and the filter that follows from it.
 
-The sample is drawn by a hash of `seq`, so that training again on the same rows gives the same regions.
+The sample is drawn by a hash of `seq`, so that training again on the same rows gives the same regions. Regions are for
+rows that a filter may tell apart: those that must be kept, and those that no query asks for (`unasked`), are set aside
+first, and the sample is drawn of the rest.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,12 +23,16 @@ from spillway.levers.sifters.choose import Built, built
 from spillway.levers.sifters.consolidate import Asked, Worth, consolidated
 from spillway.levers.sifters.filter import SifterFilter, tree_from
 from spillway.levers.sifters.layout import Axis, Layout
+from spillway.levers.sifters.regions import RegionTree
 from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.sift import seq_hashes
 from spillway.levers.sifters.spans import END, NAN, NULL, key_floats
+from spillway.levers.sifters.unasked import MOST_ASKED, hold_any, throttle_of_asked
 from spillway.levers.sifters.wanted import Wanted
 
 FACT = "regions"
+HALF = 0.5
+"""The share of the rows that regions are made for where nothing is known, or all fits: they are for when not."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +43,10 @@ class LearnedRegions:
     base: SifterFilter
     """The filter with every threshold at 0."""
     frequencies: np.ndarray
+    """By region, the share of the rows that need not be kept."""
     scheme: str
     points: np.ndarray
-    """By dimension, where the sample's rows lie."""
+    """By dimension, where the sample's rows lie that are asked for."""
     digest: str
 
     @property
@@ -53,13 +61,15 @@ class LearnedRegions:
 
     def under(self, found: SifterFilter, frequencies: np.ndarray) -> LearnedRegions:
         """These with the regions of a filter, which may have been built of a batch."""
-        base = found.with_thresholds(np.zeros(found.tree.count))
+        base = found.with_thresholds(np.zeros(found.count))
         return replace(self, base=base, frequencies=frequencies)
 
     def worth(self, frequencies: np.ndarray | None = None) -> Worth:
         """What the regions are worth, at these frequencies or the sample's."""
-        of = self.frequencies if frequencies is None else frequencies
-        return consolidated(self.base.tree, of, self.asked, self.points)
+        of = np.asarray(self.frequencies if frequencies is None else frequencies, float)
+        found = consolidated(self.base.tree, of[: self.base.tree.count], self.asked, self.points)
+        # what no query asks for is worth nothing: its region, if there is one, is but frequent
+        return replace(found, frequencies=of / max(of.sum(), 1e-300)) if self.base.tells_unasked else found
 
 
 def seed_of(stream: str) -> int:
@@ -71,8 +81,7 @@ def learn_regions(
     contract: StreamContract, settings: SifterSettings, rows: pa.Table, throttle: float
 ) -> tuple[LearnedRegions, Mapping[str, float]]:
     """Regions from some rows, and what each partitioner scored."""
-    wanted = Wanted.of(settings, contract)
-    rows = drawn(rows, settings.sample.rows, seed_of(contract.stream))
+    wanted, seed = Wanted.of(settings, contract), seed_of(contract.stream)
     if wanted.keep:
         keys = [one.keys_of(rows[one.name]) for one in wanted.keep_dimensions]
         held = np.zeros(rows.num_rows, bool)
@@ -80,31 +89,69 @@ def learn_regions(
             held |= products_hold(rule.products, keys)
         # what is never shed must not make regions; but where that is all there is, it says where rows lie
         rows = rows.filter(pa.array(~held)) if not held.all() else rows
-    layout = layout_of(wanted, rows)
-    points = layout.places(rows)
+    layout = layout_of(wanted, drawn(rows, settings.sample.rows, seed))
+    unasked = 0.0
+    if told := tells_unasked(settings, wanted):
+        asks = hold_any(wanted.boxes, layout.keys(rows))
+        unasked = 1.0 - float(asks.mean())
+        rows = rows.filter(pa.array(asks)) if asks.any() else rows
+    rows = drawn(rows, settings.sample.rows, seed)
+    points = layout.places(layout.keys(rows))
     most = 1.0 - settings.sample.marked_pct / 100.0
+    of_asked = throttle_of_asked(max(throttle, 1.0 - most), unasked, most)
     found: Built = built(
         layout.space,
         points,
         wanted.asked(layout),
         settings.regions,
         settings.partition,
-        max(throttle, 1.0 - most),
+        of_asked if of_asked < 1.0 else HALF,
         settings.fairness,
         most,
-        seed_of(contract.stream) % 2**32,
+        seed % 2**32,
     )
-    base = SifterFilter(
+    frequencies = found.frequencies
+    if told:
+        frequencies = np.append(frequencies * (1.0 - unasked), unasked)
+    base = _base(settings, wanted, layout, found.tree, seed)
+    digest = digest_of(settings, wanted)
+    return LearnedRegions(wanted, base, frequencies, found.scheme, points, digest), found.scores
+
+
+def tells_unasked(settings: SifterSettings, wanted: Wanted) -> bool:
+    """Whether a filter tells which rows no query asks for."""
+    return settings.unasked == "first" and len(wanted.boxes) <= MOST_ASKED
+
+
+def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
+    """What a filter was built for: whatever of the contract shapes one makes another."""
+    told = [
+        [(query.where, query.weight, query.alpha, query.at_least) for query, _ in wanted.queries],
+        [rule.text for rule in wanted.keep],
+        [
+            (one.name, one.type, one.words, one.low, one.high)
+            for one in (*wanted.dimensions, *wanted.keep_dimensions)
+        ],
+        [settings.regions, settings.partition, settings.fairness, settings.sample.marked_pct],
+        settings.unasked,
+    ]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def _base(
+    settings: SifterSettings, wanted: Wanted, layout: Layout, tree: RegionTree, seed: int
+) -> SifterFilter:
+    found = SifterFilter(
         layout,
-        found.tree,
-        np.zeros(found.tree.count),
+        tree,
+        np.empty(0),
         wanted.keep_dimensions,
         tuple(product for rule in wanted.keep for product in rule.products),
         settings.sample.marked_pct / 100.0,
-        seed_of(contract.stream),
+        seed,
+        wanted.boxes if tells_unasked(settings, wanted) else np.empty((0, len(layout.lines), 2), np.int64),
     )
-    regions = LearnedRegions(wanted, base, found.frequencies, found.scheme, points, wanted.digest)
-    return regions, found.scores
+    return found.with_thresholds(np.zeros(found.count))
 
 
 def layout_of(wanted: Wanted, rows: pa.Table) -> Layout:
@@ -156,9 +203,17 @@ def train(lesson: Lesson) -> list[Fact] | None:
         "throttle": throttle,
         "regions": regions.base.tree.count,
     }
+    said = ""
+    if regions.base.tells_unasked:
+        evidence["asked_by_no_query_pct"] = 100.0 * float(regions.frequencies[-1])
+        said = f"; none of them asks for {regions.frequencies[-1]:.1%}"
+    elif settings.unasked == "first":
+        said = (
+            f"; their {len(wanted.boxes):,} boxes are too many to tell row by row what none of them asks for"
+        )
     lesson.say(
         f"{lesson.contract.stream}: {regions.base.tree.count} regions by {regions.scheme} from "
-        f"{regions.sample_rows:,} of {rows.num_rows:,} tuples for {len(settings.queries)} queries"
+        f"{regions.sample_rows:,} of {rows.num_rows:,} tuples for {len(settings.queries)} queries{said}"
     )
     return [Fact(FACT, "", _told(regions), evidence)]
 
@@ -167,12 +222,12 @@ def throttle_for(settings: SifterSettings, lesson: Lesson) -> float:
     """About what share of the rows there is room for, as regions are chosen for it; half where nothing is known."""
     found = [1.0]
     if lesson.load is None or lesson.part is None:
-        return 0.5
+        return HALF
     found.append(lesson.part.narrower_kbps / max(lesson.load.rate_kbps, 1e-12))
     if settings.rows_per_second is not None:
         found.append(settings.rows_per_second / max(lesson.load.tuples_per_second, 1e-12))
     share = min(found)
-    return share if share < 1.0 else 0.5  # what fits is not sifted: regions are for when it does not
+    return share if share < 1.0 else HALF
 
 
 def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedRegions | None:
@@ -182,18 +237,10 @@ def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedReg
         return None
     settings: SifterSettings = contract.lever_settings("sifters")
     wanted = Wanted.of(settings, contract)
-    if told["digest"] != wanted.digest:
+    if told["digest"] != digest_of(settings, wanted):
         return None
-    tree = tree_from(told)
-    base = SifterFilter(
-        Layout(tuple(Axis.from_dict(line) for line in told["lines"])),
-        tree,
-        np.zeros(tree.count),
-        wanted.keep_dimensions,
-        tuple(product for rule in wanted.keep for product in rule.products),
-        settings.sample.marked_pct / 100.0,
-        seed_of(contract.stream),
-    )
+    layout = Layout(tuple(Axis.from_dict(line) for line in told["lines"]))
+    base = _base(settings, wanted, layout, tree_from(told), seed_of(contract.stream))
     return LearnedRegions(
         wanted, base, np.array(told["frequencies"]), told["scheme"], np.array(told["points"]), told["digest"]
     )
@@ -202,7 +249,7 @@ def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedReg
 def frequencies_in(regions: LearnedRegions, rows: pa.Table) -> np.ndarray:
     """By region, how many of some rows lie in it; those that must be kept lie in none."""
     found = regions.base.regions_of(rows)
-    return np.bincount(found[found >= 0], minlength=regions.base.tree.count)
+    return np.bincount(found[found >= 0], minlength=regions.base.count)
 
 
 def _told(regions: LearnedRegions) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class SifterPlan(Plan):
             return self._again(batch, share, room.share, drafted, earlier.chosen[batch.batch])
         rows = self._looked_at(batch, regions)
         if regions is None:
-            regions, scheme_why = self._fresh(rows, share), "its queries changed since it was trained"
+            regions, scheme_why = self._fresh(rows, share), "what is asked of it changed since it was trained"
             return self._built(batch, regions, rows, share, room.share, scheme_why)
         counts = frequencies_in(regions, rows)
         version = batch.models["sifters"]
@@ -210,7 +210,7 @@ class SifterPlan(Plan):
             regions = before.regions or self._fresh(rows, share)
             why = f"what was left to others came out too large ({before.reason})"
             return self._built(batch, regions, rows, share, measured, why)
-        counts = counts_of(drafted, "offered", before.filter.tree.count + 1)
+        counts = counts_of(drafted, "offered", before.filter.count + 1)
         must = counts[-1] / max(1, counts.sum())
         return self._configured(
             batch,

@@ -130,7 +130,7 @@ def _regions(one: ChosenFilter, drafted: Drafted | None) -> list[dict[str, Any]]
                 **{name: counts.get(f"{name}.{region}", 0) for name in ("offered", "kept", "marked")},
             }
         )
-    size = one.filter.tree.count
+    size = one.filter.count
     if one.filter.keep:
         found.append(
             {

@@ -29,6 +29,7 @@ PARTITIONS = (
     "auto", "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
     "demand",
 )  # fmt: skip
+UNASKED = ("first", "by_region")
 TAKES = ("first", "rest", "cheaper")
 
 
@@ -71,6 +72,12 @@ class SifterSettings(StatedQueries):
         FRACTION,
         "by how much the dropped shares of two regions that are asked for may differ; 1: no limit; 0.5: the text",
         1.0,
+    )
+    unasked: str = rule(
+        Choice(UNASKED),
+        "rows that no query asks for; first: they go before any other; by_region: as the region that they lie in does, "
+        "where queries are examples of what is asked",
+        "first",
     )
     rows_per_second: float | None = rule(
         Maybe(Number(above=0)),

@@ -13,7 +13,7 @@ from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.learn import FACT
 from spillway.levers.sifters.record import newest_sifted, sifted_row, sifted_shares
 from spillway.levers.sifters.settings import SifterSettings
-from spillway.levers.sifters.words import value_words
+from spillway.levers.sifters.words import ASKED_BY_NONE, value_words
 
 SHOWN_REGIONS, SHOWN_QUERIES, DRAWN_BATCHES = 5, 20, 200
 CELLS = 32
@@ -43,10 +43,12 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
     }
     if last["filter"]:
         offered, kept = (sum(one[name] for one in last["regions"]) for name in ("offered", "kept"))
+        unasked = [one for one in last["regions"] if one["bounds"] == ASKED_BY_NONE]
         numbers |= {
             "rows offered": offered,
             "rows dropped": offered - kept,
-            "regions": f"{sum(one['region'] >= 0 for one in last['regions'])} by {last['partition']}",
+            ASKED_BY_NONE: [f"{one['threshold']:.0%} dropped of {one['offered']:,} rows" for one in unasked],
+            "regions": f"{sum(one['region'] >= 0 for one in last['regions']) - len(unasked)} by {last['partition']}",
             "quality of the queries": {
                 "%": 100.0 * last["quality_planned"],
                 "as counted": _pct(last["quality"]),
@@ -151,6 +153,9 @@ def _map(row: Mapping[str, Any]) -> Iterator[Picture]:
     else:
         rects = _cells(found, across, order[1], row["regions"])
     names = found.layout.names
+    which, others = "there", ""
+    if found.tells_unasked:
+        which, others = "asked for there", f", and {found.thresholds[-1]:.0%} of all that no query asks for"
     yield Picture(
         f"What is dropped where, batch {row['batch']}",
         "regions",
@@ -161,7 +166,7 @@ def _map(row: Mapping[str, Any]) -> Iterator[Picture]:
             "x_ticks": _ticks(found, across),
             "y_ticks": [] if up is None else _ticks(found, up),
         },
-        f"The darker, the more of the rows there are dropped; {row['reason']}.",
+        f"The darker, the more of the rows {which} are dropped{others}; {row['reason']}.",
         wide=True,
     )
 
@@ -186,7 +191,7 @@ def _cells(
                 begin, end = bounds[:, axis, 0], bounds[:, axis, 1]
                 share *= np.clip(np.minimum(high, end) - np.maximum(low, begin), 0, None) / (end - begin)
             mass = share * weight
-            mean = float(mass @ found.thresholds / mass.sum()) if mass.sum() > 0 else 0.0
+            mean = float(mass @ found.thresholds[: found.tree.count] / mass.sum()) if mass.sum() > 0 else 0.0
             rects.append((float(x[0]), float(x[1]), float(y[0]), float(y[1]), mean, f"{mean:.0%} dropped"))
     return rects
 

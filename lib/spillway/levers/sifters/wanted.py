@@ -6,10 +6,9 @@ of what must be kept, which may be about any attribute.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,22 +63,17 @@ class Wanted:
         """The attributes that deciding takes."""
         return tuple(dict.fromkeys(one.name for one in (*self.dimensions, *self.keep_dimensions)))
 
-    @property
-    def digest(self) -> str:
-        """What a filter was built for: other queries or dimensions make another."""
-        told = [
-            [(query.where, query.weight, query.alpha, query.at_least) for query, _ in self.queries],
-            [(one.name, one.type, one.words, one.low, one.high) for one in self.dimensions],
-        ]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    @cached_property
+    def boxes(self) -> np.ndarray:
+        """The boxes of all queries, of keys, query by query."""
+        return np.concatenate([predicate.boxes for _, predicate in self.queries])
 
     def asked(self, layout: Layout) -> Asked:
         """The queries as boxes of places."""
-        keys = [predicate.boxes for _, predicate in self.queries]
         settings = [query for query, _ in self.queries]
         return Asked(
-            layout.boxes(np.concatenate(keys)),
-            np.repeat(np.arange(len(keys)), [len(one) for one in keys]),
+            layout.boxes(self.boxes),
+            np.repeat(np.arange(len(settings)), [len(predicate.boxes) for _, predicate in self.queries]),
             np.array([one.weight for one in settings]),
             np.array([one.alpha for one in settings]),
             np.array([one.at_least for one in settings]),

@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.layout import Axis
 
+ASKED_BY_NONE = "asked for by no query"
+
 
 def region_words(of: SifterFilter, region: int) -> str:
     """What lies in a region.
@@ -18,6 +20,8 @@ def region_words(of: SifterFilter, region: int) -> str:
     >>> axis_words(axis, 0.25, 1.0), axis_words(axis, 0.0, 0.5), axis_words(axis, 0.0, 1.0)
     ('temp 25 or more', 'temp below 50', '')
     """
+    if region == of.tree.count:
+        return ASKED_BY_NONE
     bounds = of.tree.bounds[region]
     said = [axis_words(line, low, high) for line, (low, high) in zip(of.layout.lines, bounds, strict=True)]
     return "; ".join(filter(None, said)) or "everything"

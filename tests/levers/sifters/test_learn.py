@@ -1,0 +1,94 @@
+"""Learning from odd samples, and what cannot be kept to: a filter all the same, and words for what it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.levers.sifters.logs import LOGS, SIFTERS, contract_of, learned, logs, rows_like
+from tests.pipeline.streams import World, json_lines
+
+from spillway.engine import InProcess
+from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.learn import frequencies_in
+from spillway.levers.sifters.throttle import configured_for
+
+
+def made(count: int, latency: Any, severity: Any = "WARN", host: Any = "web-1") -> pa.Table:
+    """Rows that are alike."""
+    return pa.table(
+        {
+            "seq": np.arange(count),
+            "host": pa.array([host] * count, pa.string()),
+            "severity": pa.array([severity] * count, pa.string()),
+            "latency": pa.array([latency] * count, pa.float64()),
+        }
+    )
+
+
+ODD = {
+    "one row": made(1, 250.0),
+    "two rows at one place": made(2, 250.0),
+    "a constant that is asked for": made(900, 250.0),
+    "a constant that nobody asks for": made(900, 50.0, "INFO"),
+    "nothing but nulls": made(900, None, None, None),
+    "nothing but NaN": made(900, float("nan")),
+    "infinities": made(900, float("-inf"), "INFO"),
+    "words that nobody named": made(900, 50.0, "NOTICE", "db"),
+    "what must be kept alone": made(900, 250.0, "ERROR"),
+    "nulls and NaN among others": rows_like(8, 900),
+}
+
+
+@pytest.mark.parametrize("unasked", ["first", "by_region"])
+@pytest.mark.parametrize("name", ODD)
+def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, unasked: str) -> None:
+    """Of its own rows, and of such as it has never seen."""
+    found = learned(contract_of(unasked=unasked), ODD[name])
+    assert found.frequencies.sum() == pytest.approx(1.0)
+    for rows in (ODD[name], rows_like(9, 3000), made(3000, None, None, None)):
+        counts = frequencies_in(found, rows)
+        worth = found.worth(counts if counts.sum() else None)
+        must = 1.0 - counts.sum() / rows.num_rows
+        outcome = configured_for(worth, 0.5, must, 1.0, found.base.share)
+        assert ((outcome.thresholds >= 0) & (outcome.thresholds <= 0.98)).all()
+        assert outcome.kept == pytest.approx(max(0.5, must), abs=1e-9)
+        of = SifterFilter.from_bytes(found.base.with_thresholds(outcome.thresholds).to_bytes())
+        kept, _ = of.decide(np.asarray(rows["seq"]), of.regions_of(rows), 0, 0)
+        assert abs(kept.sum() - outcome.kept * rows.num_rows) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("unasked", ["first", "by_region"])
+def test_queries_where_no_row_of_the_sample_lies_have_theirs_when_they_come(unasked: str) -> None:
+    queries = [*SIFTERS["queries"], {"where": "latency > 1e12", "weight": 9.0}, {"where": "latency < -1e12"}]
+    found = learned(contract_of(queries=queries, unasked=unasked), made(900, 250.0))
+    outcome = configured_for(found.worth(), 0.5, 0.0, 1.0, found.base.share)
+    of = found.base.with_thresholds(outcome.thresholds)
+    lost = [outcome.thresholds[of.regions_of(made(1, latency, "INFO"))[0]] for latency in (2e12, -2e12)]
+    assert lost == [0.0, 0.0] if unasked == "first" else max(lost) <= outcome.thresholds.max()
+
+
+def test_what_queries_must_have_beats_fairness_and_the_least_that_can_be_is_said(tmp_path: Path) -> None:
+    """No two regions may differ (0), one query must have 0.9 of its rows, 60 of 100 rows may go on."""
+    queries = [{**SIFTERS["queries"][2], "at_least": 0.9}, {"where": "latency < 1e9 or latency is null"}]
+    lever = {**SIFTERS, "queries": queries, "fairness": 0.1, "rows_per_second": 60.0}
+    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
+    world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 600)))
+    world.shed()
+    world.train("logs")
+    world.shed()
+    (row,) = world.rows("sifters")
+    assert "fairness 0.1 cannot be kept, 0." in row["reason"]
+    asked = [one["threshold"] for one in row["regions"] if one["region"] >= 0 and one["asked"]]
+    assert max(asked) - min(asked) == pytest.approx(row["fairness"], abs=1e-6)
+    assert row["fairness"] > 0.1
+
+
+def test_a_stream_without_rows_learns_nothing_and_says_so(tmp_path: Path) -> None:
+    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [SIFTERS]}, capacity="8 kbps")
+    world.train("logs")
+    assert world.said == ["logs: nothing to train on yet, no tuple has been taken in"]
+    assert not [row for row in world.rows("models") if row["lever"] == "sifters"]

@@ -1,0 +1,131 @@
+"""Rows that no query asks for are told by the queries themselves, exactly, and go before any other."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, contract_of, learned, logs, rows_like
+from tests.pipeline.streams import World, json_lines
+
+from evidence.sifters.contest import SHIPPED, contest
+from evidence.sifters.workload import WorkloadSettings, generate
+from spillway.engine import InProcess
+from spillway.levers.sifters.filter import MUST_KEEP, SifterFilter
+from spillway.levers.sifters.learn import frequencies_in
+from spillway.levers.sifters.throttle import configured_for
+from spillway.levers.sifters.unasked import MOST_ASKED
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 60]), st.booleans())
+def test_a_row_is_asked_for_exactly_where_some_condition_is_true_of_it(
+    seed: int, regions: int, more: bool
+) -> None:
+    """The oracle evaluates every predicate on every row, without regions and places."""
+    queries = [*SIFTERS["queries"], {"where": "size = -1 or size between 2 and 3"}]
+    if more:
+        queries += [
+            {"where": "latency is null and severity is null"},
+            {"where": "latency >= 400 and size is null"},
+        ]
+    of = contract_of(queries=queries, regions=regions, keep=["severity > 'ERROR'"], dimensions=[
+        {"attribute": "severity", "values": LEVELS}, {"attribute": "latency"}, {"attribute": "host"},
+        {"attribute": "size"}])  # fmt: skip
+    found = learned(of, rows_like(seed + 1, 300))
+    rows = rows_like(seed, 2000)
+    keys = [one.keys_of(rows[one.name]) for one in found.wanted.dimensions]
+    asked = np.any([predicate.holds(keys) for _, predicate in found.wanted.queries], axis=0)
+    for base in (found.base, SifterFilter.from_bytes(found.base.to_bytes())):
+        lands = base.regions_of(rows)
+        free = lands != MUST_KEEP
+        assert np.array_equal((lands == base.tree.count)[free], ~asked[free])
+        assert 0 < (~asked[free]).sum() < free.sum()
+
+
+def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_for(tmp_path: Path) -> None:
+    """100 rows a second come, 60 may go on, about half of them are asked for."""
+    lever = {**SIFTERS, "rows_per_second": 60.0}
+    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
+    world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 1500)))
+    world.shed()
+    world.train("logs")
+    world.shed()
+    (row,) = world.rows("sifters")
+    assert row["quality"] == row["quality_planned"] == 1.0
+    offered, kept = (sum(one[name] for one in row["regions"]) for name in ("offered", "kept"))
+    assert 0.97 * 900 < kept <= 900 < offered == 1500
+    of = {
+        (one["dimension_kind"], one["dimension"]): one
+        for one in world.rows("ledger")
+        if one["stage"] == "sifters"
+    }
+    assert of["reason", "no query asks for them"]["shed"] == offered - kept
+    assert of["reason", "worth least to queries"]["shed"] == 0
+    raw, sent = (world.frame(table, "logs") for table in ("raw", "transmitted"))
+    gone = raw[~raw["seq"].isin(sent["seq"])]
+    wanted = "severity == 'WARN' or severity in ('ERROR', 'FATAL') or (latency > 400 and host == 'web-1') " \
+        "or (latency >= 100 and latency <= 300 and host in ('web-0', 'web-2'))"  # fmt: skip
+    assert len(gone.query(wanted)) == 0
+    # what is left of the others stands for all of them
+    others = sent[~sent["seq"].isin(sent.query(wanted)["seq"])]
+    assert others["weight"].sum() == pytest.approx(
+        len(raw) - len(raw.query(wanted)), abs=others["weight"].max()
+    )
+    # what the contract says applies from the next batch, though the filter in use would still do
+    world.contract_becomes({**LOGS, "levers": [{**lever, "keep": ["host = 'web-3'"]}]}, capacity="1 Mbps")
+    world.deliver("logs/2020-01-01/b.json", json_lines(logs(1500, 400)))
+    world.shed()
+    raw, sent = (world.frame(table, "logs").query("batch == 2") for table in ("raw", "transmitted"))
+    assert len(sent.query("host == 'web-3'")) == len(raw.query("host == 'web-3'")) == 100
+
+
+def test_regions_are_cut_and_set_among_the_rows_that_are_asked_for() -> None:
+    """A tenth of what is asked for fits: nothing else goes on but the sample, and queries differ by their weights."""
+    of, rows = contract_of(keep=[]), rows_like(3, 6000)
+    found = learned(of, rows, 0.03)
+    keys = [one.keys_of(rows[one.name]) for one in found.wanted.dimensions]
+    asked = np.any([predicate.holds(keys) for _, predicate in found.wanted.queries], axis=0)
+    assert found.frequencies[-1] == pytest.approx(1.0 - asked.mean())
+    assert found.frequencies.sum() == pytest.approx(1.0)
+    assert found.sample_rows == min(800, asked.sum())  # all of the sample are rows that a filter tells apart
+    worth = found.worth(frequencies_in(found, rows))
+    assert worth.worths[-1] == 0.0
+    assert not worth.touched[-1]
+    outcome = configured_for(worth, 0.1, 0.0, 0.4, found.base.share)
+    assert outcome.thresholds[-1] == pytest.approx(0.98)
+    inner = outcome.thresholds[:-1][worth.frequencies[:-1] > 0]
+    assert 0.3 < inner.max() - inner.min() <= 0.4 + 1e-9
+
+
+def test_by_region_rows_go_as_their_region_does_and_too_many_boxes_are_not_sent() -> None:
+    rows = rows_like(4, 2000)
+    plain = learned(contract_of(unasked="by_region"), rows)
+    assert not plain.base.tells_unasked
+    assert plain.base.regions_of(rows).max() < plain.base.tree.count == len(plain.frequencies)
+    many = [{"where": f"latency between {i} and {i + 0.5}"} for i in range(MOST_ASKED + 1)]
+    assert not learned(contract_of(queries=many), rows).base.tells_unasked
+    assert learned(contract_of(queries=many[:-1]), rows).base.tells_unasked
+    # a filter of before there were any
+    told = json.loads(zlib.decompress(plain.base.to_bytes()))
+    del told["asked"]
+    old = SifterFilter.from_bytes(zlib.compress(json.dumps(told).encode()))
+    assert np.array_equal(old.regions_of(rows), plain.base.regions_of(rows))
+
+
+def test_it_is_better_than_regions_alone_and_than_telling_alone() -> None:
+    """Three times as much is asked for as fits; tuned on nothing."""
+    of = WorkloadSettings(throttle=0.1, regions=100, fairness=1.0, side=(0.01, 0.02), query_count=300)
+    found = contest(generate(of, 7, 20_000), ("random", "auto", "index", SHIPPED, "optimum")).quality
+    assert found["random"] < found["auto"] < found[SHIPPED] < found["optimum"]
+    assert found["index"] < found[SHIPPED]
+    easy = contest(
+        generate(replace(of, side=(0.005, 0.01), throttle=0.5), 7, 20_000), ("auto", SHIPPED)
+    ).quality
+    assert easy["auto"] < easy[SHIPPED]
