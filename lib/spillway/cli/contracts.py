@@ -52,12 +52,13 @@ def add_contracts(commands: Any) -> None:
         "Draft a lever's entry from SQL that people ran: a query log, with how often each did, or dbt models.",
         [
             "spillway contracts mine queries.csv --stream flights",
-            "spillway contracts mine models/ --stream flights",
+            "spillway contracts mine dbt_project/ --stream flights",
         ],
     )
     mining.add_argument(
         "log",
-        help="SQL: a .sql file, a folder of them, or CSV, JSON lines, Parquet, Delta with columns query and runs",
+        help="SQL: a .sql file, a folder of them, a project of dbt; or CSV, JSON lines, Parquet, Delta with columns "
+        "query and runs",
     )
     mining.add_argument("--stream", required=True, help="the stream whose readers are looked for")
     mining.set_defaults(run=mine)

@@ -1,4 +1,4 @@
-"""SQL statements that people ran, from files of SQL or a table (a file, or Delta) with how often each ran."""
+"""SQL statements that people ran: files of SQL, a project of dbt, or a table (file or Delta) of how often each did."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from spillway.errors import UsageError
 from spillway.store.foreign import read_foreign
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+DBT = "dbt_project.yml"
 QUERY_COLUMNS = ("query", "sql", "statement", "query_text")
 RUNS_COLUMNS = ("runs", "count", "executions", "times")
 
@@ -22,17 +25,31 @@ def read_query_log(path: str) -> list[tuple[str, float]]:
     if (place / "_delta_log").is_dir():
         return _statements(path, read_foreign(path, _of_use))
     if place.is_dir():
-        files = sorted(place.rglob("*.sql"))
+        above = place.resolve()
+        project = next((one for one in (above, *above.parents) if (one / DBT).is_file()), None)
+        files = _models(above) if project == above else sorted(place.rglob("*.sql"))
         if not files:
             raise UsageError(
                 f"`log` must hold files of SQL, got {path!r} without one; name a folder of .sql files"
             )
-        return [(file.read_text(encoding="utf-8"), 1.0) for file in files]
+        texts = [(file.stem, file.read_text(encoding="utf-8")) for file in files]
+        # a model is known to the others by its file's name
+        return [(text if project is None else f"CREATE VIEW {name} AS {text}", 1.0) for name, text in texts]
     if not place.is_file():
         raise UsageError(f"`log` must be a file or a folder, got {path!r}; name a query log")
     if place.suffix == ".sql":
         return [(place.read_text(encoding="utf-8"), 1.0)]
     return _statements(path, _table(place))
+
+
+def _models(project: Path) -> list[Path]:
+    """The models of a project of dbt: what it compiled of them, and its macros, are none."""
+    try:
+        stated = yaml.safe_load((project / DBT).read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as problem:
+        raise UsageError(f"`{DBT}` must be YAML, got {project / DBT} ({problem}); mend it") from problem
+    folders = stated.get("model-paths") or stated.get("source-paths") or ["models"]
+    return sorted(file for folder in folders for file in (project / str(folder)).rglob("*.sql"))
 
 
 def _of_use(columns: Sequence[str]) -> list[str]:

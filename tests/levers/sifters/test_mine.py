@@ -54,6 +54,64 @@ def test_of_a_join_only_what_is_said_of_the_stream_counts() -> None:
     assert [part for part, _ in found.left_out] == ["UPPER(host) = 'X'"]
 
 
+DBT = {
+    "dbt_project.yml": "name: shop\nmodel-paths: [models]\n",
+    "models/staging/stg_logs.sql": """
+        {{ config(materialized='view') }}
+        with source as (select * from {{ source('raw', 'logs') }}),
+        renamed as (select host, latency, upper(severity) as level from source)
+        select * from renamed
+    """,
+    "models/marts/slow.sql": """
+        {{ config(materialized='incremental') }}
+        with logs as (select * from {{ ref('shop', 'stg_logs') }}),
+        mine as (select * from logs where latency > 400 {% if target.name == 'dev' %}and host = 'web-9'{% endif %})
+        select host, count(*) from mine where host = 'web-0' group by host
+        {% if is_incremental() %} having max(latency) > (select max(latency) from {{ this }}) {% endif %}
+    """,
+    "models/marts/hosts.sql": """
+        select a.host from {{ ref('stg_logs') }} a join {{ ref('racks') }} r on a.host = r.host
+        where a.host in ('web-1', 'web-2') and a.latency < {{ var('limit') }} and a.host != '{{ var("own") }}'
+    """,
+    "models/marts/swapped.sql": "select host as latency from {{ ref('stg_logs') }} where latency < 3",
+    "models/marts/of_swapped.sql": "select * from {{ ref('swapped') }} where latency > 7",
+    "macros/odd.sql": "{% macro odd(x) %} {{ x }} % 2 = 1 {% endmacro %}",
+    "target/compiled/shop/models/marts/slow.sql": "select * from raw.logs where latency > 400",
+}
+
+
+def test_a_project_of_dbt_is_read_as_it_is(tmp_path: Path) -> None:
+    """Its models alone, once; through staging models and expressions that hand rows on; templates decide nothing."""
+    for name, text in DBT.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    log = read_query_log(str(tmp_path))
+    assert len(log) == 5
+    found = mine_queries(log, "logs", DIMENSIONS)
+    assert found.queries == (
+        ("host IN ('web-1', 'web-2')", 1.0),
+        ("latency < 3", 1.0),
+        ("latency > 400", 1.0),
+    )
+    assert found.unreadable == ()
+    assert found.others == 1  # of_swapped: its latency is a host
+    assert dict(found.left_out) == {
+        "latency < {{ }}": "hold in every run, and a template decides it",
+        "host <> '{{ }}'": "hold in every run, and a template decides it",
+    }
+    assert read_query_log(str(tmp_path / "models" / "staging"))[0][0].startswith("CREATE VIEW stg_logs AS")
+    # a view that nobody reads wants all of its rows
+    assert mine_queries(log[-1:], "logs", DIMENSIONS).queries == (("true", 1.0),)
+    (tmp_path / "dbt_project.yml").write_text("model-paths: [")
+    with pytest.raises(UsageError, match=r"dbt_project.yml` must be YAML"):
+        read_query_log(str(tmp_path))
+
+
+def test_an_expression_named_as_the_stream_is_the_stream_only_where_it_is() -> None:
+    text = "with logs as (select * from logs where host = 'web-1') select * from logs where latency > 3"
+    assert mine_queries([(text, 2.0)], "logs", DIMENSIONS).queries == (("host = 'web-1'", 2.0),)
+
+
 def test_models_of_dbt_are_read_without_their_templates() -> None:
     text = "{{ config(materialized='table') }} select * from {{ ref('logs') }} where latency < 5 {% if x %}{% endif %}"
     assert mine_queries([(text, 1.0)], "logs", DIMENSIONS).queries == (("latency < 5", 1.0),)

@@ -5,6 +5,11 @@ expression, the parts of its WHERE that are comparisons of the stream's columns 
 they are kept, and what cannot be used is left out, which can only widen what is wanted. A SELECT without such a part
 wants every row. Statements that want the same are one query, whose weight is how often they ran together.
 
+Views and common table expressions that hand the stream's rows on as they are (models of dbt begin with such:
+`with flights as (select * from {{ source('raw', 'flights') }})`) are the stream by another name, and want nothing
+themselves where somebody reads them. What a template decides (`{{ var('day') }}`, `{% if ... %}`) is no condition of
+every run: it is left out too.
+
 >>> from spillway.levers.sifters.dimensions import Dimension
 >>> delay = {"delay": Dimension("delay", "double")}
 >>> log = [("SELECT count(*) FROM lake.flights f WHERE f.delay > 60 AND lower(f.tail) = 'x'", 3.0)]
@@ -15,8 +20,7 @@ wants every row. Statements that want the same are one query, whose weight is ho
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -29,10 +33,13 @@ from spillway.levers.protocol import MinedEntry
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.predicates import DIALECT, parse_predicate, unread, words_named
 from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
+from spillway.levers.sifters.templates import TEMPLATED, sql_of
 from spillway.levers.sifters.wanted import declared_dimensions
 
-_REFERENCE = re.compile(r"\{\{\s*(?:ref|source)\s*\((?:[^)]*,)?\s*['\"](\w+)['\"]\s*\)\s*\}\}")
-_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_CHANGES = (
+    "where", "joins", "group", "having", "limit", "offset", "distinct", "qualify", "laterals", "pivots",
+)  # fmt: skip
+"""Parts of a SELECT that make its rows others than those it reads."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +63,26 @@ def mine_queries(
     found: dict[str, float] = {}
     left_out: dict[str, str] = {}
     unreadable: list[tuple[str, str]] = []
-    others = 0
+    parsed: list[tuple[exp.Expr, float]] = []
     for text, runs in statements:
         try:
-            trees = sqlglot.parse(without_templates(text), dialect=DIALECT)
+            parsed += [(tree, runs) for tree in _parsed(text)]
         except (SqlglotError, RecursionError) as problem:
             unreadable.append((" ".join(text.split())[:60], unread(problem)))
-            continue
-        for tree in trees:
-            selects = (
-                [] if tree is None else [one for one in tree.find_all(exp.Select) if _names_in(one, stream)]
-            )
-            others += tree is not None and not selects
-            for select in selects:
-                where = _wanted_by(select, stream, dimensions, left_out)
-                found[where] = found.get(where, 0.0) + runs
+    views = _views([tree for tree, _ in parsed], stream.lower(), dimensions)
+    known = frozenset([stream.lower(), *views.values()])
+    read = {
+        one.name.lower() for tree, _ in parsed for one in tree.find_all(exp.Table) if one is not tree.this
+    }
+    others = 0
+    for tree, runs in parsed:
+        if views.get(id(tree)) in read:
+            continue  # those who read it say what of it is wanted
+        reading = list(_reading(tree, known, dimensions))
+        others += not reading
+        for select, names in reading:
+            where = _wanted_by(select, set(_sources(select, names)), dimensions, left_out)
+            found[where] = found.get(where, 0.0) + runs
     ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))
     return MinedQueries(tuple(ranked), tuple(left_out.items()), tuple(unreadable), others)
 
@@ -107,38 +119,114 @@ def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]
             where=contract.stream,
         )
     queries = [{"where": where, "weight": float(weight)} for where, weight in found.queries]
-    return MinedEntry({"lever": "sifters", "queries": queries}, tuple(notes))
+    notes.append(
+        "write unasked: first if nothing but these is ever asked: rows that none of them wants go first then"
+    )
+    return MinedEntry({"lever": "sifters", "queries": queries, "unasked": "by_region"}, tuple(notes))
 
 
-def without_templates(text: str) -> str:
-    """A dbt model as SQL: references are the tables they name, other templates are nothing.
+def _parsed(text: str) -> list[exp.Expr]:
+    """The syntax trees of a statement, whatever templates are in it."""
+    *first, last = sql_of(text)
+    for one in first:
+        try:
+            return [tree for tree in sqlglot.parse(one, dialect=DIALECT) if tree is not None]
+        except (SqlglotError, RecursionError):
+            continue
+    return [tree for tree in sqlglot.parse(last, dialect=DIALECT) if tree is not None]
 
-    >>> without_templates("{{ config(x=1) }} select * from {{ ref('flights') }} where a > 1")
-    ' select * from flights where a > 1'
-    """
-    return _TEMPLATE.sub("", _REFERENCE.sub(r"\1", text))
+
+def _views(trees: Sequence[exp.Expr], stream: str, dimensions: Mapping[str, Dimension]) -> dict[int, str]:
+    """By statement, the views that are the stream by another name."""
+    found: dict[int, str] = {}
+    more = True
+    while more:
+        known = frozenset([stream, *found.values()])
+        new = {
+            id(tree): tree.this.name.lower()
+            for tree in trees
+            if isinstance(tree, exp.Create)
+            and isinstance(tree.this, exp.Table)
+            and isinstance(tree.expression, exp.Select)
+            and id(tree) not in found
+            and _hands_on(tree.expression, known, dimensions)
+        }
+        found |= new
+        more = bool(new)
+    return found
 
 
-def _names_in(select: exp.Select, stream: str) -> list[str]:
-    """The names under which a SELECT itself reads the stream."""
+def _reading(
+    tree: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]
+) -> Iterator[tuple[exp.Select, frozenset[str]]]:
+    """The SELECTs that read the stream, each with the names that are the stream's where it stands."""
+    waiting = [(tree, known)]
+    while waiting:
+        node, outside = waiting.pop()
+        names, others = _scope(node, outside, dimensions)
+        if isinstance(node, exp.Select) and _sources(node, names):
+            yield node, names
+        with_ = _with(node)
+        waiting += [(child, names) for child in node.iter_expressions() if child is not with_]
+        waiting += others
+
+
+def _scope(
+    node: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]
+) -> tuple[frozenset[str], list[tuple[exp.Expr, frozenset[str]]]]:
+    """The stream's names behind a WITH, and the expressions of it that are something else, with theirs."""
+    others: list[tuple[exp.Expr, frozenset[str]]] = []
+    with_ = _with(node)
+    for one in () if with_ is None else with_.expressions:
+        alias = frozenset([one.alias.lower()])
+        if _hands_on(one.this, known, dimensions):
+            known |= alias
+        else:
+            others.append((one.this, known))
+            known -= alias
+    return known, others
+
+
+def _with(node: exp.Expr) -> exp.Expr | None:
+    return node.args.get("with_") or node.args.get("with")
+
+
+def _hands_on(select: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]) -> bool:
+    """Whether a SELECT gives all rows of the stream on, its dimensions by their names."""
+    if not isinstance(select, exp.Select) or any(select.args.get(name) for name in _CHANGES):
+        return False
+    names, _ = _scope(select, known, dimensions)
+    if not _sources(select, names) or any(one.find(exp.AggFunc) for one in select.expressions):
+        return False
+    declared = {name.lower() for name in dimensions}
+    for one in select.expressions:
+        given, name = one.unalias(), one.alias_or_name.lower()
+        if name in declared and not (isinstance(given, exp.Column) and given.name.lower() == name):
+            return False
+    return True
+
+
+def _sources(select: exp.Select, known: frozenset[str]) -> dict[str, str]:
+    """The names under which a SELECT itself reads the stream, and what it is called there."""
     sources = [select.args.get("from_") or select.args.get("from")]
     sources += select.args.get("joins") or []
     tables = [one.this for one in sources if one is not None and isinstance(one.this, exp.Table)]
-    return [table.alias_or_name for table in tables if table.name.lower() == stream.lower()]
+    return {
+        table.alias_or_name.lower(): table.name.lower() for table in tables if table.name.lower() in known
+    }
 
 
 def _wanted_by(
-    select: exp.Select, stream: str, dimensions: Mapping[str, Dimension], left_out: dict[str, str]
+    select: exp.Select, names: set[str], dimensions: Mapping[str, Dimension], left_out: dict[str, str]
 ) -> str:
     """The condition on the stream's rows that a SELECT's WHERE implies."""
     where = select.args.get("where")
-    names = {name.lower() for name in _names_in(select, stream)}
     known = {name.lower() for name in dimensions}
     alone = not select.args.get("joins")
     kept = []
     parts: Sequence[exp.Expr] = () if where is None else list(_conjuncts(where.this))
     for part in parts:
-        columns = list(part.find_all(exp.Column))
+        columns = [one for one in part.find_all(exp.Column) if one.name != TEMPLATED]
         mine = [c.table.lower() in names if c.table else alone or c.name.lower() in known for c in columns]
         if not columns or not all(mine):
             continue  # of another table
@@ -147,6 +235,9 @@ def _wanted_by(
             column.set("table", None)
             column.set("db", None)
         text = str(bare.sql(dialect=DIALECT))
+        if TEMPLATED in text:
+            left_out[text.replace(TEMPLATED, "{{ }}")] = "hold in every run, and a template decides it"
+            continue
         words = words_named(bare, [name for name, one in dimensions.items() if one.is_text])
         told = {name: one.with_words(sorted(words.get(name, ()))) for name, one in dimensions.items()}
         try:
