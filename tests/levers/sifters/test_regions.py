@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.sifters.choose import built
-from spillway.levers.sifters.consolidate import Asked, consolidated
+from spillway.levers.sifters.choose import _at_ranks, built
+from spillway.levers.sifters.consolidate import PRIOR_ROWS, Asked, consolidated
 from spillway.levers.sifters.flexible import flexible
 from spillway.levers.sifters.regions import RegionTree
 from spillway.levers.sifters.schemes import PARTITIONERS, frequencies_of, partitioned
@@ -208,6 +208,41 @@ def test_queries_that_make_no_sense_are_refused(stated: dict[str, np.ndarray], s
     with pytest.raises(Refused, match=said):
         Asked(**{**given_, **stated})
     assert Asked(**given_).weights.tolist() == [0.75, 0.25]  # they are divided by their sum
+
+
+def test_places_at_even_ranks_are_those_of_an_interpolation_that_searches() -> None:
+    rng = np.random.default_rng(5)
+    for rows in (1, 2, 3, 333, 1000):
+        ranks, line = np.arange(1, rows + 1) / (rows + 1), np.sort(rng.random(rows))
+        beside = [np.nextafter(ranks, 2.0), np.nextafter(ranks, -1.0)]
+        wanted = np.concatenate([rng.uniform(-0.3, 1.3, 2000), ranks, *beside, [0.0, 1.0]])
+        assert np.array_equal(_at_ranks(wanted, ranks, line), np.interp(wanted, ranks, line))
+
+
+def test_what_the_sample_says_of_queries_is_added_up_by_query_and_region() -> None:
+    """The oracle: eq. 5 with the sample's own word, one query and one region at a time."""
+    rng = np.random.default_rng(6)
+    points, space = rng.random((2, 150)), np.array([[0.0, 1.0]] * 2)
+    some = Asked(boxes(rng, 30, 2), np.arange(30) // 2, np.ones(15))
+    tree = flexible(space, points, 9, "count")
+    lands = tree.regions_of(points)
+    worth = consolidated(tree, frequencies_of(tree, points), some, points)
+    covered = np.zeros((15, 9))
+    covered[worth.query, worth.region] = worth.covered
+    evenly = np.zeros((15, 9))
+    queries, places, shares = tree.shares(some.boxes, some.query)
+    evenly[queries, places] = shares
+    for query in range(15):
+        inside = sum(
+            ((box[:, :1] <= points) & (points < box[:, 1:])).all(axis=0)
+            for box in some.boxes[some.query == query]
+        )
+        known = np.sum(inside) / (np.sum(inside) + PRIOR_ROWS)
+        for region in range(9):
+            by_rows = np.sum(np.asarray(inside)[lands == region]) / (lands == region).sum()
+            assert covered[query, region] == pytest.approx(
+                known * by_rows + (1 - known) * evenly[query, region]
+            )
 
 
 def test_quality_by_query_adds_up_to_the_overall_one() -> None:

@@ -25,15 +25,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import Asked, consolidated
-from spillway.levers.sifters.demand import demand_points
 from spillway.levers.sifters.flexible import orders_among, orders_of
 from spillway.levers.sifters.membership import hits_of, sums_within
 from spillway.levers.sifters.regions import MOST_DIMENSIONS, MOST_REGIONS, RegionTree
-from spillway.levers.sifters.schemes import PARTITIONERS, Known, demand_of, frequencies_of, partitioned
+from spillway.levers.sifters.schemes import (
+    PARTITIONERS,
+    Known,
+    demand_of,
+    frequencies_of,
+    partitioned,
+    partitioned_and_placed,
+)
 from spillway.levers.sifters.throttle import configured_for
 
 FOLDS = 3
@@ -73,10 +80,11 @@ def built(
     """The regions for a sample (places by dimension and row) and queries; `most`: no threshold above."""
     check_sample(points, regions)
     scores: dict[str, float] = {}
+    known: Known | None = None
     if scheme == "auto":
-        scores = scheme_scores(space, points, asked, regions, throttle, fairness, most, seed)
+        scores, known = scheme_scores(space, points, asked, regions, throttle, fairness, most, seed)
         scheme = max(scores, key=lambda name: scores[name]) if scores else PARTITIONERS[0]
-    tree = partitioned(scheme, space, points, asked, regions, throttle, fairness)
+    tree = partitioned(scheme, space, points, asked, regions, throttle, fairness, known)
     return Built(scheme, tree, frequencies_of(tree, points), scores)
 
 
@@ -89,35 +97,37 @@ def scheme_scores(
     fairness: float,
     most: float,
     seed: int,
-) -> dict[str, float]:
-    """By scheme, the mean quality on the folds of the sample that it was not built on.
+) -> tuple[dict[str, float], Known | None]:
+    """By scheme, the mean quality on the folds of the sample that it was not built on; and what is known of it all.
 
     Of one that cannot keep to what is asked (`configured_for`), by how much, below 0: any that can is better.
     """
     rows = points.shape[1]
     if rows < 4:
-        return {}
+        return {}, None
     fold_of = np.empty(rows, np.int64)
     fold_of[np.random.default_rng(seed).permutation(rows)] = np.arange(rows) % FOLDS
     by_fold = (fold_of == np.arange(FOLDS)[:, None]).astype(float)
     seen, _ = sums_within(points, asked.boxes, asked.query, asked.count, by_fold)
-    hits, nothing = asked.hits(points), np.zeros(rows)
-    lines = _Lines.of(asked, points)
+    hits, total = asked.hits(points), seen.sum(axis=0)
     # places lie as they do whatever part of the rows is looked at
-    places = demand_points(points, nothing, asked.boxes, np.zeros(len(asked.boxes))).places
+    whole = demand_of(asked, points, total)
+    places = whole.places
     orders = orders_of(places)
+    of_rows = np.arange(places.shape[1]) < rows
+    known = Known(hits, orders_among(orders, of_rows), replace(whole, orders=orders))
+    lines = _Lines.of(asked, points, known.orders)
+    wider = {held: widened_boxes(asked, lines, held) for held in {int(one) for one in by_fold.sum(axis=1)}}
     judge = partial(_judged, space, asked, regions, max(throttle, 1.0 - most), fairness, most)
     losses, amiss = {name: np.zeros(rows) for name in PARTITIONERS}, dict.fromkeys(PARTITIONERS, 0.0)
     racing = list(PARTITIONERS)
     for fold in range(FOLDS):
         held = fold_of == fold
-        build, corners = points[:, ~held], np.ones(places.shape[1] - rows, bool)
-        demand = replace(
-            demand_of(asked, build, seen.sum(axis=0) - seen[fold]),
-            orders=orders_among(orders, np.append(~held, corners)),
-        )
-        known = Known(hits[~held], orders_among(orders, np.append(~held, ~corners)), demand)
-        parts = _Fold(build, points[:, held], known, around(asked, lines, seen[fold], int(held.sum())))
+        build, apart = points[:, ~held], np.append(~held, ~of_rows[rows:])
+        demand = replace(demand_of(asked, build, total - seen[fold]), orders=orders_among(orders, apart))
+        of_build = Known(hits[~held], orders_among(orders, apart & of_rows), demand)
+        wide = around(asked, wider[int(held.sum())], seen[fold])
+        parts = _Fold(build, points[:, held], of_build, wide)
         for scheme, (loss, short) in zip(racing, judge(parts, racing), strict=True):
             losses[scheme][held] = loss
             amiss[scheme] += short
@@ -139,7 +149,7 @@ def scheme_scores(
     for name in PARTITIONERS:
         if name not in racing:
             found[name] = found[best] - max(0.0, first[name] - first[best])
-    return {name: -amiss[name] if amiss[name] > 0 else score for name, score in found.items()}
+    return {name: -amiss[name] if amiss[name] > 0 else score for name, score in found.items()}, known
 
 
 @dataclass(frozen=True)
@@ -166,25 +176,24 @@ def _judged(
 ) -> Iterator[tuple[np.ndarray, float]]:
     """Scheme by scheme what it loses by every row held back, and by how much it cannot keep to what is asked."""
     build, held, wide, demand = fold.build, fold.held, fold.wide, fold.known.demand
-    places = np.concatenate([demand.places, held], axis=1)
-    size = demand.places.shape[1]
     _, seen = sums_within(held, wide, asked.query, asked.count, np.zeros((1, held.shape[1])))
     value = asked.values / (seen + PRIOR)
     worth_of_row, beside = hits_of(held, wide, value[asked.query]), PRIOR * float(value.sum())
     for scheme in schemes:
-        tree = partitioned(scheme, space, build, asked, regions, throttle, fairness, fold.known)
-        lands = tree.regions_of(places)
-        frequencies, amiss = np.bincount(lands[:size], demand.frequencies, minlength=tree.count), 0.0
+        tree, lands = partitioned_and_placed(
+            scheme, space, build, asked, regions, throttle, fairness, fold.known
+        )
+        frequencies, amiss = np.bincount(lands, demand.frequencies, minlength=tree.count), 0.0
         if asked.at_least.any():
             # regions too coarse for what a query must have leave no more to drop: theirs is no way, others may be
             worth = consolidated(tree, frequencies, asked, build)
             able = configured_for(worth, throttle, 0.0, fairness, 1.0 - most)
             thresholds, amiss = able.thresholds, able.short + max(0.0, able.fairness - fairness)
         else:
-            worths = np.bincount(lands[:size], demand.worths, minlength=tree.count)
+            worths = np.bincount(lands, demand.worths, minlength=tree.count)
             limits = np.full(tree.count, most)
             thresholds = configured(worths, frequencies, worths > 0, throttle, fairness, limits)
-        lost = at_share(thresholds[lands[size:]], 1.0 - throttle)
+        lost = at_share(thresholds[tree.regions_of(held)], 1.0 - throttle)
         yield worth_of_row * lost + beside * lost / len(lost), amiss
 
 
@@ -211,9 +220,9 @@ class _Lines:
     """By box, dimension and end, its rank."""
 
     @staticmethod
-    def of(asked: Asked, points: np.ndarray) -> _Lines:
+    def of(asked: Asked, points: np.ndarray, orders: np.ndarray) -> _Lines:
         """The lines of all rows, and where boxes lie on them."""
-        places = np.sort(points, axis=1)
+        places = np.take_along_axis(points, orders, axis=1)
         ranks = np.arange(1, places.shape[1] + 1) / (places.shape[1] + 1)
         sides = [
             np.stack([np.interp(asked.boxes[:, d, end], line, ranks, 0.0, 1.0) for end in (0, 1)], axis=1)
@@ -222,26 +231,49 @@ class _Lines:
         return _Lines(places, ranks, np.stack(sides, axis=1))
 
 
-def around(asked: Asked, lines: _Lines, seen: np.ndarray, held: int) -> np.ndarray:
-    """The boxes of queries; those of queries with fewer than `LOOKED_AT` held back rows as much wider as it takes.
-
-    Widened in ranks along each dimension that they limit, so that where rows are dense little is added. `seen`: by
-    query its rows among the `held` ones.
-    """
+def around(asked: Asked, wider: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """The boxes of queries; the wider ones of those that have fewer than `LOOKED_AT` rows."""
     few = seen[asked.query] < LOOKED_AT
+    return np.where(few[:, None, None], wider, asked.boxes)
+
+
+def widened_boxes(asked: Asked, lines: _Lines, held: int) -> np.ndarray:
+    """The boxes of queries, as wide at least as `LOOKED_AT` of so many rows take.
+
+    Widened in ranks along each dimension that they limit, so that where rows are dense little is added.
+    """
     found = asked.boxes.copy()
-    if not few.any():
-        return found
-    sides = lines.sides[few]
+    sides = lines.sides
     widths = sides[:, :, 1] - sides[:, :, 0]
     limited = np.maximum(1, (widths < LIMITED).sum(axis=1))
     wanted = np.minimum(1.0, (LOOKED_AT / max(1, held)) ** (1.0 / limited))
     more = np.maximum(0.0, wanted[:, None] - widths) / 2.0 * (widths < LIMITED)
     for d, line in enumerate(lines.places):
         for end, sign in ((0, -1.0), (1, 1.0)):
-            wide = np.interp(sides[:, d, end] + sign * more[:, d], lines.ranks, line)
+            wide = _at_ranks(sides[:, d, end] + sign * more[:, d], lines.ranks, line)
             better = np.minimum if end == 0 else np.maximum
-            found[few, d, end] = better(found[few, d, end], wide)
+            found[:, d, end] = better(found[:, d, end], wide)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _at_ranks(wanted: np.ndarray, ranks: np.ndarray, line: np.ndarray) -> np.ndarray:
+    """`np.interp(wanted, ranks, line)`, for ranks that are even: where each lies among them is no search."""
+    found, rows = np.empty(len(wanted)), len(ranks)
+    for at in range(len(wanted)):
+        x = wanted[at]
+        below = min(max(int(x * (rows + 1)) - 1, 0), rows - 1)
+        while below > 0 and ranks[below] > x:
+            below -= 1
+        while below + 1 < rows and ranks[below + 1] <= x:
+            below += 1
+        if x <= ranks[0]:
+            found[at] = line[0]
+        elif below == rows - 1 or ranks[below] == x:
+            found[at] = line[below]
+        else:
+            slope = (line[below + 1] - line[below]) / (ranks[below + 1] - ranks[below])
+            found[at] = slope * (x - ranks[below]) + line[below]
     return found
 
 

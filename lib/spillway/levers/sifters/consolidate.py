@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.sifters.membership import counts_within, hits_of
@@ -36,7 +37,6 @@ from spillway.levers.sifters.regions import RegionTree
 
 PRIOR_ROWS = 4.0
 """So many sample rows of a query say as much of where its rows lie as that they lie evenly."""
-MOST_SUMMED_AT_ONCE = 1_000_000
 MOST_LOOKED_AT = 20_000_000
 """Of more pairs of a query and a sample row, a part of the sample says it."""
 
@@ -173,17 +173,55 @@ def _seen(
     pairs = counts_within(points, asked.boxes, asked.query, lands, tree.count)
     seen = np.bincount(pairs[0], pairs[2], minlength=asked.count)
     known = seen / (seen + PRIOR_ROWS)
-    places = np.concatenate([query * tree.count + region, pairs[0] * tree.count + pairs[1]])
-    parts = np.concatenate(
-        [(1.0 - known[query]) * covered, known[pairs[0]] * pairs[2] / np.maximum(1, rows_of[pairs[1]])]
-    )
-    if asked.count * tree.count <= MOST_SUMMED_AT_ONCE:
-        sums = np.bincount(places, parts, minlength=asked.count * tree.count)
-        # what is touched stays so though its part be nothing
-        whole = np.flatnonzero(np.bincount(places, minlength=len(sums)))
-        return whole // tree.count, whole % tree.count, sums[whole]
-    whole, inverse = np.unique(places, return_inverse=True)
-    return whole // tree.count, whole % tree.count, np.bincount(inverse, parts, minlength=len(whole))
+    evenly = (1.0 - known[query]) * covered
+    by_rows = known[pairs[0]] * pairs[2] / np.maximum(1, rows_of[pairs[1]])
+    size = len(query) + len(by_rows)
+    found = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
+    count = _added(query, region, evenly, pairs[0], pairs[1], by_rows, asked.count, tree.count, *found)
+    return found[0][:count], found[1][:count], found[2][:count]
+
+
+@njit(cache=True, nogil=True)
+def _added(
+    query: np.ndarray,
+    region: np.ndarray,
+    parts: np.ndarray,
+    other_query: np.ndarray,
+    other_region: np.ndarray,
+    other_parts: np.ndarray,
+    queries: int,
+    regions: int,
+    in_query: np.ndarray,
+    in_region: np.ndarray,
+    sums: np.ndarray,
+) -> int:
+    """Fill the last three with two lists of parts, both in order of queries, added up by query and region, in order.
+
+    What is touched stays so though its part be nothing.
+    """
+    added, touched, here = np.zeros(regions), np.zeros(regions, np.bool_), np.empty(regions, np.int64)
+    one, other, count = 0, 0, 0
+    for of in range(queries):
+        size = 0
+        while one < len(query) and query[one] == of:
+            at = region[one]
+            if not touched[at]:
+                touched[at], here[size] = True, at
+                size += 1
+            added[at] += parts[one]
+            one += 1
+        while other < len(other_query) and other_query[other] == of:
+            at = other_region[other]
+            if not touched[at]:
+                touched[at], here[size] = True, at
+                size += 1
+            added[at] += other_parts[other]
+            other += 1
+        for at in np.sort(here[:size]):
+            in_query[count], in_region[count], sums[count] = of, at, added[at]
+            touched[at], added[at] = False, 0.0
+            count += 1
+    return count
 
 
 def at_frequencies(worth: Worth, frequencies: np.ndarray) -> Worth:

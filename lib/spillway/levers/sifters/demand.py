@@ -19,7 +19,7 @@ band every region worth more than its share of the rows is spared, every other o
 >>> asked = np.zeros(400); asked[::2] = 1 / 200
 >>> places = np.where(np.arange(400) % 2, 0.3, 0.1) + np.arange(400) * 1e-5
 >>> points = DemandPoints(places[None], np.full(400, 1 / 400), asked, np.zeros(400, np.int8))
->>> tree = demand_tree(np.array([[0.0, 1.0]]), points, 2, drop=0.5, fairness=1.0, few=0.003)
+>>> tree, _ = demand_tree(np.array([[0.0, 1.0]]), points, 2, drop=0.5, fairness=1.0, few=0.003)
 >>> tree.count, bool(0.104 < tree.cuts[0] < 0.3)
 (2, True)
 """
@@ -75,11 +75,11 @@ def demand_points(
 
 def demand_tree(
     space: np.ndarray, points: DemandPoints, regions: int, drop: float, fairness: float, few: float
-) -> RegionTree:
-    """The regions to drop so much of the rows from; `few`: see `FEW_ROWS`, as a frequency."""
+) -> tuple[RegionTree, np.ndarray]:
+    """The regions to drop so much of the rows from, and that of every point; `few`: see `FEW_ROWS`, as a frequency."""
     rows = int(np.count_nonzero(points.kinds == 0))
     wanted = max(regions, min(MORE * regions, rows // LEAST_ROWS))
-    splits = grown_splits(
+    splits, lands = grown_splits(
         space,
         points.places,
         wanted,
@@ -92,8 +92,7 @@ def demand_tree(
     )
     tree = RegionTree.grown(space, splits)
     if tree.count <= regions:
-        return tree
-    lands = tree.regions_of(points.places)
+        return tree, lands
     f, a = (np.bincount(lands, of, minlength=tree.count) for of in (points.frequencies, points.worths))
     found, of_found = tree, np.arange(tree.count)
     for _ in range(ROUNDS):
@@ -101,7 +100,7 @@ def demand_tree(
         price, low = _prices(few_f, few_a, drop, fairness)
         kept, of_found = _pruned(tree, f, a, regions, price, low, fairness)
         found = RegionTree.grown(space, kept)
-    return found
+    return found, of_found[lands]
 
 
 def _prices(f: np.ndarray, a: np.ndarray, drop: float, fairness: float) -> tuple[float, float]:

@@ -44,7 +44,7 @@ def flexible(
 
     `orders`: by dimension the rows in order, where that is known.
     """
-    return RegionTree.grown(space, grown_splits(space, points, regions, metric, hits, orders))
+    return RegionTree.grown(space, grown_splits(space, points, regions, metric, hits, orders)[0])
 
 
 def orders_of(points: np.ndarray) -> np.ndarray:
@@ -68,13 +68,16 @@ def grown_splits(
     frequencies: np.ndarray | None = None,
     kinds: np.ndarray | None = None,
     few: float = 0.0,
-) -> np.ndarray:
-    """The cuts of a partition, in order; `hits` (for `demand` worths, and the others as `demand` has them) by point."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """The cuts of a partition, in order, and the region of every point.
+
+    `hits` (for `demand` worths, and the others as `demand` has them) by point.
+    """
     if metric not in METRICS:
         raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.flexible")
     points = np.ascontiguousarray(points, float)
     nothing = np.zeros(points.shape[1])
-    splits = np.empty((max(regions - 1, 0), 3))
+    splits, lands = np.empty((max(regions - 1, 0), 3)), np.empty(points.shape[1], np.int32)
     count = _grow(
         np.ascontiguousarray(space, float),
         points,
@@ -86,8 +89,9 @@ def grown_splits(
         regions,
         METRICS.index(metric),
         splits,
+        lands,
     )
-    return splits[:count]
+    return splits[:count], lands
 
 
 @njit(cache=True, nogil=True)
@@ -102,8 +106,9 @@ def _grow(
     regions: int,
     metric: int,
     splits: np.ndarray,
+    lands: np.ndarray,
 ) -> int:
-    """Fill `splits`; how many there are."""
+    """Fill `splits` and `lands`; how many splits there are."""
     dimensions, rows = points.shape
     begins, ends = np.zeros(regions, np.int64), np.zeros(regions, np.int64)
     ends[0] = rows
@@ -146,6 +151,9 @@ def _grow(
         for region in (best, count):
             _rate(region, begins, ends, bounds, of, gains, axes, cuts)
         count += 1
+    for region in range(count):
+        for at in range(begins[region], ends[region]):
+            lands[orders[0, at]] = region
     return count - 1
 
 
@@ -288,16 +296,21 @@ def _rate_demand(
     cuts: np.ndarray,
 ) -> None:
     """What sum A^2 / (f + c) grows by with the best cut along one dimension."""
+    if end - begin < 2 or points[d, orders[d, begin]] == points[d, orders[d, end - 1]]:
+        return
     f, a = 0.0, 0.0
     for at in range(begin, end):
         f += frequencies[orders[d, at]]
         a += worths[orders[d, at]]
     whole, f_below, a_below = a * a / (f + few), 0.0, 0.0
+    next_ = orders[d, begin]
+    high = points[d, next_]
     for at in range(begin, end - 1):
-        row, next_ = orders[d, at], orders[d, at + 1]
+        row, low = next_, high
+        next_ = orders[d, at + 1]
+        high = points[d, next_]
         f_below += frequencies[row]
         a_below += worths[row]
-        low, high = points[d, row], points[d, next_]
         if low < high:
             f_above, a_above = max(0.0, f - f_below), max(0.0, a - a_below)
             gain = a_below * a_below / (f_below + few) + a_above * a_above / (f_above + few) - whole

@@ -84,19 +84,16 @@ def _pairs(
 
 
 @njit(cache=True, nogil=True)
-def _holds(points: np.ndarray, row: int, boxes: np.ndarray, box: int, d: int) -> bool:
-    """A side holds its lower end and not its upper, but for the end of the line and a side without length."""
-    place, begin, end = points[d, row], boxes[box, d, 0], boxes[box, d, 1]
-    return begin <= place and (place < end or (place == end and (begin == end or end >= 1.0)))
-
-
-@njit(cache=True, nogil=True)
 def _inside(points: np.ndarray, row: int, boxes: np.ndarray, box: int) -> bool:
-    """Whether every side of a box holds the row."""
-    found = True
+    """Whether every side of a box holds the row.
+
+    A side holds its lower end and not its upper, but for the end of the line and a side without length.
+    """
     for d in range(points.shape[0]):
-        found = found and _holds(points, row, boxes, box, d)
-    return found
+        place, begin, end = points[d, row], boxes[box, d, 0], boxes[box, d, 1]
+        if place < begin or place > end or (place == end and begin != end and end < 1.0):
+            return False
+    return True
 
 
 @njit(cache=True, nogil=True)

@@ -171,19 +171,31 @@ def _descend(
     regions: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    at = np.empty(BLOCK, np.int32)
+    at, on = np.empty(BLOCK, np.int32), np.empty(BLOCK, np.int32)
     for begin in range(0, places.shape[1], BLOCK):
         rows = min(BLOCK, places.shape[1] - begin)
         at[:] = 0
-        going = True
-        while going:
+        stays = 0
+        while 4 * stays < rows:
             stays = 0
             for row in range(rows):
                 node = at[row]
                 one = children[2 * node + np.int32(places[axes[node], begin + row] >= cuts[node])]
                 stays += one == node
                 at[row] = one
-            going = stays < rows
+        going = 0
+        for row in range(rows if stays < rows else 0):
+            on[going] = row
+            going += children[2 * at[row]] != at[row]
+        while going:  # some regions lie much deeper than others: on with those rows alone
+            left = 0
+            for place in range(going):
+                row = on[place]
+                node = children[2 * at[row] + np.int32(places[axes[at[row]], begin + row] >= cuts[at[row]])]
+                at[row] = node
+                on[left] = row
+                left += children[2 * node] != node
+            going = left
         for row in range(rows):
             found[begin + row] = regions[at[row]]
 

@@ -60,9 +60,31 @@ def partitioned(
         return flexible(space, points, regions, "query_data", hits, orders)
     if scheme == "demand":
         demand = demand_of(asked, points) if known is None else known.demand
-        few = FEW_ROWS / max(1, points.shape[1])
-        return demand_tree(space, demand, regions, 1.0 - throttle, fairness, few)
+        return _by_demand(space, demand, regions, throttle, fairness, points.shape[1])[0]
     raise Refused("scheme", f"be auto or one of {', '.join(PARTITIONERS)}", scheme, "write scheme: auto")
+
+
+def partitioned_and_placed(
+    scheme: str,
+    space: np.ndarray,
+    points: np.ndarray,
+    asked: Asked,
+    regions: int,
+    throttle: float,
+    fairness: float,
+    known: Known,
+) -> tuple[RegionTree, np.ndarray]:
+    """The regions by a scheme, and that of every point of demand."""
+    if scheme == "demand":
+        return _by_demand(space, known.demand, regions, throttle, fairness, points.shape[1])
+    tree = partitioned(scheme, space, points, asked, regions, throttle, fairness, known)
+    return tree, tree.regions_of(known.demand.places)
+
+
+def _by_demand(
+    space: np.ndarray, demand: DemandPoints, regions: int, throttle: float, fairness: float, rows: int
+) -> tuple[RegionTree, np.ndarray]:
+    return demand_tree(space, demand, regions, 1.0 - throttle, fairness, FEW_ROWS / max(1, rows))
 
 
 def demand_of(asked: Asked, points: np.ndarray, seen: np.ndarray | None = None) -> DemandPoints:
