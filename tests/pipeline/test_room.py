@@ -207,6 +207,15 @@ def test_a_channel_that_goes_into_another_is_held_to_both(tables: Tables) -> Non
     assert sum(part.trunk_kbps or 0.0 for part in found.values()) <= 30.0 + 1e-9
 
 
+def test_what_is_offered_to_the_next_channel_is_what_the_own_one_lets_through() -> None:
+    from spillway.pipeline.room import _of_rate
+
+    with registry.registered(thin="tests.levers.thin"):
+        sheds, whole = stream("a", levers=[{"lever": "thin"}], mode="shed"), stream("b")
+    assert [_of_rate(60.0, 20.0, one).rate_kbps for one in (sheds, whole)] == [20.0, 60.0]
+    assert [_of_rate(60.0, own, sheds).rate_kbps for own in (None, 80.0)] == [60.0, 60.0]
+
+
 def test_what_a_stream_is_trained_for_does_not_hang_on_who_was_trained_before_it(tables: Tables) -> None:
     with registry.registered(thin="tests.levers.thin"):
         one, two = (stream(name, levers=[{"lever": "thin"}], mode="shed") for name in ("one", "two"))
