@@ -191,6 +191,16 @@ def test_a_trunk_with_a_quota_is_spent_by_all_that_goes_into_it(tables: Tables) 
     assert [found[name][2].own_kbps for name in ("east", "west")] == [30.0, 30.0]
 
 
+def test_what_a_trunk_promises_to_one_day_moves_on_to_no_other(tables: Tables) -> None:
+    contracts = rooms(declared("east", channel="one"), capacity="30 kbps", into_up=("one",))
+    moving = read_channel("up", {"capacity": {"quota": "86.4 MB", "per": "day", "carry_over_pct": 50}})
+    contracts = replace(contracts, channels={**contracts.channels, "up": moving})
+    sent(tables, (batch("east", 0, DAY, 24 * HOUR, status=DONE), int(46.4 * MB)))
+    waiting = [batch("east", number, DAY + timedelta(days=number), 24 * HOUR) for number in (1, 2, 3)]
+    found = allotted(tables, contracts, *waiting)["east"]
+    assert [part.trunk_kbps for part in found.values()] == pytest.approx([8.0 * 106.4 / 86.4, 8.0, 8.0])
+
+
 lakes = itertools.count()
 quotas = st.tuples(st.sampled_from(["day", "month"]), st.integers(1, 300), st.sampled_from([0, 30, 100]))
 arrivals = st.lists(
