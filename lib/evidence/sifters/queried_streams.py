@@ -120,7 +120,10 @@ def queried_streams(book: Book) -> Mapping[str, float]:
             "scheme",
         ),
         rows,
-        ["All keep as many rows as the sifter did; regions and thresholds are from the first half."],
+        [
+            "All keep as many rows as the sifter did. Regions are from the first half; thresholds are planned, as of a "
+            "batch, by how many rows of the second lie in each."
+        ],
     )  # fmt: skip
     return found
 
@@ -157,9 +160,9 @@ def judged_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, flo
 def learned_and_sifted(
     one: QueriedStream, settings: SifterSettings, train: pa.Table, test: pa.Table, throttle: float
 ) -> tuple[LearnedRegions, np.ndarray]:
-    """Regions of the first half, and which rows of the second stay."""
+    """Regions of the first half, and which rows of the second stay: planned, as a batch is, by what lies in regions."""
     regions, _ = learn_regions(one.contract, settings, train, throttle)
-    worth = regions.worth(frequencies_in(regions, train))
+    worth = regions.worth(frequencies_in(regions, test))
     outcome = configured_for(worth, throttle, 0.0, settings.fairness, regions.base.share)
     return regions, sift(regions.base.with_thresholds(outcome.thresholds), test, train.num_rows)
 
