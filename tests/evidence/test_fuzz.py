@@ -33,6 +33,19 @@ def test_hostile_inputs_are_taken_or_refused_by_name(kind: str) -> None:
     assert not all(taken)
 
 
+def test_shares_work_through_all_inputs_and_through_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked: list[int] = []
+
+    def noting(inputs: int, seed: int, start: int, say: object) -> FuzzCounts:
+        worked.extend(range(start, start + inputs))
+        return FuzzCounts()
+
+    monkeypatch.setattr(fuzzing, "fuzz", noting)
+    for share in range(fuzzing.FUZZ_SHARES):
+        fuzzing.torture_by_fuzzing(lambda _: None, 11, share)
+    assert worked == list(range(fuzzing.TORTURE_INPUTS))
+
+
 def test_children_work_through_all_inputs_and_say_what_became_of_them() -> None:
     found = fuzz(2 * len(JUDGES), seed=3)
     assert found.faults == []

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,13 +146,19 @@ def test_a_part_that_fails_or_dies_is_named_and_the_others_are_written_down(
     def broken(*_: object) -> dict[str, float]:
         raise ValueError("its own fault")
 
-    made = {"kills": lambda *_: {"torture.kills": 3.0}, "races": broken, "landing": broken}
-    made |= {"fuzz": lambda *_: {"torture.fuzz_inputs": 7.0}, "year": lambda *_: os._exit(9)}
+    made: dict[str, Any] = {
+        "kills": (lambda *_: {"torture.kills": 3.0},),
+        "races": (broken,),
+        "landing": (broken,),
+    }
+    most = "torture.fuzz_most_memory_mb"
+    shares = [{"torture.fuzz_inputs": inputs, most: memory} for inputs, memory in ((7.0, 9.5), (6.0, 8.5))]
+    made |= {"fuzz": tuple(lambda *_, one=one: one for one in shares), "year": (lambda *_: os._exit(9),)}
     monkeypatch.setattr(parts, "PARTS", made)
     monkeypatch.setattr(parts, "prepare_process", lambda _: None)
     monkeypatch.setenv("SPILLWAY_BUILD", str(tmp_path))
     assert run_torture([]) == 1
     figures = json.loads((tmp_path / "torture.json").read_text())
-    assert (figures["torture.kills"], figures["torture.fuzz_inputs"]) == (3.0, 7.0)
+    assert (figures["torture.kills"], figures["torture.fuzz_inputs"], figures[most]) == (3.0, 13.0, 9.5)
     assert "torture: races, landing, year must be none" in capfd.readouterr().err
     assert run_torture(["--only", "fuzz", "--only", "kills"]) == 0

@@ -52,6 +52,10 @@ class Child:
             _live(work, said, quiet)
         self._handle = os.pidfd_open(self._pid)
 
+    def fileno(self) -> int:
+        """What can be read from once it has ended."""
+        return self._handle
+
     def ended(self, kill_after: float | None = None, patience: float = PATIENCE_SECONDS) -> Ended:
         """Wait for its end, or kill it when that many seconds have passed since it began."""
         patience = patience if kill_after is None else kill_after

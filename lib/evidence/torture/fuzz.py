@@ -37,6 +37,8 @@ MEMORY_MOST = 256 << 20
 _ADDRESSES_MOST = 4 << 30
 _MEGABYTE = 1 << 20
 TORTURE_INPUTS = 20_000
+FUZZ_SHARES = 3
+"""In which the inputs of `make torture` are worked on, so that two cores have both to do until the end."""
 
 
 @dataclass
@@ -59,9 +61,10 @@ class FuzzCounts:
         }
 
 
-def torture_by_fuzzing(say: Callable[[str], None], seed: int) -> Mapping[str, float]:
-    """The part of `make torture`."""
-    counts = fuzz(TORTURE_INPUTS, seed, say=say)
+def torture_by_fuzzing(say: Callable[[str], None], seed: int, share: int) -> Mapping[str, float]:
+    """A share of the part of `make torture`: the inputs of that seed from where the share before it ends."""
+    first, end = (TORTURE_INPUTS * at // FUZZ_SHARES for at in (share, share + 1))
+    counts = fuzz(end - first, seed, start=first, say=say)
     for fault in counts.faults:
         say(fault)
     return counts.figures()

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import select
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from evidence.torture.forking import WORKER_PATIENCE_SECONDS, Child
-from evidence.torture.fuzz import torture_by_fuzzing
+from evidence.torture.fuzz import FUZZ_SHARES, torture_by_fuzzing
 from evidence.torture.kills import torture_by_killing
 from evidence.torture.landing import torture_by_landing
 from evidence.torture.prepared import prepare_process
@@ -27,17 +29,19 @@ from spillway.show.summary import machine
 
 DEFAULT_SEED = 11
 
-PARTS: Mapping[str, Callable[[Callable[[str], None], int], Mapping[str, float]]] = {
-    "kills": torture_by_killing,
-    "races": torture_by_racing,
-    "landing": torture_by_landing,
-    "fuzz": torture_by_fuzzing,
-    "year": torture_by_a_year,
+Work = Callable[[Callable[[str], None], int], Mapping[str, float]]
+"""What is done, told as it goes on, from a seed; the figures."""
+PARTS: Mapping[str, Sequence[Work]] = {
+    "kills": (torture_by_killing,),
+    "races": (torture_by_racing,),
+    "year": (torture_by_a_year,),
+    "landing": (torture_by_landing,),
+    "fuzz": tuple(partial(torture_by_fuzzing, share=share) for share in range(FUZZ_SHARES)),
 }
-"""By name, in the order they run."""
-LANES = (("landing", "fuzz"), ("year",))
-"""What one core is enough for runs side by side; all others use two by themselves."""
-ALONE = frozenset(name for lane in LANES for name in lane)
+"""By name, in the order they run, each in one or more shares."""
+ALONE = frozenset({"year", "landing", "fuzz"})
+"""What one core is enough for; the others use two by themselves."""
+WORKERS = 2
 
 
 def run_torture(arguments: Sequence[str] | None = None) -> int:
@@ -54,12 +58,15 @@ def run_torture(arguments: Sequence[str] | None = None) -> int:
         print(f"spillway: torture: {time.monotonic() - started:6.1f} s  {line}", flush=True)
 
     prepare_process(say)
-    asked = [name for name in PARTS if name in (given.only or PARTS)]
-    figures, failed = _in_turn([name for name in asked if name not in ALONE], say, given.seed)
-    lanes = [lane for one in LANES if (lane := [name for name in one if name in asked])]
-    for more, problems in _side_by_side(lanes, say, given.seed):
-        figures |= more
-        failed += problems
+    asked = [(name, work) for name, works in PARTS.items() if name in (given.only or PARTS) for work in works]
+    figures: dict[str, float] = {}
+    broken: set[str] = set()
+    done = [_tried(*one, say, given.seed) for one in asked if one[0] not in ALONE]
+    apart = [one for one in asked if one[0] in ALONE]
+    for name, more in [*done, *_side_by_side(apart, say, given.seed)]:
+        broken |= set() if more else {name}
+        figures = together(figures, more)
+    failed = [name for name in PARTS if name in broken]
     figures["torture.seed"] = given.seed
     path = write_figures(figures, build)
     say(f"{len(figures)} figures in {path}")
@@ -73,44 +80,54 @@ def run_torture(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed or wrong else 0
 
 
-def _in_turn(
-    names: Sequence[str], say: Callable[[str], None], seed: int
-) -> tuple[dict[str, float], list[str]]:
-    """The figures of some parts, one after the other, and the names of those that failed."""
-    figures: dict[str, float] = {}
-    failed = []
-    for name in names:
-        begun = time.monotonic()
-        say(name)
-        try:
-            figures |= PARTS[name](say, seed)
-        except Exception:  # the others must not be lost with it
-            traceback.print_exc()
-            failed.append(name)
-        figures[f"torture.{name}_seconds"] = round(time.monotonic() - begun, 1)
-    return figures, failed
+def _tried(name: str, work: Work, say: Callable[[str], None], seed: int) -> tuple[str, dict[str, float]]:
+    """A part, or a share of it, and its figures; none where it failed."""
+    begun = time.monotonic()
+    say(name)
+    try:
+        figures = dict(work(say, seed))
+    except Exception:  # the others must not be lost with it
+        traceback.print_exc()
+        return name, {}
+    return name, figures | {f"torture.{name}_seconds": round(time.monotonic() - begun, 1)}
+
+
+def together(figures: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """Figures of shares as one: they add up, but for the most there was of something.
+
+    >>> together({"torture.fuzz_inputs": 7, "torture.fuzz_most_memory_mb": 3.0, "torture.kills": 1},
+    ...          {"torture.fuzz_inputs": 6, "torture.fuzz_most_memory_mb": 5.0})
+    {'torture.fuzz_inputs': 13, 'torture.fuzz_most_memory_mb': 5.0, 'torture.kills': 1}
+    """
+    found = dict(figures)
+    for name, value in more.items():
+        before = found.get(name, 0)
+        found[name] = max(before, value) if "_most" in name else before + value
+    return found
 
 
 def _side_by_side(
-    lanes: Sequence[Sequence[str]], say: Callable[[str], None], seed: int
-) -> Iterator[tuple[dict[str, float], list[str]]]:
-    """What becomes of each lane, every one in a process of its own."""
+    works: Sequence[tuple[str, Work]], say: Callable[[str], None], seed: int
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """What becomes of each, every one in a process of its own, as many at a time as there are workers."""
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
-        running = []
-        for number, lane in enumerate(lanes):
-            told = Path(place, f"lane-{number}.json")
+        waiting, running = list(enumerate(works)), dict[Child, tuple[str, Path]]()
+        while waiting or running:
+            while waiting and len(running) < WORKERS:
+                number, (name, work) = waiting.pop(0)
+                told = Path(place, f"work-{number}.json")
 
-            def work(lane: Sequence[str] = lane, told: Path = told) -> None:
-                told.write_text(json.dumps(_in_turn(lane, say, seed)), encoding="utf-8")
+                def share(name: str = name, work: Work = work, told: Path = told) -> None:
+                    told.write_text(json.dumps(_tried(name, work, say, seed)[1]), encoding="utf-8")
 
-            child = Child(work, Path(place, f"said-{number}"), quiet=False)
-            running.append((lane, child, told))
-        for lane, child, told in running:
-            ended = child.ended(patience=WORKER_PATIENCE_SECONDS)
-            if ended.code:
-                print(ended.said, file=sys.stderr)
-            figures, failed = json.loads(told.read_text("utf-8")) if not ended.code else ({}, [*lane])
-            yield figures, failed
+                running[Child(share, Path(place, f"said-{number}"), quiet=False)] = (name, told)
+            over, _, _ = select.select(list(running), [], [], WORKER_PATIENCE_SECONDS)
+            for child in over or list(running):
+                name, told = running.pop(child)
+                ended = child.ended(patience=WORKER_PATIENCE_SECONDS)
+                if ended.code:
+                    print(ended.said, file=sys.stderr)
+                yield name, {} if ended.code else json.loads(told.read_text("utf-8"))
 
 
 def write_figures(figures: Mapping[str, float], build: Path) -> Path:
