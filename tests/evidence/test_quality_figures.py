@@ -8,8 +8,8 @@ import pytest
 from evidence.book import Book
 from evidence.quality.federated import deployed, optimum, rows_of_table
 from evidence.quality.laws import law_figures
-from evidence.quality.load_streams import DATA_SETS, values_of
-from evidence.quality.replays import kendall_distance
+from evidence.quality.load_streams import DATA_SETS, HEAVY, RANGES, values_of
+from evidence.quality.replays import interval_figures, kendall_distance
 from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.policies_known import POLICIES
 
@@ -54,8 +54,18 @@ def test_the_optimum_counts_what_is_handed_over() -> None:
 
 def test_data_sets_have_one_mean() -> None:
     values = values_of(60_000, 1)
-    assert set(values) == set(DATA_SETS)
-    assert all(column.mean() == pytest.approx(50, abs=1.5) for column in values.values())
+    assert set(values) == {*DATA_SETS, *HEAVY}
+    assert all(values[name].mean() == pytest.approx(50, abs=1.5) for name in DATA_SETS)
+    assert all(
+        low <= values[name].min() <= values[name].max() <= high for name, (low, high) in RANGES.items()
+    )
+
+
+def test_intervals_hold_also_where_a_few_portions_or_rows_make_the_sum() -> None:
+    found = interval_figures(Book(lambda _: None), 6)
+    assert found["quality.interval_coverage_pct.lowest"] >= 94
+    assert found["quality.interval_coverage_pct.assume_alike_of_heavy_tails"] < 94
+    assert found["quality.intervals_withheld_pct"] == 0
 
 
 def test_orders_are_compared_by_pairs() -> None:

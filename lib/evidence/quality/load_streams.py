@@ -25,6 +25,14 @@ from spillway.demo.landing import package_file
 from spillway.pipeline.channel import bring_through
 from spillway.store import blobs
 
+HEAVY = ("heavy", "lumps")
+"""Beside the text's: values of which a few make the sum (Pareto, alpha 1.1), and portions of 40 of which one in ten is
+five times the others."""
+RANGES: Mapping[str, tuple[float, float]] = {
+    "gaussian": (-100, 200), "uniform": (0, 100), "exponential": (0, 2000), "mixed": (-100, 2000), "load": (0, 1000),
+    "heavy": (0, 100_000), "lumps": (0, 1000),
+}  # fmt: skip
+"""What their owner says of how far values may lie: far more than they do."""
 DATA_SETS = ("gaussian", "uniform", "exponential", "mixed", "load")
 NODES, FILES_A_WINDOW, TUPLES_A_FILE = 20, 20, 40
 SECONDS_A_FILE = 1.0
@@ -40,7 +48,15 @@ STREAM: dict[str, Any] = {
         {"name": "reported_at", "type": "timestamp", "role": "order", "nullable": False},
         {"name": "round", "type": "integer", "role": "protected"},
         {"name": "memory_kb", "type": "double", "role": "measure"},
-        *({"name": name, "type": "double", "role": "measure"} for name in DATA_SETS),
+        *(
+            {
+                "name": name,
+                "type": "double",
+                "role": "measure",
+                "rules": [{"kind": "range", "least": low, "most": high}],
+            }
+            for name, (low, high) in RANGES.items()
+        ),
     ],
 }
 
@@ -55,6 +71,9 @@ def values_of(count: int, seed: int) -> dict[str, np.ndarray]:
     }
     which = chance.integers(0, 3, count)
     found["mixed"] = np.choose(which, list(found.values()))
+    found["heavy"] = np.minimum(20 * chance.pareto(1.1, count), RANGES["heavy"][1])
+    often = np.where(chance.random(-(-count // TUPLES_A_FILE)) < 0.1, 5.0, 1.0)
+    found["lumps"] = chance.normal(50, 15, count).clip(0, 150) * np.repeat(often, TUPLES_A_FILE)[:count]
     volumes = np.array(share_volumes())
     found["load"] = np.resize(volumes, count) * 50 / volumes.mean()
     return found

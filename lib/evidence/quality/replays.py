@@ -19,6 +19,7 @@ from evidence.book import Book
 from evidence.quality.load_streams import (
     DATA_SETS,
     FILES_A_WINDOW,
+    HEAVY,
     TUPLES_A_FILE,
     asked_query,
     landed_loads,
@@ -31,6 +32,7 @@ from spillway.pipeline.window_pins import pinned_windows
 from spillway.show.report import svg
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
+KINDS: Mapping[str, str] = {"n": "COUNT", "c": "COUNT", "s": "SUM", "a": "AVG"}
 OFFERED = FILES_A_WINDOW * TUPLES_A_FILE
 
 
@@ -139,41 +141,79 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def interval_figures(book: Book, windows: int, seed: int = 5) -> dict[str, float]:
-    """How often the answer to everything lies in the interval of an answer to some, of COUNT, SUM and AVG."""
+    """How often the answer to everything lies in the interval of an answer to some, of COUNT, SUM and AVG.
+
+    Of the text's data sets and of values that a few portions or rows make, for which every interval must hold as often
+    as it says; beside it those that take portions to be alike, which do where that is so.
+    """
     lake = landed_loads("quality-intervals", windows, seed)
-    items = [f"avg({one}) AS a_{one}, sum({one}) AS s_{one}" for one in DATA_SETS]
-    sql = f"SELECT count(*) AS n, {', '.join(items)} FROM loads WHERE memory_kb >= 100"
+    every = (*DATA_SETS, *HEAVY)
+    items = [f"avg({one}) AS a_{one}, sum({one}) AS s_{one}" for one in every]
+    counts = "sum(CASE WHEN lumps > 200 THEN 1 ELSE 0 END) AS c_lumps"
+    sql = f"SELECT count(*) AS n_text, {counts}, {', '.join(items)} FROM loads WHERE memory_kb >= 100"
     truth = by_rules(lake, {"bounded": asked_query("bounded", sql)})["bounded"]
-    held: dict[tuple[str, float], list[bool]] = {}
+    held: dict[tuple[bool, str, bool], list[bool]] = {}
+    wide: dict[str, list[float]] = {}
     asked = 0
     for share in SHARES[1:-1]:
-        room = {"capacity": {"tuples": share * OFFERED}, "starve_slices": 0}
-        found = by_rules(lake, {"bounded": asked_query("bounded", sql, **room)})["bounded"]
-        for number, (rows, _) in found.items():
-            exact = truth[number][0]
-            assert rows is not None
-            assert exact is not None
-            for name in [name for name in exact.column_names if f"{name}__low" in rows.column_names]:
-                low, value, high = (
-                    rows[f"{name}__low"][0].as_py(), exact[name][0].as_py(), rows[f"{name}__high"][0].as_py(),
-                )  # fmt: skip
-                kind = {"n": "COUNT", "s": "SUM", "a": "AVG"}[name[0]]
-                asked += 1
-                if low is not None and high is not None:
-                    held.setdefault((kind, share), []).append(low <= value <= high)
+        for alike in (False, True):
+            room = {"capacity": {"tuples": share * OFFERED}, "starve_slices": 0, "assume_alike": alike}
+            found = by_rules(lake, {"bounded": asked_query("bounded", sql, **room)})["bounded"]
+            for number, (rows, _) in found.items():
+                exact = truth[number][0]
+                assert rows is not None
+                assert exact is not None
+                for name in [name for name in exact.column_names if f"{name}__low" in rows.column_names]:
+                    low, value, high = (
+                        rows[f"{name}__low"][0].as_py(), exact[name][0].as_py(), rows[f"{name}__high"][0].as_py(),
+                    )  # fmt: skip
+                    asked += not alike
+                    if low is None or high is None:
+                        continue
+                    kind, rough = KINDS[name[0]], name[2:] in HEAVY
+                    near = 1e-9 * abs(value)
+                    held.setdefault((alike, kind, rough), []).append(low - near <= value <= high + near)
+                    if not alike and value:
+                        wide.setdefault(kind, []).append((high - low) / abs(value))
     lake.forget()
     book.table(
         "Intervals of 95 %: how often they hold the answer to everything, in %",
-        ("query", *(f"sic {share:g}" for share in SHARES[1:-1])),
+        (
+            "query",
+            "the text's data",
+            "heavy tails and lumps",
+            "alike: the text's",
+            "alike: heavy and lumps",
+            "width",
+        ),
         [
-            (kind, *(100 * float(np.mean(held.get((kind, share), [np.nan]))) for share in SHARES[1:-1]))
-            for kind in ("COUNT", "SUM", "AVG")
+            (
+                kind,
+                *(_held(held, alike, kind, rough) for alike in (False, True) for rough in (False, True)),
+                float(np.median(wide[kind])),
+            )
+            for kind in dict.fromkeys(KINDS.values())
         ],
         notes=["Values of one window share the portions that were drawn: they are not independent trials."],
     )
-    every = [one for own in held.values() for one in own]
+    strict = {(kind, rough): own for (alike, kind, rough), own in held.items() if not alike}
+    given = [one for own in strict.values() for one in own]
+    usual = [one for (alike, _, rough), own in held.items() if alike and not rough for one in own]
+    heavy = [one for (alike, _, rough), own in held.items() if alike and rough for one in own]
     return {
-        "quality.interval_coverage_pct": 100 * float(np.mean(every)),
-        "quality.intervals": len(every),
-        "quality.intervals_withheld_pct": 100 * (1 - len(every) / asked),
+        "quality.interval_coverage_pct": 100 * float(np.mean(given)),
+        "quality.interval_coverage_pct.lowest": 100 * min(float(np.mean(own)) for own in strict.values()),
+        "quality.interval_coverage_pct.heavy_tails": 100
+        * float(np.mean([one for (_, rough), own in strict.items() if rough for one in own])),
+        "quality.interval_coverage_pct.assume_alike": 100 * float(np.mean(usual)),
+        "quality.interval_coverage_pct.assume_alike_of_heavy_tails": 100 * float(np.mean(heavy)),
+        "quality.interval_width_over_value": float(np.median([one for own in wide.values() for one in own])),
+        "quality.intervals": len(given),
+        "quality.intervals_withheld_pct": 100 * (1 - len(given) / asked),
     }
+
+
+def _held(
+    held: Mapping[tuple[bool, str, bool], Sequence[bool]], alike: bool, kind: str, rough: bool
+) -> float:
+    return 100 * float(np.mean(held.get((alike, kind, rough), [np.nan])))

@@ -24,8 +24,10 @@ from evidence.quality.noted import noted_groups
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.quality.examined_answer import examined_answer
+from spillway.levers.quality.history import RoomHistory
 from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
-from spillway.levers.quality.room_plan import RoomRules
+from spillway.levers.quality.room_plan import RoomRules, beginnings
+from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import Portion
 from spillway.pipeline.window_look import KnownWindows
 from spillway.pipeline.window_portions import window_portions
@@ -468,7 +470,7 @@ def test_a_query_that_fails_on_its_rows_leaves_its_room_to_the_others_and_is_tol
     assert {row["sic"] for row in world.rows("coverage") if row["subject"] == "numbers"} == {0.0}
     told = [row["reason"] for row in world.rows("ledger") if row["subject"] == "numbers" and row["shed"]]
     assert told
-    assert all("was given to others before it could be worked out" in reason for reason in told)
+    assert all("others were given all of its slice" in reason for reason in told)
     assert difference(world.rows("ledger")) == 0
 
 
@@ -546,6 +548,20 @@ def test_groups_of_any_key_are_estimated(tmp_path: Path) -> None:
     for row in answers:
         assert row["n__estimate"] == pytest.approx(2 * row["n"])
         assert row["n__low"] <= 80 <= row["n__high"]
+
+
+def test_where_a_query_begins_does_not_depend_on_who_else_is_planned_now() -> None:
+    """One without a past begins where all others of the room on average got, also when they have been worked out."""
+    queries = {name: QualitySettings(sql=MEAN) for name in ("a", "b", "c")}
+    rules = RoomRules(queries, None, "fair", 600.0, dict.fromkeys(queries, 1.0))
+    history = RoomHistory()
+    for number, (first, second) in enumerate([(1.0, 0.2), (1.0, 0.4)]):
+        history.add("a", number, first, 100.0, 100.0)
+        history.add("b", number, second, 100.0, 20.0)
+    before = beginnings(rules, history, 2)
+    assert before == pytest.approx({"a": 2.0, "b": 0.6, "c": 1.3})
+    history.add("a", 2, 1.0, 100.0, 100.0)
+    assert beginnings(rules, history, 2) == before
 
 
 def test_a_slice_begins_where_its_windows_do() -> None:

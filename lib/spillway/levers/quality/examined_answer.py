@@ -100,7 +100,8 @@ def _intervals(rows: pa.Table) -> _Intervals:
         rounding = _ROUNDING * np.maximum(1.0, np.abs(value))
         # no number is estimated of none: then all three are none
         within = (low - rounding <= value) & (value <= high + rounding)
-        nothing = np.isnan(low) & np.isnan(value) & np.isnan(high)
+        # nor does an infinite sum lie beyond itself
+        nothing = (np.isnan(low) & np.isnan(value) & np.isnan(high)) | ((low == value) & (value == high))
         interval = there[0] | there[2]
         found.some += int(interval.sum())
         found.odd += int((interval & ~(there.all(axis=0) & (within | nothing))).sum())

@@ -57,8 +57,8 @@ class QueryPlan(WindowPlan):
         place = (window.scope, window.subject, window.window, window.day, LEVER_NAME, self.work.ordinal)
         shed = len(share.offered) - len(share.kept)
         reason = "" if not shed else f"too little room: {self.rules.policy}"
-        if share.given_away:
-            reason += "; the room of its slice was given to others before it could be worked out"
+        if share.offered and not share.kept:
+            reason += "; others were given all of its slice"
         owed = sorted(
             {one.stream for one in set(share.offered) - set(share.kept)} & set(self.settings.must_keep)
         )

@@ -8,7 +8,7 @@ Queries of the room that this run does not work out (another job does) are not f
 slice is taken, and what they are likely to be offered is left to them (`projection.own_room`). To one that cannot be
 worked out as it stands nothing is left: its statements are analysed before the room is divided, and where it fails on
 its rows the room is divided again without it. What a slice had is then given to the others for good: a query that is
-mended later finds what they left of past slices, and is told where that is nothing.
+mended later, or joins the room later, finds what they left of past slices, and is told where that is nothing.
 
 Nothing pins a slice's plan, and nothing has to: of queries that were planned together, those that are planned again
 when others have been worked out get the same again (`admission`).
@@ -54,8 +54,6 @@ class WindowShare:
     capacity: float | None
     arrived_first: int | None
     """Tuples that were here when it was first worked out; None: that is now."""
-    given_away: bool = False
-    """Whether others had been given the room of its slice when it was planned."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,6 @@ def _plan_slice(
             rules.weights[subject],
             rules.room,
             history.arrived_first.get((subject, window.window)),
-            rules.room is not None and bool(at) and not mine and _taken(rules, history, number) >= rules.room,
         )
     return shares
 
@@ -270,11 +267,19 @@ def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float
     return node.after(load + history.load(number, rules.queries), rules.room).on
 
 
+def beginnings(rules: RoomRules, history: RoomHistory, number: int) -> dict[str, float]:
+    """By query of the room, planned now or not, where it begins in a slice: at what it reached in those before."""
+    names = sorted(rules.queries)
+    reached = {name: history.reached(name, number, rules.queries[name].remember_slices) for name in names}
+    weight = np.array([rules.weights[name] for name in names])
+    return dict(zip(names, remembered(reached, names, weight).tolist(), strict=True))
+
+
 def _entitlements(rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str]) -> Entitlements:
     settings = [rules.queries[name] for name in names]
     weight = np.array([rules.weights[name] for name in names])
-    reached = {name: history.reached(name, number, rules.queries[name].remember_slices) for name in names}
-    begin = remembered(reached, names, weight)
+    every = beginnings(rules, history, number)
+    begin = np.array([every[name] for name in names])
     return Entitlements(
         weight,
         begin,
@@ -302,7 +307,7 @@ def _elsewhere(
         if expected > have:
             shares[name] = (expected - have) / expected
     weight = np.array([rules.weights[name] for name in shares])
-    reached = {name: history.reached(name, number, rules.queries[name].remember_slices) for name in shares}
-    start = remembered(reached, list(shares), weight) if shares else np.zeros(0)
+    every = beginnings(rules, history, number)
+    start = np.array([every[name] for name in shares], np.float64)
     load = [history.last_load(name, number) * share for name, share in shares.items()]
     return Elsewhere(start, weight, np.array(list(shares.values())), np.array(load, np.float64))

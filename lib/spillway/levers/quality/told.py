@@ -79,6 +79,11 @@ def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, .
         found.append(
             "give it more than others: `weight: 2`; strictly before them: `priority: 1`; at least: `floor: 0.8`"
         )
+    if any(row["arrived"] and not row["tuples_kept"] for row in rows):
+        found.append(
+            "wait for its next windows: those of which others had been given all before it joined the room, or was "
+            "mended, stay as they are"
+        )
     if any(row["rows"] == 0 and row["sic"] > 0.999 and row["arrived"] for row in rows):
         found.append(
             "let it answer: see whether its conditions can be met, some windows were read whole and gave no row"
