@@ -208,7 +208,8 @@ def examined_results(table: str, stream: str, rows: list[dict[str, Any]]) -> Exa
     given = pa.Table.from_pylist(rows, schema)
     if table == "joined":
         span = (NOW, NOW + timedelta(minutes=1))
-        found = examined_pairs(JOIN, given, span, (joined_rows(), joined_rows()), with_itself=False)
+        sides = (joined_rows(), joined_rows())
+        found = examined_pairs(JOIN, given, span, JOIN.lasts_micros, sides, with_itself=False)
         said = EXAMINED_PAIRS
     else:
         found, said = examined_answer(given), EXAMINED_ANSWER

@@ -126,6 +126,17 @@ def test_a_pair_that_does_not_match_is_found_by_the_rows_it_is_of(world: World) 
         world.validate()
 
 
+def test_pairs_are_judged_by_the_rule_that_made_them_and_not_by_a_later_one(world: World) -> None:
+    contract_becomes(world, JOIN, threshold=3, left={"attribute": "tags", "lasts_seconds": 2})
+    spoil(world, "joined", "alike", lambda row: row.update(weight=0.25))
+    with pytest.raises(SpillwayError, match="that stand for less than themselves"):
+        world.validate()
+    failed = [row["expectation"] for row in world.rows("validations") if not row["success"]]
+    assert len(failed) == 1, (
+        "what has nothing to do with the rule is looked at, and nothing else is held against them"
+    )
+
+
 def test_what_was_shed_again_since_is_not_held_against_its_pairs(world: World) -> None:
     spoil(world, "joined", "alike", lambda row: row.update(left_seq=100_000))
     (batch,) = world.batches("east")

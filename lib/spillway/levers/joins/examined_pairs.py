@@ -38,7 +38,7 @@ EXAMINED_PAIRS = pa.schema(
         ("utility", pa.float64()),
     ]
 )
-"""What is said of a window; `not_in_inputs` and `no_match` are null where its inputs are no longer what was joined."""
+"""What is said of a window; `not_in_inputs` and `no_match` are null where its inputs, or the rule, are others now."""
 _REQUIRED = ("left_seq", "right_seq", "left_time", "right_time", "utility", "weight", "sic")
 
 
@@ -46,12 +46,14 @@ def examined_pairs(
     settings: JoinSettings,
     rows: pa.Table,
     span: tuple[datetime, datetime],
+    lasts: tuple[float, float],
     sides: tuple[Operand, Operand] | None,
     with_itself: bool,
 ) -> Mapping[str, Any]:
     """How many of the pairs are not what they should be, and what all of them add up to.
 
-    `sides`: the rows that the join was handed in this window.
+    `lasts`: microseconds that rows of either side lasted when pairs were made; `sides`: the rows that the join was
+    handed in this window.
     """
     left, right = (np.asarray(rows[f"{side}_seq"].fill_null(-1)) for side in ("left", "right"))
     times = [_micros(rows[f"{side}_time"]) for side in ("left", "right")]
@@ -60,7 +62,6 @@ def examined_pairs(
     same = (np.diff(left[order]) == 0) & (np.diff(right[order]) == 0)
     begin, end = (round(edge.timestamp() * 1_000_000) for edge in span)
     later, gap = np.maximum(*times), times[1] - times[0]
-    lasts = [round(side.lasts_seconds * 1_000_000) for side in (settings.left, settings.right)]
     too_far = np.where(gap >= 0, gap > lasts[0], -gap > lasts[1])
     found: dict[str, Any] = {
         "pairs": rows.num_rows,

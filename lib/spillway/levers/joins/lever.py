@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +73,16 @@ class JoinPlan(WindowPlan):
         self, window: Window, results: int, counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         place = {"subject": window.subject, "window": window.window, "batch_date": window.day}
-        return {JOIN_WINDOWS: [{**place, "updated_at": utc_now(), **self.turn.came_to(counts)}]}
+        said = {"updated_at": utc_now(), "rule": pair_rule(self.work.contract)}
+        return {JOIN_WINDOWS: [{**place, **said, **self.turn.came_to(counts)}]}
+
+
+def pair_rule(contract: Workload) -> str:
+    """Names what makes a pair by this contract; budgets and how they are spread have no part in it."""
+    settings: JoinSettings = contract.lever_settings("joins")
+    sides = [(one.joined_by, one.lasts_seconds) for one in (settings.left, settings.right)]
+    made = (contract.inputs, sides, settings.predicate, settings.threshold, settings.sets)
+    return hashlib.sha256(repr(made).encode()).hexdigest()[:16]
 
 
 def memory_before(
@@ -202,9 +213,14 @@ class JoinLever(WindowLever):
         inputs: Mapping[str, ReadColumns] | None,
     ) -> Mapping[str, Any]:
         settings: JoinSettings = contract.lever_settings("joins")
-        sides = None if inputs is None else sides_of(contract, room, settings, inputs)[:2]
+        known = room.tables.at(JOIN_WINDOWS).rows(["rule"], subject=contract.subject, window=window.window)
+        as_now = known["rule"].to_pylist() in ([pair_rule(contract)], [None], [])
+        sides = sides_of(contract, room, settings, inputs)[:2] if inputs is not None and as_now else None
+        lasts = settings.lasts_micros if as_now else (math.inf, math.inf)
         with_itself = len(set(contract.inputs)) == 1
-        return examined_pairs(settings, results, (window.from_time, window.to_time), sides, with_itself)
+        return examined_pairs(
+            settings, results, (window.from_time, window.to_time), lasts, sides, with_itself
+        )
 
     def advice(self, contract: Workload, room: Room, inputs: Mapping[str, ReadColumns]) -> Iterable[Advised]:
         """What the join of these rows would be, before it is run."""

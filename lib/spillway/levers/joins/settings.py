@@ -179,6 +179,11 @@ class JoinSettings:
     seed: int = rule(Number(least=0, whole=True), "of the sample", 7)
 
     @property
+    def lasts_micros(self) -> tuple[int, int]:
+        """How long left and right rows last."""
+        return round(self.left.lasts_seconds * 1_000_000), round(self.right.lasts_seconds * 1_000_000)
+
+    @property
     def single_values(self) -> bool:
         """Whether a row has one item at most: then an index's every entry is a pair of equal values."""
         return self.predicate == "equality" and self.sets is None and len(self.left.joined_by) == 1
