@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spillway.levers.joins.changing import DROP, moved
 from spillway.levers.joins.correlation import expected, faded, ranks, smoothed
 from spillway.levers.joins.direction import by_direction
-from spillway.levers.joins.exploring import ENOUGH_LUMPS, MOST_LOOKED, explored, lumps_of
+from spillway.levers.joins.exploring import MOST_LOOKED, MOST_LUMPS, explored, lumps_of
 from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
 from spillway.levers.joins.rate import (
     LEAST_FRACTION,
@@ -192,14 +192,26 @@ def test_what_no_side_can_probe_has_no_volume_and_takes_nothing() -> None:
 
 
 def test_looking_takes_all_before_the_first_match_much_while_little_is_known_and_gamma_then() -> None:
-    made, to_make = np.full(20, 50.0), np.full(20, 1000.0)
-    shares = [explored(0.05, lumps, made, to_make) for lumps in (0.0, 1.0, 20 * ENOUGH_LUMPS / 4, 1e6)]
+    flat, made, to_make = np.full(20, 5.0), np.full(20, 50.0), np.full(20, 1000.0)
+    shares = [explored(0.05, lumps, flat, made, to_make) for lumps in (0.0, 1.0, 20 * MOST_LUMPS / 4, 1e6)]
     assert shares == pytest.approx([1.0, MOST_LOOKED, 0.2, 0.05])
     # lags that came within reach only now are looked at, for their part of what there is to compare
     made[10:] = 0.0
-    assert explored(0.05, 1e9, made, to_make) == pytest.approx((MOST_LOOKED + 0.05) / 2)
+    assert explored(0.05, 1e9, flat, made, to_make) == pytest.approx((MOST_LOOKED + 0.05) / 2)
     # a gamma that was stated larger is kept to
-    assert explored(0.8, 1.0, made, to_make) == pytest.approx(0.8)
+    assert explored(0.8, 1.0, flat, made, to_make) == pytest.approx(0.8)
+
+
+def test_a_sharp_peak_is_looked_for_less_than_one_that_noise_could_have_made() -> None:
+    made, to_make, peak = np.full(20, 50.0), np.full(20, 1000.0), np.full(20, 1.0)
+    peak[7] = 60.0
+    flat = np.full(20, peak.mean())
+    assert explored(0.05, 100.0, peak, made, to_make) == 0.05
+    assert explored(0.05, 100.0, flat, made, to_make) == pytest.approx(0.05 * MOST_LUMPS / 5)
+    # two differ as much where lumps are few: that is what noise is
+    slope = flat * np.linspace(0.7, 1.3, 20)
+    assert explored(0.05, 100.0, slope, made, to_make) == explored(0.05, 100.0, flat, made, to_make)
+    assert explored(0.05, 2000.0, slope, made, to_make) == 0.05
 
 
 def test_matches_that_come_many_at_a_time_tell_as_little_as_few() -> None:

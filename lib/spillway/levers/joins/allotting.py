@@ -116,9 +116,11 @@ def _gamma(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[Lea
     lumps = sum(lumps_of(float(known.matches.sum()), known.squares) for known in learned)
     if any(len(known.comparisons) != len(one.curve) for known, one in zip(learned, base, strict=True)):
         lumps = 0.0
-    made = np.concatenate([known.comparisons for known in learned])
+    matches, made = (
+        np.concatenate([getattr(known, name) for known in learned]) for name in ("matches", "comparisons")
+    )
     to_make = np.concatenate([one.volumes.sum(axis=1) for one in base])
-    return explored(settings.adapt.sample_pct / 100.0, lumps, made, to_make)
+    return explored(settings.adapt.sample_pct / 100.0, lumps, matches, made, to_make)
 
 
 def _whole(one: Facing) -> Facing:

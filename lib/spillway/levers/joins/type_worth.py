@@ -75,11 +75,20 @@ def types_match(known: TypePairs) -> Array:
     mean = float(known.pairs.sum()) / total
     ratio = known.pairs[seen] / known.expected[seen] / mean
     noise = known.phi / (mean * known.expected[seen])
+    between = apart(ratio, noise)
+    even[seen] += (ratio - 1.0) * between / (between + noise)
+    return np.maximum(even, 0.0)
+
+
+def apart(ratio: Array, noise: Array) -> float:
+    """tau^2: how much things of mean 1 differ beyond their noise (its variances), by DerSimonian and Laird.
+
+    >>> apart(np.array([1.5, 0.5]), np.array([0.01, 0.01])), apart(np.array([1.05, 0.95]), np.array([0.01, 0.01]))
+    (0.49, 0.0)
+    """
     sums = [float((noise**-p).sum()) for p in (1, 2)]
     heterogeneity = float(((ratio - 1.0) ** 2 / noise).sum()) - (len(ratio) - 1)
-    apart = max(0.0, heterogeneity / max(1e-12, sums[0] - sums[1] / sums[0]))
-    even[seen] += (ratio - 1.0) * apart / (apart + noise)
-    return np.maximum(even, 0.0)
+    return max(0.0, heterogeneity / max(1e-12, sums[0] - sums[1] / sums[0]))
 
 
 def worth_by_type(known: TypePairs, often: Array, worth: Sequence[float]) -> Array:
