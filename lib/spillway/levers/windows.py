@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -27,6 +27,40 @@ Input = tuple[str, int]
 ReadColumns = Callable[[Sequence[str]], pa.Table]
 """Columns of an input stream's rows in the window, as they were before anything was shed, as far as they can be given
 back; in the order of `seq` (of time, where windows are worked out in turn)."""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST, _LAST = (edge.replace(tzinfo=UTC) for edge in (datetime.min, datetime.max))
+
+
+def micros_of(moment: date) -> int:
+    """Whole microseconds from 1970 to a moment, or to the midnight that a date begins with.
+
+    >>> micros_of(date(1970, 1, 2)), micros_of(datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC))
+    (86400000000, 1767225600000001)
+    """
+    at = (
+        moment
+        if isinstance(moment, datetime)
+        else datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    )
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def moment_of(micros: int) -> datetime:
+    """The moment so many microseconds after 1970; the first or the last there is where that lies beyond.
+
+    >>> moment_of(-(10**18)).year, moment_of(10**18).year
+    (1, 9999)
+    """
+    low, high = micros_of(_FIRST), micros_of(_LAST)
+    return _EPOCH + timedelta(microseconds=min(max(micros, low), high))
+
+
+def step_of(seconds: float) -> int:
+    """A length of time in whole microseconds, at least one: what windows and slices are cut by."""
+    return max(1, round(seconds * 1e6))
 
 
 class Workers(Protocol):

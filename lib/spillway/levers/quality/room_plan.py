@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,9 @@ from spillway.levers.quality.overload import Overload
 from spillway.levers.quality.policies import chosen
 from spillway.levers.quality.projection import Elsewhere, own_room, remembered
 from spillway.levers.quality.settings import QualitySettings, RoomCapacity
-from spillway.levers.windows import Portion, Window, WindowWork
+from spillway.levers.windows import Portion, Window, WindowWork, micros_of, step_of
 
 LEVER_NAME = "quality"
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,7 @@ class RoomRules:
 
     def slice_of(self, moment: datetime) -> int:
         """The slice that a moment lies in."""
-        # in whole microseconds, as windows are cut: by a quotient of floats some begin a slice too early
-        return round((moment - _EPOCH) / _MICROSECOND) // max(1, round(self.slice_seconds * 1e6))
+        return micros_of(moment) // step_of(self.slice_seconds)
 
     @property
     def room(self) -> float | None:
