@@ -77,6 +77,8 @@ def test_a_stream_may_be_joined_with_itself() -> None:
         ({"inputs": "rain"}, "inputs", "be a list"),
         ({"inputs": ...}, "inputs", "be there"),
         ({"window": {"seconds": 0}}, "window.seconds", "above 0"),
+        ({"window": {"seconds": 1e11}}, "window.seconds", "at most 1e+10"),
+        ({"window": {"seconds": 60, "waits_seconds": 1e300}}, "window.waits_seconds", "at most 1e+10"),
         ({"window": {}}, "window.seconds", "be there"),
         ({"window": ...}, "window", "be there"),
         ({"room": ""}, "room", "be text"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from tests.levers.quality.worlds import MEAN, OTHERS, PLAIN, ROWS, begun, covera
 from tests.pipeline.streams import World, json_lines, sites
 
 from spillway.batch import RETIRED, utc_now
+from spillway.contracts import read_workload
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.windows import DONE, OPEN, Window
 from spillway.pipeline.keep import keep
 from spillway.pipeline.retire import retire
 from spillway.pipeline.what_if import RoomChanges, what_if
-from spillway.pipeline.window_grid import WindowGrid
+from spillway.pipeline.window_grid import WindowGrid, times_within
 from spillway.pipeline.window_look import find_windows
 from spillway.pipeline.window_pins import pinned_windows
 from spillway.show.status import status
@@ -85,6 +86,23 @@ def test_of_a_file_with_several_batches_only_those_that_are_asked_for_are_looked
     hours = WindowGrid(3_600_000_000)
     assert hours.of_batches(file, "at", {2}) == {(2, 3)}
     assert hours.of_batches(file, "at", {1, 2}) == {(1, 1), (1, 2), (2, 3)}
+
+
+def test_a_window_of_the_first_day_there_is_begins_no_earlier() -> None:
+    grid = WindowGrid.of(read_workload(query("means", MEAN, window={"seconds": 1e10})))
+    first = datetime.min.replace(tzinfo=UTC)
+    begin, end = grid.span(grid.at(first))
+    assert begin == first < end
+
+
+@given(st.integers(min_value=1, max_value=3 * 10**11), st.integers(min_value=-700_000, max_value=2_000_000))
+def test_a_date_is_read_in_the_window_that_its_midnight_lies_in(step: int, day: int) -> None:
+    """Also where windows are no whole days, so that a date begins in one and goes on in the next."""
+    grid, one = WindowGrid(step), date(1970, 1, 1) + timedelta(days=day)
+    number = grid.at(one)
+    for near in (number - 1, number, number + 1):
+        first, last = times_within("date", *grid.span(near))
+        assert (first <= one <= last) == (near == number)
 
 
 def test_a_window_that_wants_rows_of_all_is_there_as_soon_as_the_last_one_has_them(tmp_path: Path) -> None:

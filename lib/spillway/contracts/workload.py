@@ -22,19 +22,22 @@ from spillway.contracts.levers import LeverEntry, Levers, Subject
 from spillway.contracts.sections import RETAINED
 from spillway.contracts.shapes import DRAFT, SUBJECT_NAME, Choice, Listing, Maybe, Number, Record, Text, rule
 
+LONGEST_SECONDS = 1e10
+"""Some 300 years: longer than any data, short enough to be counted in microseconds."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSpan:
     """The unit it works in: so many seconds of event time."""
 
-    seconds: float = rule(Number(above=0), "how long a window is")
+    seconds: float = rule(Number(above=0, most=LONGEST_SECONDS), "how long a window is")
     rows_of: str = rule(
         Choice(("any", "all")),
         "whether a window is there where any input has rows, or where all of them have",
         "any",
     )
     waits_seconds: float | None = rule(
-        Maybe(Number(above=0)),
+        Maybe(Number(above=0, most=LONGEST_SECONDS)),
         "how far ahead in time the fastest input may be before a window is closed without the others (null: it waits); "
         "what comes after that opens it again",
         None,

@@ -15,12 +15,11 @@ import pyarrow as pa
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
+from spillway.levers.windows import micros_of, moment_of, step_of
 from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group
 from spillway.store.filters import matching
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _CUT_BY = timedelta(microseconds=999)
 """Some writers cut times in a file's statistics down to the millisecond."""
 
@@ -35,21 +34,18 @@ class WindowGrid:
     def of(contract: Workload) -> WindowGrid:
         """The grid of a contract; a length of a fraction of a microsecond is rounded, once and for all.
 
-        >>> WindowGrid(3_600_000_000).at(datetime(1970, 1, 3, 12, tzinfo=UTC)), WindowGrid(300_000).at(_EPOCH)
+        >>> WindowGrid(3_600_000_000).at(datetime(1970, 1, 3, 12, tzinfo=UTC)), WindowGrid(300_000).at(date(1970, 1, 1))
         (60, 0)
         """
-        return WindowGrid(max(1, round(contract.window.seconds * 1e6)))
+        return WindowGrid(step_of(contract.window.seconds))
 
     def at(self, edge: date) -> int:
         """The window that a moment, or the midnight that a date begins with, lies in."""
-        moment = edge if isinstance(edge, datetime) else datetime(edge.year, edge.month, edge.day, tzinfo=UTC)
-        return (moment - _EPOCH) // _MICROSECOND // self.step
+        return micros_of(edge) // self.step
 
     def span(self, number: int) -> tuple[datetime, datetime]:
-        """The first moment of a window, and the one after its last."""
-        begin, end = (number * self.step, (number + 1) * self.step)
-        most = (_LAST - _EPOCH) // _MICROSECOND
-        return _EPOCH + timedelta(microseconds=begin), _EPOCH + timedelta(microseconds=min(end, most))
+        """The first moment of a window, and the one after its last, as far as there are any."""
+        return moment_of(number * self.step), moment_of((number + 1) * self.step)
 
     def numbers(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:
         """Of moments or dates, none of them null, the windows they lie in."""
@@ -115,6 +111,19 @@ def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:
 
 
 def times_within(kind: str, begin: datetime, end: datetime) -> tuple[date, date]:
-    """The first and the last value that an order attribute has from one moment until right before another."""
-    last = end - _MICROSECOND  # the moment after the last belongs to the next window
-    return (begin.date(), last.date()) if kind == "date" else (begin, last)
+    """The first and the last value that an order attribute has from one moment until right before another.
+
+    A date stands for its midnight; where none lies between the two, the first is after the last.
+
+    >>> noon, evening = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (12, 20))
+    >>> first, last = times_within("date", noon, evening)
+    >>> first.isoformat(), last.isoformat()
+    ('2026-01-02', '2026-01-01')
+    """
+    last = moment_of(micros_of(end) - 1)  # the moment after the last belongs to the next window
+    if kind != "date":
+        return begin, last
+    midnight = begin == datetime(begin.year, begin.month, begin.day, tzinfo=UTC)
+    if begin.date() == date.max and not midnight:
+        return date.max, date.min
+    return begin.date() + timedelta(days=not midnight), last.date()

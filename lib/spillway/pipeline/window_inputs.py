@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from spillway.contracts.shapes import suggest
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
-from spillway.levers.windows import Portion, ReadColumns, Window
+from spillway.levers.windows import Portion, ReadColumns, Window, micros_of, moment_of
 from spillway.pipeline.question import Question
 from spillway.pipeline.reading import FrameStretch, Reading, plan_reading, readable
 from spillway.pipeline.window_grid import times_within, window_order
@@ -117,8 +117,7 @@ def planned_inputs(
     tables: Tables, room: Room, contract: Workload, windows: Sequence[Window], back_seconds: float
 ) -> dict[int, dict[str, WindowRows]]:
     """By window and input stream, what it reads, from so many seconds before its begin."""
-    back = timedelta(seconds=back_seconds)
-    begin, end = windows[0].from_time - back, windows[-1].to_time
+    begin, end = _begin(windows[0], back_seconds), windows[-1].to_time
     found: dict[int, dict[str, WindowRows]] = {window.window: {} for window in windows}
     for stream in dict.fromkeys(contract.inputs):
         of = room.contracts.stream(stream)
@@ -126,7 +125,7 @@ def planned_inputs(
         schema, kind = readable(tables, of), of.attribute(order).type
         reading = plan_reading(tables, of, Question(times=times_within(kind, begin, end)))
         for window in windows:
-            times = times_within(kind, window.from_time - back, window.to_time)
+            times = times_within(kind, _begin(window, back_seconds), window.to_time)
             mine = tuple(replace(one, question=Question(times=times)) for one in reading.stretches)
             batches = tuple(batch for name, batch in window.inputs if name == stream)
             found[window.window][stream] = WindowRows(stream, mine, schema, order, batches)
@@ -161,6 +160,11 @@ def held_inputs(
             yield from held_inputs(contract, some, inputs, columns, back_seconds, most)
 
 
+def _begin(window: Window, back_seconds: float) -> datetime:
+    """The first moment of what a window reads."""
+    return moment_of(micros_of(window.from_time) - round(back_seconds * 1e6))
+
+
 def _held(
     windows: Sequence[Window],
     inputs: Mapping[int, Mapping[str, WindowRows]],
@@ -168,12 +172,11 @@ def _held(
     back_seconds: float,
     most: int,
 ) -> dict[int, dict[str, ReadColumns]]:
-    back = timedelta(seconds=back_seconds)
     found: dict[int, dict[str, ReadColumns]] = {window.window: {} for window in windows}
     for stream, names in columns.items():
         widest = inputs[windows[0].window][stream]
         kind = "date" if pa.types.is_date(widest.schema.field(widest.order).type) else "timestamp"
-        times = times_within(kind, windows[0].from_time - back, windows[-1].to_time)
+        times = times_within(kind, _begin(windows[0], back_seconds), windows[-1].to_time)
         spans = tuple(replace(one, question=Question(times=times)) for one in widest.stretches)
         batches = sorted({batch for window in windows for batch in inputs[window.window][stream].batches})
         whole = replace(widest, stretches=spans, batches=tuple(batches), most=most)
@@ -183,10 +186,8 @@ def _held(
         )
         at = np.asarray(rows[order].cast(pa.timestamp("us")).cast(pa.int64()))
         for window in windows:
-            low, high = (
-                int(edge.timestamp() * 1_000_000) for edge in (window.from_time - back, window.to_time)
-            )
-            first, last = np.searchsorted(at, (low, high))
+            edges = _begin(window, back_seconds), window.to_time
+            first, last = np.searchsorted(at, [micros_of(edge) for edge in edges])
             mine = rows.slice(int(first), int(last - first))
             own = inputs[window.window][stream].batches
             found[window.window][stream] = HeldRows(

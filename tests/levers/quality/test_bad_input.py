@@ -26,6 +26,7 @@ LOOSE = [{"name": "a", "sql": "SELECT * FROM sites"}, {"name": "b", "sql": "SELE
         ({"weight": 0}, "levers[0].weight", "be a number above 0"),
         ({"capacity": {"tuples": 0}}, "levers[0].capacity.tuples", "be a number above 0"),
         ({"capacity": {"seconds": 0}}, "levers[0].capacity.seconds", "be a number above 0"),
+        ({"capacity": {"tuples": 5, "per_seconds": 1e11}}, "levers[0].capacity.per_seconds", "at most 1e+10"),
         ({"capacity": {}}, "levers[0].capacity.tuples", "be given, or seconds, and not both"),
         ({"policy": "lottery"}, "levers[0].policy", "be one of fair, random, round_robin, priority"),
         ({"sql": None}, "levers[0].sql", "be given, or steps, and not both"),

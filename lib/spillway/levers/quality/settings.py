@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.workload import LONGEST_SECONDS
 from spillway.errors import Refused
 from spillway.levers.quality.operator_graph import OperatorNode, in_order
 from spillway.levers.quality.policies_known import POLICIES
@@ -43,7 +44,9 @@ class RoomCapacity:
         Maybe(Number(above=0)), "seconds of work, by what a query's tuples were measured to cost", None
     )
     per_seconds: float | None = rule(
-        Maybe(Number(above=0)), "how long a slice is; by default the longest window of the room", None
+        Maybe(Number(above=0, most=LONGEST_SECONDS)),
+        "how long a slice is; by default the longest window of the room",
+        None,
     )
     smooth_slices: int = rule(
         Number(least=1, whole=True),
