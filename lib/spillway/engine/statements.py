@@ -7,12 +7,9 @@ and Spark is the remedy. Neither may read anything but the views: no file, no ta
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,14 +30,8 @@ class SqlView:
 
 
 SLICES_A_CORE_ASKED = 2
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
-_CHANGES = re.compile(
-    r"\b(?:rand|randn|random|randstr|uniform|uuid|shuffle|now|curdate|current_date|current_timestamp|localtimestamp|"
-    r"monotonically_increasing_id|spark_partition_id|input_file_name|current_user|session_user)\s*\("
-    r"|\b(?:current_date|current_timestamp|localtimestamp|tablesample)\b",
-    re.IGNORECASE,
-)
-_CLOCKS = re.compile(r"(?:current_(?:date|time|timestamp)|local(?:time|timestamp))\Z", re.IGNORECASE)
+_CLOSED: set[tuple[tuple[tuple[str, pa.Schema], ...], tuple[tuple[str, str], ...]]] = set()
+"""What Spark was found to do nothing but ask of such views: a query asks the same of every window."""
 Steps = Sequence[tuple[str, str]]
 """Name and statement, in an order in which each reads views and steps before it; the last one answers."""
 
@@ -79,18 +70,17 @@ def _by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> Iterator[duckdb.Du
     """The last step, understood and not yet asked."""
     import duckdb
 
-    connection = duckdb.connect(
-        config={"default_null_order": "nulls_first_on_asc_last_on_desc", "threads": "1"}
-    )
+    from spillway.engine.closed_duckdb import closed_connection, refuse_doing
+
+    connection = closed_connection()
     try:
-        for setting in ("TimeZone='UTC'", "python_enable_replacements=false", "enable_external_access=false"):
-            connection.execute(f"SET {setting}")
+        refuse_doing(tuple((name, view.schema) for name, view in views.items()), tuple(steps))
         for name, view in views.items():
             rows = [cut() for cut in view.cuts]
             connection.register(name, pa.concat_tables(rows) if rows else view.schema.empty_table())
         for name, statement in steps[:-1]:
-            connection.execute(f'CREATE TEMP VIEW "{name}" AS {_closed(connection, statement)}')
-        yield connection.sql(_closed(connection, steps[-1][1]))
+            connection.sql(statement).create_view(name)
+        yield connection.sql(steps[-1][1])
     except duckdb.Error as problem:
         raise _not_understood("DuckDB, which answers where Spark is not", steps, problem) from problem
     finally:
@@ -110,7 +100,7 @@ def columns_by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: S
     from pyspark.sql.pandas.types import to_arrow_schema
 
     with _by_spark(spark, views, steps) as frame:
-        return plain_types(to_arrow_schema(frame.schema).empty_table()).schema
+        return plain_types(to_arrow_schema(frame.schema, timezone="UTC").empty_table()).schema
 
 
 @contextmanager
@@ -119,18 +109,30 @@ def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from spillway.engine.closed_sql import asked_of_views, closed_session
+    from spillway.engine.closed_sql import closed_session, refuse_analysed, refuse_parsed
 
     own = closed_session(spark)
     made: list[str] = []
+    asked = (tuple((name, view.schema) for name, view in views.items()), tuple(steps))
+
+    def understood(statement: str) -> DataFrame:
+        if asked in _CLOSED:
+            return own.sql(statement)
+        refuse_parsed(own, statement, made)
+        frame = own.sql(statement)
+        refuse_analysed(own, frame._jdf.queryExecution().analyzed(), statement, made)
+        return frame
+
     try:
         for name, view in views.items():
             _framed(own, view).createOrReplaceTempView(name)
             made.append(name)
         for name, statement in steps[:-1]:
-            asked_of_views(own, _query(statement), made).createOrReplaceTempView(name)
+            understood(statement).createOrReplaceTempView(name)
             made.append(name)
-        yield asked_of_views(own, _query(steps[-1][1]), made)
+        frame = understood(steps[-1][1])
+        _CLOSED.add(asked)
+        yield frame
     except (PySparkException, Py4JError) as problem:
         raise _not_understood("Spark", steps, problem) from problem
     finally:
@@ -154,79 +156,6 @@ def _framed(spark: SparkSession, view: SqlView) -> DataFrame:
 
     slices = min(len(cuts), SLICES_A_CORE_ASKED * spark.sparkContext.defaultParallelism)
     return spark.range(0, len(cuts), 1, slices).mapInArrow(work, from_arrow_schema(schema))
-
-
-def _query(statement: str) -> str:
-    """The statement; what is no question is refused before anybody hears it.
-
-    >>> _query("DROP TABLE x")
-    Traceback (most recent call last):
-        ...
-    spillway.errors.Refused: `sql` must be one question, got 'DROP TABLE x'; begin it with SELECT or WITH
-    """
-    said = statement.strip().rstrip(";").strip()
-    bare = _QUOTED.sub(" ", said)
-    words = bare.split()
-    if not words or words[0].upper() not in ("SELECT", "WITH", "VALUES", "FROM") or ";" in bare:
-        raise Refused("sql", "be one question", statement, "begin it with SELECT or WITH")
-    changes = _CHANGES.search(bare)
-    if changes:
-        raise _changed(changes.group(0))
-    return said
-
-
-def _changed(what: str) -> Refused:
-    return Refused(
-        "sql",
-        "answer the same whenever a window is worked out",
-        what,
-        "leave it out: what is asked may depend on the rows alone",
-    )
-
-
-def _closed(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
-    """The statement, as DuckDB reads it one question that answers the same again."""
-    said = _query(statement)
-    parsed = connection.extract_statements(said)
-    if len(parsed) != 1 or parsed[0].type.name != "SELECT":
-        raise Refused("sql", "be one question", statement, "begin it with SELECT or WITH")
-    (told,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [said]).fetchall()
-    changes = next(_changing(json.loads(told[0]), _changing_functions()), None)
-    if changes is not None:
-        raise _changed(changes)
-    return said
-
-
-@cache
-def _changing_functions() -> frozenset[str]:
-    """What DuckDB says of its own functions that it does not answer the same again."""
-    import duckdb
-
-    with duckdb.connect() as connection:  # several threads may ask at a time
-        found = connection.execute(
-            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability IN ('VOLATILE', "
-            "'CONSISTENT_WITHIN_QUERY') OR function_name IN ('ago', 'pg_sleep', 'pg_postmaster_start_time')"
-        ).fetchall()
-    return frozenset(name for (name,) in found)
-
-
-def _changing(node: Any, functions: frozenset[str]) -> Iterator[str]:
-    """What stands in a parsed statement that may answer otherwise the next time."""
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            name, names = str(one.get("function_name", "")).lower(), one.get("column_names") or ("",)
-            since_when = name == "age" and len(one.get("arguments") or one.get("children") or ()) == 1
-            if name in functions or since_when:
-                yield f"{name}()"
-            if len(names) == 1 and _CLOCKS.match(str(names[0])):
-                yield str(names[0])
-            if one.get("sample"):
-                yield "a sample"
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
 
 
 def _refuse_many(count: int, most_rows: int) -> None:
