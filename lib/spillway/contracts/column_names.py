@@ -42,6 +42,15 @@ def reserved() -> dict[str, str]:
     return kept
 
 
+def is_attribute(column: str) -> bool:
+    """Whether a column beside attributes is one, by its name.
+
+    >>> is_attribute("temp"), is_attribute("Batch_Date"), is_attribute("temp__bound_pct")
+    (True, False, False)
+    """
+    return column.lower() not in reserved() and not column.lower().endswith(BOUND_SUFFIX)
+
+
 @dataclass(frozen=True)
 class ColumnName:
     """The name of an attribute."""

@@ -100,6 +100,17 @@ def test_a_question_that_cannot_be_answered_is_refused_by_name(
     assert not world.rows("coverage")
 
 
+def test_a_star_is_the_attributes_and_no_column_of_the_lake(tmp_path: Path) -> None:
+    world = begun(tmp_path, query("rows", "SELECT * FROM sites"), files=4)
+    assert run(world) == 1
+    system = {"window", "batch_date", "row", "sic", "coverage"}
+    assert set(world.rows("results", "rows")[0]) - system == {one["name"] for one in SITES["attributes"]}
+    put_queries(world, query("rows", "SELECT * FROM sites WHERE batch_date > DATE '2000-01-01'"))
+    world.tables.at("windows").delete(subject="rows")
+    with pytest.raises(SpillwayError, match=r"got 'batch_date'; .*name its columns instead of \*"):
+        run(world)
+
+
 def test_a_column_in_another_spelling_is_the_same_column(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", "SELECT count(*) AS n FROM sites"))
     run(world)

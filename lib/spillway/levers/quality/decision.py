@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import BOUND_SUFFIX, is_attribute
 from spillway.errors import Refused
 from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful
 from spillway.levers.quality.room_plan import WindowShare
@@ -106,7 +106,7 @@ class AskedQuery(AskingDecision):
     def _reads(
         self, kept: Sequence[Portion], tagged: bool = False, bounds_of: frozenset[str] = frozenset()
     ) -> dict[str, SqlRead]:
-        """What is read of every input: the columns that are named."""
+        """What is read of every input: the columns that are named; `*` is all attributes, and they."""
         names = frozenset().union(*(names_in(sql) for _, sql in self.statements))
         names |= {name + BOUND_SUFFIX for name in bounds_of}
         everything = any(reads_everything(sql) for _, sql in self.statements)
@@ -121,7 +121,9 @@ class AskedQuery(AskingDecision):
                     self.query,
                 )
             known = self.columns[stream]
-            columns = tuple(name for name in known if everything or name.lower() in names) or ("seq",)
+            columns = tuple(
+                name for name in known if name.lower() in names or (everything and is_attribute(name))
+            ) or ("seq",)
             portions = tuple(one for one in kept if one.stream == stream)
             reads[stream] = SqlRead(stream, columns, portions, tagged)
         return reads
@@ -209,7 +211,11 @@ class AskedQuery(AskingDecision):
             if name in OURS or names.count(name) > 1:
                 what = "belong to the system" if name in OURS else "stand once in an answer"
                 starred = any(reads_everything(sql) for _, sql in self.statements)
-                also = "; name its columns instead of *, which is the lake's own as well" if starred else ""
+                also = (
+                    "; name its columns instead of *, which is the lake's own too where they are named"
+                    if starred
+                    else ""
+                )
                 raise Refused(
                     "sql",
                     f"name its columns so that none is {', '.join(OURS)} (these {what}) or stands twice",
