@@ -28,6 +28,7 @@ from spillway.pipeline.what_if import RoomChanges, what_if
 from spillway.pipeline.window_grid import WindowGrid, times_within
 from spillway.pipeline.window_look import find_windows
 from spillway.pipeline.window_pins import pinned_windows
+from spillway.show.explain import explain_workload
 from spillway.show.status import status
 from spillway.store import files
 from spillway.store.batches import save_batches
@@ -126,6 +127,17 @@ def test_windows_of_another_length_are_refused_and_nothing_stands_twice(tmp_path
     with pytest.raises(SpillwayError, match=r"window.seconds.*stay as long.*2400.*write 2400 again"):
         run(world)
     assert world.rows("results", "means") == before
+    short = {(one.stream, one.kind): one for one in status(world.tables.now()).shortages}
+    told = short["means", "refused"]
+    assert "`window.seconds` must stay as long as the windows" in told.sentence
+    assert "write 2400 again" in told.remedy
+    explained = explain_workload(world.tables.now(), "means")
+    assert explained is not None
+    assert "write 2400 again" in str(explained.refused)
+    put_queries(world, query("means", MEAN))
+    explained = explain_workload(world.tables.now(), "means")
+    assert explained is not None
+    assert explained.refused is None
 
 
 def without_its_rows(folder: Path) -> World:

@@ -59,6 +59,8 @@ def _say_workload(asked: argparse.Namespace, found: WorkloadExplanation) -> int:
         say_json(found)
         return 0
     say_line(f"{found.name}, from {', '.join(found.inputs)}: {found.description}")
+    if found.refused is not None:
+        say_line(f"no run works it out any more: {found.refused}", "bold")
     for part in found.levers:
         _say_part(found.name, part, False)
     if found.stages:

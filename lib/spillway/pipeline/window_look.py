@@ -23,7 +23,7 @@ from spillway.batch import DONE as SENT
 from spillway.batch import RETIRED
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
+from spillway.errors import Refused, SpillwayError
 from spillway.levers.windows import OPEN, PLANNED, Input, Window
 from spillway.pipeline.window_grid import WindowGrid, window_order
 from spillway.registry import lever
@@ -215,6 +215,17 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
         f"write {seconds:g} again, or give it a new name: its results begin anew under that",
         where=contract.subject,
     )
+
+
+def refused_by_windows(tables: Tables, contracts: Contracts, contract: Workload) -> str | None:
+    """Why no window of it can be looked for, whatever its inputs send; None: they can."""
+    try:
+        refuse_other_length(KnownWindows(tables, contract), contract)
+        for stream in contract.inputs:
+            window_order(contracts, contract, stream)
+    except SpillwayError as problem:
+        return str(problem)
+    return None
 
 
 def _own(window: Window | None) -> set[Input]:

@@ -16,6 +16,7 @@ from spillway.levers.protocol import Told
 from spillway.levers.windows import WindowLever
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
+from spillway.pipeline.window_look import refused_by_windows
 from spillway.registry import lever
 from spillway.show.recent import last_windows, read_recent
 from spillway.show.stages import StageSum, stages_of
@@ -88,6 +89,8 @@ class WorkloadExplanation:
     description: str
     levers: tuple[LeverTells, ...]
     stages: tuple[StageSum, ...]
+    refused: str | None = None
+    """Why every run refuses it as its contract is now."""
 
 
 def explain_workload(tables: Tables, name: str) -> WorkloadExplanation | None:
@@ -102,7 +105,8 @@ def explain_workload(tables: Tables, name: str) -> WorkloadExplanation | None:
         told = found.told(contract, tables) if isinstance(found, WindowLever) else None
         tells.append(LeverTells(one, None if facts is None else facts.version, told))
     stages = tuple(stages_of(last_windows(tables, name)))
-    return WorkloadExplanation(name, contract.inputs, contract.description, tuple(tells), stages)
+    why = refused_by_windows(tables, contracts, contract)
+    return WorkloadExplanation(name, contract.inputs, contract.description, tuple(tells), stages, why)
 
 
 def _part(tables: Tables, contract: StreamContract, attribute: str, name: str) -> LeverTells:

@@ -236,13 +236,15 @@ def _off(subject: str, by: int) -> Shortage:
 
 
 def _held_up(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
-    """Inputs of joins and queries that have fallen silent while the others went on."""
+    """Joins and queries that every run refuses, and inputs that have fallen silent while the others went on."""
     remedy = "see whether its source still delivers; `window.waits_seconds` closes windows without it"
     for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
         try:
             behind = find_windows(tables, contracts, contract).held_by
-        except SpillwayError:
-            continue  # what is wrong with it is said where it is worked out
+        except SpillwayError as problem:
+            told, _, mended_by = str(problem).partition("; ")
+            yield Shortage(name, "refused", False, f"no run works it out: {told}", mended_by or remedy)
+            continue
         for stream, windows in behind.items():
             if windows is None:
                 yield Shortage(
