@@ -108,13 +108,13 @@ def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dic
         spark.read.parquet(*files).createOrReplaceTempView("plain")
 
         def with_sic() -> object:
-            return asked_of(engine, decision, window, inputs, {})
+            return asked_of(engine, decision, window, inputs, {}, dict)
 
         answer = spark.sql(SQL).toArrow()
 
         def own_work() -> object:
             decision.questions(window, EXACT)
-            return decision.answered(window, [answer], {}, EXACT)
+            return decision.answered(window, [answer], {}, EXACT, dict)
 
         def without() -> object:
             return engine.ask({"plain": plain}, (("asked", SQL),), 100_000)

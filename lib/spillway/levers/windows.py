@@ -208,11 +208,17 @@ class AskingDecision(WindowDecision):
 
     @abstractmethod
     def answered(
-        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int], inexact: Inexact
+        self,
+        window: Window,
+        answers: Sequence[pa.Table],
+        counts: dict[str, int],
+        inexact: Inexact,
+        this_run: Callable[[], Mapping[int, Mapping[str, int]]],
     ) -> pa.Table | None:
         """The window's results, from the answers in their order; their columns become the table's.
 
-        What is counted goes into `counts`, in which `microseconds` that the answers took are already.
+        What is counted goes into `counts`, in which `microseconds` that the answers took are already. `this_run`: what
+        was counted of those windows before it that this run answers; it waits for them.
         """
 
 

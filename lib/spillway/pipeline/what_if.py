@@ -220,11 +220,15 @@ class RoomReplay:
         for name, plan in zip(mine, found.plan_windows(room, work), strict=True):
             assert isinstance(plan.decision, AskingDecision)
             answers[name] = {}
+            this_run: dict[int, dict[str, int]] = {}
             for some in stretches_of(self.windows[name]):
                 inputs = planned_inputs(self.tables, room, mine[name], some, 0.0)
                 for window in some:
                     counts: dict[str, int] = {}
-                    rows = asked_of(self.engine, plan.decision, window, inputs[window.window], counts)
+                    rows = asked_of(
+                        self.engine, plan.decision, window, inputs[window.window], counts, this_run.copy
+                    )
+                    this_run[window.window] = counts
                     told = plan.records(window, 0 if rows is None else rows.num_rows, counts)
                     answers[name][window.window] = rows, next(row for own in told.values() for row in own)
         return answers

@@ -6,8 +6,9 @@ small; it is written here, in columns that the question has, behind those of the
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -44,13 +45,14 @@ def asked_of(
     window: Window,
     inputs: Mapping[str, WindowRows],
     counts: dict[str, int],
+    this_run: Callable[[], Mapping[int, Mapping[str, int]]],
 ) -> pa.Table | None:
-    """A window's results."""
+    """A window's results; `this_run`: what was counted of the windows before it, once they are answered."""
     began = time.perf_counter()
     inexact = {name: rows.inexact for name, rows in inputs.items()}
     answers = [_answer(engine, question, inputs) for question in decision.questions(window, inexact)]
     counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
-    return decision.answered(window, answers, counts, inexact)
+    return decision.answered(window, answers, counts, inexact, this_run)
 
 
 def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
@@ -95,15 +97,29 @@ def answered(
 ) -> tuple[Table, Draft, dict[int, SpillwayError]]:
     """The table with the columns of the answers, the draft of all windows that have one, and what others failed by."""
     counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
+    ended = [threading.Event() for _ in windows]
+    good: dict[int, dict[str, int]] = {}
 
-    def ask(window: Window) -> pa.Table | SpillwayError | None:
+    def ask(place: int) -> pa.Table | SpillwayError | None:
+        window = windows[place]
+
+        def this_run() -> Mapping[int, Mapping[str, int]]:
+            for before in ended[:place]:  # begun in their order, so that nobody waits for who waits for him
+                before.wait()
+            return good
+
+        mine = counts[window.window]
         try:
-            return asked_of(engine, decision, window, inputs[window.window], counts[window.window])
+            found = asked_of(engine, decision, window, inputs[window.window], mine, this_run)
+            good[window.window] = mine
+            return found
         except SpillwayError as problem:
             return problem  # of its rows: other windows have others
+        finally:
+            ended[place].set()
 
     # most of a small question is waiting for whoever answers it
-    tried = list(zip(windows, side_by_side(ask, windows), strict=True))
+    tried = list(zip(windows, side_by_side(ask, range(len(windows))), strict=True))
     failed = {window.window: made for window, made in tried if isinstance(made, SpillwayError)}
     answers = [(window, made) for window, made in tried if not isinstance(made, SpillwayError)]
     windows = [window for window, _ in answers]

@@ -26,6 +26,7 @@ from spillway.ledger import difference
 from spillway.levers.quality.examined_answer import examined_answer
 from spillway.levers.quality.history import RoomHistory
 from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
+from spillway.levers.quality.numbers_before import NumbersBefore
 from spillway.levers.quality.room_plan import RoomRules, beginnings
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import Portion
@@ -299,6 +300,34 @@ def test_lost_tuples_are_known_where_the_source_numbers_them(tmp_path: Path) -> 
     assert (first["produced"], first["arrived"], first["lost"], first["relative"]) == (240, 228, 12, False)
     assert first["sic"] == pytest.approx(228 / 240)
     assert (second["lost"], second["sic"]) == (0, 1.0)
+
+
+def test_tuples_lost_over_the_edge_of_windows_are_known_in_this_run_and_later(tmp_path: Path) -> None:
+    """A source that falls silent over an edge, or for a whole window, takes its tuples with it."""
+    numbered = {**PLAIN, "attributes": [*PLAIN["attributes"], attribute("poll", "integer", "protected")]}
+    rule = [{"input": "sites", "attribute": "poll"}]
+    world = begun(
+        tmp_path, query("means", MEAN, window={"seconds": 600}, numbered=rule), stream=numbered, files=-1
+    )
+    for day in (range(7), range(7, 11)):
+        for number in day:
+            rows = [{**row, "poll": number * ROWS + at} for at, row in enumerate(sites(number * ROWS, ROWS))]
+            here = {1: rows[20:], 3: [], 8: rows[10:]}.get(number, rows)
+            if here:
+                world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", json_lines(here))
+        world.shed()
+        run(world)
+    found = {window: row for (_, window), row in coverage(world).items()}
+    lost = {window: row["lost"] for window, row in found.items() if row["lost"]}
+    assert lost == {1: 20, 4: ROWS, 8: 10}
+    assert [found[window]["sic"] for window in (0, 1, 4)] == [1.0, pytest.approx(40 / 60), 0.5]
+
+
+def test_after_a_window_that_was_not_worked_out_nobody_knows_what_was_lost() -> None:
+    before = NumbersBefore({5: 4, 9: 8}, {4: {"last.sites.poll.": 7}})
+    assert before.of(5, {}) == {"last.sites.poll.": 7}
+    assert before.of(5, {4: {"last.sites.poll.": 8, "rows": 3}}) == {"last.sites.poll.": 8}
+    assert before.of(9, {}) == before.of(7, {}) == {}
 
 
 def test_refused_lines_were_produced_and_repeats_were_not(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,9 +21,10 @@ import pyarrow as pa
 from spillway.contracts.column_names import BOUND_SUFFIX, is_attribute
 from spillway.errors import Refused
 from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful
+from spillway.levers.quality.numbers_before import NumbersBefore, place_of
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_bounds, with_exact_bounds
-from spillway.levers.quality.sequence import SequenceFates, fates_of
+from spillway.levers.quality.sequence import SequenceFates, fates_of, last_of
 from spillway.levers.quality.settings import Numbered, QualitySettings
 from spillway.levers.quality.source_window import SourceTally, WindowTally
 from spillway.levers.quality.sql_text import (
@@ -53,6 +54,8 @@ class AskedQuery(AskingDecision):
     columns: Mapping[str, tuple[str, ...]]
     ranges: Ranges = field(default_factory=dict)
     """Of its input, where it is one: between which values columns lie."""
+
+    numbers_before: NumbersBefore = field(default_factory=NumbersBefore)
 
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
         share = self.shares[window.window]
@@ -158,16 +161,27 @@ class AskedQuery(AskingDecision):
         )
 
     def answered(
-        self, window: Window, answers: Sequence[pa.Table], counts: dict[str, int], inexact: Inexact
+        self,
+        window: Window,
+        answers: Sequence[pa.Table],
+        counts: dict[str, int],
+        inexact: Inexact,
+        this_run: Callable[[], Mapping[int, Mapping[str, int]]],
     ) -> pa.Table | None:
         share = self.shares[window.window]
         if not answers:
             return None
+        before = self.numbers_before.of(window.window, this_run()) if self.settings.numbered else {}
         found, *rest = answers
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
         for one, numbers in zip(self.settings.numbered, rest, strict=True):
-            fates = fates_by_source(numbers, one)
+            fates, last = fates_by_source(numbers, one, before)
             counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
+            # who was silent ends the window as it began it
+            counts |= {
+                place: number for place, number in before.items() if place.startswith(place_of(one, None))
+            }
+            counts |= last
         of = self.aggregate
         if of is not None and self._is_scaled(share, inexact):
             settings = self.settings
@@ -225,8 +239,10 @@ class AskedQuery(AskingDecision):
                 )
 
 
-def fates_by_source(numbers: pa.Table, of: Numbered) -> SequenceFates:
-    """What became of the tuples of every source of an input, added up."""
+def fates_by_source(
+    numbers: pa.Table, of: Numbered, before: Mapping[str, int]
+) -> tuple[SequenceFates, dict[str, int]]:
+    """What became of the tuples of every source of an input, added up, and with which number each ended."""
     kind = numbers.schema.field(of.attribute).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise Refused(
@@ -238,7 +254,12 @@ def fates_by_source(numbers: pa.Table, of: Numbered) -> SequenceFates:
     for source, one in zip(who, number, strict=True):
         if one is not None and math.isfinite(one):
             by.setdefault(source, []).append(int(one))
-    return sum((fates_of(np.array(own)) for own in by.values()), start=SequenceFates())
+    fates, last = SequenceFates(), {}
+    for source, own in by.items():
+        place = place_of(of, source)
+        fates += fates_of(np.array(own), before.get(place))
+        last[place] = last_of(np.array(own))
+    return fates, last
 
 
 def tally(sources: Sequence[str], share: WindowShare, counts: Mapping[str, int]) -> WindowTally:

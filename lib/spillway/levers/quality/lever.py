@@ -15,6 +15,7 @@ from spillway.levers.protocol import Picture, Room, Told, Views
 from spillway.levers.quality.decision import AskedQuery, tally
 from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
 from spillway.levers.quality.history import COVERAGE
+from spillway.levers.quality.numbers_before import NumbersBefore, last_numbers, numbers_before
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
 from spillway.levers.quality.scaled_answer import Ranges
 from spillway.levers.quality.settings import QualitySettings
@@ -42,15 +43,19 @@ class QueryPlan(WindowPlan):
         rules: RoomRules,
         shares: Mapping[int, WindowShare],
         ranges: Ranges,
+        before: NumbersBefore,
     ) -> None:
         self.work, self.room, self.rules, self.shares, self.ranges = work, room, rules, shares, ranges
+        self.before = before
         self.settings = rules.queries[work.contract.subject]
 
     @property
     def decision(self) -> AskedQuery:
         contract = self.work.contract
         inputs, columns = tuple(contract.inputs), self.work.columns
-        return AskedQuery(contract.subject, inputs, self.settings, self.shares, columns, self.ranges)
+        return AskedQuery(
+            contract.subject, inputs, self.settings, self.shares, columns, self.ranges, self.before
+        )
 
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
         share = self.shares[window.window]
@@ -125,6 +130,7 @@ class QueryPlan(WindowPlan):
             "cost_offered": share.cost_offered,
             "rows": results,
             "seconds": counts.get("microseconds", 0) / 1e6,
+            "last_numbers": last_numbers(counts) if self.settings.numbered else None,
             "updated_at": utc_now(),
         }
         return {COVERAGE: [row]}
@@ -158,6 +164,9 @@ class Quality(WindowLever):
                 rules,
                 {w.window: shares[one.contract.subject, w.window] for w in one.windows},
                 ranges_of(room.contracts.stream(one.contract.inputs[0])),
+                numbers_before(room.tables, one.contract.subject, one.windows)
+                if rules.queries[one.contract.subject].numbered
+                else NumbersBefore(),
             )
             for one in work
         ]

@@ -64,6 +64,15 @@ def fates_of(numbers: np.ndarray, before: int | None = None, late: np.ndarray = 
     return SequenceFates(arrived + came_late + missing, arrived, came_late, missing)
 
 
+def last_of(numbers: np.ndarray) -> int:
+    """The number that the next one follows: the highest since the last restart.
+
+    >>> last_of(np.array([1001, 1002, 1, 3, 2]))
+    3
+    """
+    return int(_runs(np.asarray(numbers, np.int64), None)[-1][1].max())
+
+
 def _runs(numbers: np.ndarray, before: int | None) -> list[tuple[int | None, np.ndarray]]:
     """Stretches between restarts, each with the number it follows on."""
     found: list[tuple[int | None, np.ndarray]] = []
