@@ -92,6 +92,8 @@ def kept(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         ("SELECT `rand`() AS r FROM sites", f"{AGAIN}, got 'rand'"),
         ("SELECT uniform(1, 5, 3) AS r", f"{AGAIN}, got 'uniform'"),
         ("SELECT hex(aes_encrypt('a', '0000111122223333')) AS r", AGAIN),
+        ("SELECT md5(kll_sketch_merge_bigint(b, b)) AS r FROM (SELECT CAST('' AS BINARY) AS b)", AGAIN),
+        ("SELECT md5(kll_sketch_agg_bigint(x)) AS r FROM sites", AGAIN),
         ("SELECT x FROM sites TABLESAMPLE (50 PERCENT)", AGAIN),
         ("SELECT unix_timestamp() AS u", AGAIN),
         ("SELECT current_user AS u", f"{AGAIN}, got 'current_user'"),

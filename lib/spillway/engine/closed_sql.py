@@ -62,14 +62,10 @@ _MAKES_ROWS = frozenset(
     {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "range", "stack"}
 )
 """Those that make rows of what they are handed."""
-_UNSTEADY = _words(
-    """
-    AesEncrypt CurDateExpressionBuilder KllMergeAggBigint KllMergeAggDouble KllMergeAggFloat KllSketchAggBigint
-    KllSketchAggDouble KllSketchAggFloat LocalTimestamp Now SparkVersion
-    """
-)
-"""What Spark calls deterministic and is not, `Current...` apart: it asks the clock, or draws lots (which half a sketch
-keeps, a cipher's first block)."""
+_UNSTEADY = _words("AesEncrypt CurDateExpressionBuilder LocalTimestamp Now SparkVersion")
+_UNSTEADY_KINDS = ("Current", "KllMerge", "KllSketchAgg", "KllSketchMerge")
+"""What Spark calls deterministic and is not: it asks the clock, or draws lots (which half a KLL sketch keeps, where a
+cipher begins)."""
 _CLOCK_WORDS = _words("current_date current_time current_timestamp localtimestamp")
 """Where no column has such a name, a function is meant."""
 _OF_USERS = _words("PythonUDAF PythonUDF ScalaUDF SQLFunctionExpression SQLScalarFunction")
@@ -180,7 +176,7 @@ def refuse_analysed(own: SparkSession, analysed: Any, statement: str, known: Col
 
 
 def _is_unsteady(kind: str) -> bool:
-    return kind in _UNSTEADY or (kind.startswith("Current") and kind != "CurrentRow$")
+    return kind in _UNSTEADY or (kind.startswith(_UNSTEADY_KINDS) and kind != "CurrentRow$")
 
 
 def _drawing(expression: Any) -> Any:
