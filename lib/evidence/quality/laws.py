@@ -84,7 +84,7 @@ def bytes_read(lake: Lake, capacity: float | None) -> tuple[int, int, int]:
     return opened, kept, sum(row["bytes_offered"] for row in rows) - kept
 
 
-MOST_DECLARED = 120
+MOST_DECLARED = 60
 """Random queries: each is asked window by window."""
 SHED_FROM = ("files", "row_groups", "files_put_together")
 
