@@ -114,3 +114,20 @@ def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_
         assert not side.how.take.any(), "no basic window is picked out, also where nothing is known yet"
         assert 0 < side.how.full.mean() < 1
     assert turn.allotment.share == turn.allotment.r == pytest.approx(0.3)
+
+
+def test_a_peak_that_costs_more_entries_because_more_is_alike_there_still_comes_first() -> None:
+    # what all rows of a second had is had again ten seconds later: the index reads most entries where all pairs are
+    chance = np.random.default_rng(5)
+    states = [sorted(chance.choice(60, 4, replace=False).tolist()) for _ in range(20)]
+    before = [states[k // 20] for k in range(400)]
+    left = [Row(k / 20, dict.fromkeys(items, 1.0)) for k, items in enumerate(before)]
+    right = [Row(k / 20 + 10.5, dict.fromkeys(items, 1.0)) for k, items in enumerate(before)]
+    given_ = Given(operand(right), 100, 200), Given(operand(left), 0, 400)
+    settings = equality(15.0, 1.0, predicate="overlap", threshold=3, sets={})
+    matches = np.zeros(16)
+    matches[10:12] = 6.0
+    learned = LearnedSide(matches, np.full(16, 500.0), squares=12.0)
+    one = facing_of(*given_, settings, learned, (1.0,), probe_is_left=False)
+    assert set(one.how.order[:4].tolist()) & {10, 11}
+    assert 5 < one.how.order[0] < 16, "not those that cost least because nothing is alike there"

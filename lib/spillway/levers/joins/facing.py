@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.levers.joins.correlation import expected
+from spillway.levers.joins.correlation import expected, passes_for, smoothed
 from spillway.levers.joins.index import InvertedIndex, index_for
 from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.most_pairs import equals_of
@@ -88,7 +88,7 @@ class Facing:
     def sampling(self, full: Array) -> Facing:
         """The same with these rows as the sample."""
         how = self.how
-        return replace(self, how=replace(how, full=full), sample_volumes=self._volumes_of(full))
+        return replace(self, how=replace(how, full=full), sample_volumes=self._thereof(full))
 
     def steps_by_row(self) -> Array:
         """About what each probing row takes."""
@@ -111,7 +111,7 @@ class Facing:
         there = self.volumes.sum(axis=0)
         return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
 
-    def _volumes_of(self, rows: Array) -> Array:
+    def _thereof(self, rows: Array) -> Array:
         how = self.how
         found: Array = volumes(
             how.low[rows], how.high[rows], how.slots[rows], self.probes.kinds[rows], how.starts, how.first_slot,
@@ -160,6 +160,7 @@ def facing_of(
     elif settings.index:
         index = index_for(probes.sets, window.sets)
         whole_cost, costs = _steps(probes, low, high, slots, starts, first, made, index)
+        costs = _as_smooth(costs, made, learned)
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
@@ -169,6 +170,16 @@ def facing_of(
         probes, window, probe_is_left, how, settings.index, index, equals, found, np.zeros_like(found),
         whole_cost, costs, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
+
+
+def _as_smooth(costs: Array, made: Array, learned: LearnedSide) -> Array:
+    """Costs as smooth as the curve is: where rows have more in common, more entries are read, and more pairs found.
+
+    A peak that is smoothed in one and not in the other would be the last that is worth its steps.
+    """
+    passes = passes_for(learned.matches) if len(learned.matches) == len(costs) else 0
+    there = smoothed(made, passes)
+    return np.where(there > 0, smoothed(costs * made, passes) / np.maximum(there, 1e-12), costs)
 
 
 def _steps_of_equals(
