@@ -23,7 +23,7 @@ def join_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float]
     found |= honesty.against_an_oracle(book, max(1, round(5 * scale)))
     found |= in_the_lake.same_tables(book, max(2, round(10 * scale)))
     found |= honesty.coverage(book, max(40, round(2_000 * scale)))
-    found |= honesty.unsteady_coverage(book, max(10, round(60 * scale)))
+    found |= honesty.unsteady_coverage(book, max(5, round(20 * scale)))
     found |= gains.gains(book, max(1, round(gains.SEEDS * scale)))
     found |= gains.peak_moves(book, max(1, round(3 * scale)))
     found |= shapes.drop_rates(book)
