@@ -112,9 +112,61 @@ def test_an_expression_named_as_the_stream_is_the_stream_only_where_it_is() -> N
     assert mine_queries([(text, 2.0)], "logs", DIMENSIONS).queries == (("host = 'web-1'", 2.0),)
 
 
-def test_models_of_dbt_are_read_without_their_templates() -> None:
-    text = "{{ config(materialized='table') }} select * from {{ ref('logs') }} where latency < 5 {% if x %}{% endif %}"
-    assert mine_queries([(text, 1.0)], "logs", DIMENSIONS).queries == (("latency < 5", 1.0),)
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "select logs.* from logs join racks on logs.host = racks.host",
+        "select * from logs group by all",
+        "select * from logs limit 10",
+        "select distinct latency, size from logs",
+        "select *, max(size) over () as largest from logs",
+        "select size as latency from logs",
+        "select 1000 * latency as latency from logs",
+        "select * from logs union all select * from others",
+    ],
+)
+def test_what_changes_the_rows_is_not_the_stream_by_another_name(inner: str) -> None:
+    """A condition on what comes out says nothing of what went in, of which all is wanted."""
+    outer = "select * from a where latency > 3"
+    assert mine_queries([(f"with a as ({inner}) {outer}", 1.0)], "logs", DIMENSIONS).queries == (
+        ("true", 1.0),
+    )
+    found = mine_queries([(f"create view a as {inner}", 1.0), (outer, 1.0)], "logs", DIMENSIONS)
+    assert (found.queries, found.others) == ((("true", 1.0),), 1)
+
+
+def test_views_of_views_are_the_stream_in_whatever_order_they_come() -> None:
+    log = [("select * from a where latency > 3", 1.0)]
+    log += [(f"create view {one} as select * from {of}", 1.0) for one, of in ("ab", "bc", ("c", "logs"))]
+    found = mine_queries(log, "logs", DIMENSIONS)
+    assert (found.queries, found.others) == ((("latency > 3", 1.0),), 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ config(materialized='table') }} select * from {{ ref('logs') }} where latency < 5 {% if x %}{% endif %}",
+        "select * from {{ ref('shop', 'logs', v=2) }} {# all of them, {{ so far }} #} where latency < 5",
+        "select * from logs where latency < 5 {% if x %}and host = 'a'{% if y %} and host = 'b'{% endif %}{% endif %}",
+        "select * from logs {% if x %}where latency < 5{% else %}{% endif %} {% if y %}{{ odd() }}{% endif %} and true",
+    ],
+)
+def test_models_of_dbt_are_read_without_their_templates(text: str) -> None:
+    found = mine_queries([(text, 1.0)], "logs", DIMENSIONS)
+    assert (found.queries, found.unreadable) == ((("latency < 5", 1.0),), ())
+
+
+def test_the_folders_of_models_are_those_that_a_project_names(tmp_path: Path) -> None:
+    for place in ("sql/a.sql", "models/b.sql", "more/deep/c.sql"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text("select 1")
+    for stated, names in (
+        ("model-paths: [sql, more]", "ca"),
+        ("source-paths: [sql]", "a"),
+        ("name: shop", "b"),
+    ):
+        (tmp_path / "dbt_project.yml").write_text(stated)
+        assert read_query_log(str(tmp_path)) == [(f"CREATE VIEW {one} AS select 1", 1.0) for one in names]
 
 
 def test_an_entry_is_drafted_that_the_contract_takes(tmp_path: Path) -> None:
@@ -123,6 +175,7 @@ def test_an_entry_is_drafted_that_the_contract_takes(tmp_path: Path) -> None:
         contract, [("select * from logs where severity >= 'WARN' and size > 3", 4.0), ("selec", 1.0)]
     )
     assert found.entry["queries"] == [{"where": "severity >= 'WARN'", "weight": 4.0}]
+    assert found.entry["unasked"] == "by_region"  # a log is examples of what is asked, not all of it
     assert any("size > 3" in note for note in found.notes)
     levers = [{**SIFTERS, **found.entry}]
     assert write_contracts(tmp_path, [{**LOGS, "levers": levers}]).streams["logs"].lever_names == ("sifters",)
