@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.levers.sifters.logs import LOGS, SIFTERS, contract_of, learned, logs, rows_like
+from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, contract_of, learned, logs, rows_like
 from tests.pipeline.streams import World, json_lines
 
+from spillway.contracts import StreamContract
 from spillway.engine import InProcess
 from spillway.levers.sifters.filter import SifterFilter
-from spillway.levers.sifters.learn import frequencies_in
+from spillway.levers.sifters.learn import digest_of, frequencies_in
 from spillway.levers.sifters.throttle import configured_for
+from spillway.levers.sifters.wanted import Wanted
 
 
 def made(count: int, latency: Any, severity: Any = "WARN", host: Any = "web-1") -> pa.Table:
@@ -85,6 +87,39 @@ def test_what_queries_must_have_beats_fairness_and_the_least_that_can_be_is_said
     asked = [one["threshold"] for one in row["regions"] if one["region"] >= 0 and one["asked"]]
     assert max(asked) - min(asked) == pytest.approx(row["fairness"], abs=1e-6)
     assert row["fairness"] > 0.1
+
+
+DIMENSIONS: list[dict[str, Any]] = SIFTERS["dimensions"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"queries": SIFTERS["queries"][:2]},
+        {"queries": [{**one, "weight": 1.0} for one in SIFTERS["queries"]]},
+        {"queries": [{**one, "at_least": 0.5} for one in SIFTERS["queries"]]},
+        {"queries": [{**one, "alpha": 0.5} for one in SIFTERS["queries"]]},
+        {"keep": ["severity >= 'FATAL'"]},
+        {"keep": ["severity >= 'ERROR'", "latency > 9e3"]},
+        {"dimensions": [DIMENSIONS[0], {"attribute": "latency", "between": [0, 900]}, DIMENSIONS[2]]},
+        {"dimensions": [{"attribute": "severity", "values": LEVELS[::-1]}, *DIMENSIONS[1:]]},
+        {"regions": 31},
+        {"partition": "demand"},
+        {"fairness": 0.5},
+        {"sample": {"rows": 800, "marked_pct": 3.0}},
+        {"unasked": "by_region"},
+    ],
+)
+def test_whatever_of_the_contract_shapes_a_filter_makes_another(change: dict[str, Any]) -> None:
+    """A filter in use, and regions that were trained, are left when it changes: by their digest."""
+    base: dict[str, Any] = {"keep": []} if "dimensions" in change else {}
+
+    def digest(of: StreamContract) -> str:
+        settings = of.lever_settings("sifters")
+        return digest_of(settings, Wanted.of(settings, of))
+
+    assert digest(contract_of(**base)) == digest(contract_of(**base))
+    assert digest(contract_of(**base)) != digest(contract_of(**base | change))
 
 
 def test_a_stream_without_rows_learns_nothing_and_says_so(tmp_path: Path) -> None:

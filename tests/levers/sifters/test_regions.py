@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 from spillway.errors import Refused
 from spillway.levers.sifters.choose import _at_ranks, built
 from spillway.levers.sifters.consolidate import PRIOR_ROWS, Asked, consolidated
-from spillway.levers.sifters.flexible import flexible
+from spillway.levers.sifters.flexible import flexible, orders_of
+from spillway.levers.sifters.membership import counts_within, hits_of, sums_within
 from spillway.levers.sifters.regions import RegionTree
-from spillway.levers.sifters.schemes import PARTITIONERS, frequencies_of, partitioned
+from spillway.levers.sifters.schemes import (
+    PARTITIONERS,
+    Known,
+    demand_of,
+    frequencies_of,
+    partitioned,
+    partitioned_and_placed,
+)
 
 
 def boxes(rng: np.random.Generator, count: int, dimensions: int) -> np.ndarray:
@@ -29,8 +37,14 @@ def asked(rng: np.random.Generator, count: int, dimensions: int) -> Asked:
 def test_every_place_lies_in_one_region_whose_bounds_hold_it(scheme: str, dimensions: int) -> None:
     rng = np.random.default_rng(dimensions)
     points, space = rng.random((dimensions, 400)) ** 2, np.array([[0.0, 1.0]] * dimensions)
-    tree = partitioned(scheme, space, points, asked(rng, 60, dimensions), 30)
+    some = asked(rng, 60, dimensions)
+    tree = partitioned(scheme, space, points, some, 30)
     assert tree.count <= 30
+    # where a scheme says that points of demand lie is where they are looked up
+    known = Known(some.hits(points), orders_of(points), demand_of(some, points))
+    again, lands = partitioned_and_placed(scheme, space, points, some, 30, 0.5, 1.0, known)
+    assert np.array_equal(again.cuts, tree.cuts)
+    assert np.array_equal(lands, tree.regions_of(known.demand.places))
     # where no row is hit, nothing tells rows apart
     assert tree.count >= 2 or (scheme == "query_data" and dimensions == 6)
     volume = np.prod(tree.bounds[:, :, 1] - tree.bounds[:, :, 0], axis=1)
@@ -208,6 +222,20 @@ def test_queries_that_make_no_sense_are_refused(stated: dict[str, np.ndarray], s
     with pytest.raises(Refused, match=said):
         Asked(**{**given_, **stated})
     assert Asked(**given_).weights.tolist() == [0.75, 0.25]  # they are divided by their sum
+
+
+def test_a_side_holds_its_lower_end_and_not_its_upper_but_at_the_end_of_the_line_and_without_length() -> None:
+    points = np.array([[0.2, 0.3, 0.5, 1.0]])
+    sides = np.array([[[0.2, 0.5]], [[0.3, 0.3]], [[0.5, 1.0]], [[0.0, 0.2]]])
+    held = [[True, True, False, False], [False, True, False, False], [False, False, True, True], [False] * 4]
+    _, counts = sums_within(points, sides, np.arange(4), 4, np.zeros((1, 4)))
+    assert counts.tolist() == np.sum(held, axis=1).tolist()
+    assert hits_of(points, sides, np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [1.0, 3.0, 4.0, 4.0]
+    lands = np.arange(4)
+    found = counts_within(points, sides, np.arange(4), lands, 4)
+    assert list(zip(*(one.tolist() for one in found[:2]), strict=True)) == [
+        (query, row) for query in range(4) for row in range(4) if held[query][row]
+    ]
 
 
 def test_places_at_even_ranks_are_those_of_an_interpolation_that_searches() -> None:

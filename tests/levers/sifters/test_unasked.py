@@ -6,8 +6,10 @@ import json
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +19,14 @@ from tests.pipeline.streams import World, json_lines
 from evidence.sifters.contest import SHIPPED, contest
 from evidence.sifters.workload import WorkloadSettings, generate
 from spillway.engine import InProcess
+from spillway.levers.sifters import learn
+from spillway.levers.sifters.choose import Built, built
+from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.filter import MUST_KEEP, SifterFilter
+from spillway.levers.sifters.layout import Axis, Layout
 from spillway.levers.sifters.learn import frequencies_in
+from spillway.levers.sifters.predicates import parse_predicate
+from spillway.levers.sifters.regions import RegionTree
 from spillway.levers.sifters.throttle import configured_for
 from spillway.levers.sifters.unasked import MOST_ASKED
 
@@ -49,6 +57,18 @@ def test_a_row_is_asked_for_exactly_where_some_condition_is_true_of_it(
         assert 0 < (~asked[free]).sum() < free.sum()
 
 
+def test_a_row_just_below_a_querys_end_is_asked_for_though_it_lies_where_the_end_does() -> None:
+    """The line is so long that both are at one place, and a region begins there that nothing else reaches into."""
+    latency = Dimension("latency", "double")
+    wanted, line = parse_predicate("latency < 400", {"latency": latency}).boxes, Axis(latency, -1e6, 1e6)
+    below, end = (line.place_of_values(np.array([value]))[0] for value in (np.nextafter(400.0, 0.0), 400.0))
+    assert below == end
+    tree = RegionTree.grown(Layout((line,)).space, [(0, 0, end)])
+    of = SifterFilter(Layout((line,)), tree, np.zeros(3), asked=wanted)
+    rows = pa.table({"latency": [399.0, np.nextafter(400.0, 0.0), 400.0]})
+    assert of.regions_of(rows).tolist() == [0, 1, 2]
+
+
 def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_for(tmp_path: Path) -> None:
     """100 rows a second come, 60 may go on, about half of them are asked for."""
     lever = {**SIFTERS, "rows_per_second": 60.0}
@@ -69,6 +89,9 @@ def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_f
     assert of["reason", "no query asks for them"]["shed"] == offered - kept
     assert of["reason", "worth least to queries"]["shed"] == 0
     raw, sent = (world.frame(table, "logs") for table in ("raw", "transmitted"))
+    must = len(raw.query("severity in ('ERROR', 'FATAL')"))
+    (held,) = (one for one in row["regions"] if one["region"] == -1)
+    assert of["reason", "must be kept"]["offered"] == held["offered"] == held["kept"] == must > 0
     gone = raw[~raw["seq"].isin(sent["seq"])]
     wanted = "severity == 'WARN' or severity in ('ERROR', 'FATAL') or (latency > 400 and host == 'web-1') " \
         "or (latency >= 100 and latency <= 300 and host in ('web-0', 'web-2'))"  # fmt: skip
@@ -84,6 +107,26 @@ def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_f
     world.shed()
     raw, sent = (world.frame(table, "logs").query("batch == 2") for table in ("raw", "transmitted"))
     assert len(sent.query("host == 'web-3'")) == len(raw.query("host == 'web-3'")) == 100
+
+
+@pytest.mark.parametrize("throttle", [0.03, 0.1, 0.9])
+def test_regions_are_cut_for_the_room_that_is_left_to_what_is_asked_for(
+    throttle: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the rows that no query asks for 2 % stay, as sample; where all others fit, regions are made for half."""
+    given_: list[float] = []
+
+    def spied(*args: Any) -> Built:
+        given_.append(args[5])
+        return built(*args)
+
+    monkeypatch.setattr(learn, "built", spied)
+    found = learned(contract_of(keep=[]), rows_like(3, 2000), throttle)
+    unasked = found.frequencies[-1]
+    assert found.sample_rows == round(2000 * (1.0 - unasked)) < 800  # the others make no regions
+    room = (throttle - 0.02 * unasked) / (1.0 - unasked)
+    assert given_ == [pytest.approx(room if room < 1.0 else 0.5)]
+    assert (room < 1.0) == (throttle < 0.9)
 
 
 def test_regions_are_cut_and_set_among_the_rows_that_are_asked_for() -> None:

@@ -83,6 +83,8 @@ def throttle_of_asked(throttle: float, unasked: float, most: float) -> float:
 
     >>> throttle_of_asked(0.5, 0.25, 1.0), throttle_of_asked(0.5, 0.75, 1.0), throttle_of_asked(0.5, 0.0, 1.0)
     (0.6666666666666667, 1.0, 0.5)
+    >>> throttle_of_asked(0.25, 0.5, 0.75), throttle_of_asked(0.5, 1.0, 0.75)  # a part of the others stays as sample
+    (0.25, 1.0)
     """
     if unasked >= 1.0:
         return 1.0
