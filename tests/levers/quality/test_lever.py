@@ -543,6 +543,18 @@ def test_rows_that_come_late_make_no_answer_poorer(tmp_path: Path) -> None:
         assert (row["tuples_kept"], row["late"]) == (240, 6 * (number + 1))
 
 
+def test_what_a_window_had_is_its_own_whoever_comes_before_it_now(tmp_path: Path) -> None:
+    means = query("means", MEAN, capacity={"tuples": 240})
+    world = begun(tmp_path, means)
+    run(world)
+    put_queries(world, means, query("warm", COUNT, priority=1))
+    world.deliver("sites/2020-01-20/late.json", json_lines(sites(12, 6)))
+    world.shed()
+    run(world)
+    found = coverage(world)
+    assert (found["means", 0]["tuples_kept"], found["warm", 0]["tuples_kept"]) == (240, 0)
+
+
 def test_a_window_whose_rows_cannot_be_asked_keeps_no_other_back(tmp_path: Path) -> None:
     numbers = "SELECT sum(CAST(site AS INT)) AS total FROM sites"
     world = begun(

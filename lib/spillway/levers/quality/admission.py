@@ -58,6 +58,12 @@ class Batches:
     def __len__(self) -> int:
         return len(self.query)
 
+    def at(self, places: np.ndarray) -> Batches:
+        """Some of them, in the same order among themselves."""
+        tie = None if self.tie is None else np.argsort(np.argsort(self.tie[places]))
+        turn = None if self.turn is None else self.turn[places]
+        return Batches(self.query[places], self.sic[places], self.cost[places], tie, turn)
+
 
 @dataclass(frozen=True)
 class Entitlements:

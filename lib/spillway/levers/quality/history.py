@@ -36,6 +36,8 @@ class RoomHistory:
     tuple_cost: dict[str, TupleCost] = field(default_factory=dict)
     arrived_first: dict[tuple[str, int], int] = field(default_factory=dict)
     """By query and window, the tuples that were here when it was first worked out."""
+    kept: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By query and window, the tuples that it was worked out of before it is again."""
 
     def add(self, query: str, number: int, sic: float, offered: float, given: float) -> None:
         """A window of a slice, worked out or planned."""
@@ -92,6 +94,7 @@ def room_history(
         found.tuple_cost[query] = cost.after(row["seconds"], row["tuples_kept"])
         if row["window"] in again.get(query, ()):
             found.arrived_first[query, row["window"]] = row["arrived_first"]
+            found.kept[query, row["window"]] = row["tuples_kept"]
             continue
         found.add(query, slice_of(row["from_time"]), row["sic"], row["cost_offered"], row["cost"])
     return found

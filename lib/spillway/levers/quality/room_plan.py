@@ -17,7 +17,7 @@ when others have been worked out get the same again (`admission`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -33,7 +33,7 @@ from spillway.levers.quality.overload import Overload
 from spillway.levers.quality.policies import chosen
 from spillway.levers.quality.projection import Elsewhere, own_room, remembered
 from spillway.levers.quality.settings import QualitySettings, RoomCapacity
-from spillway.levers.windows import Portion, Window, WindowWork, micros_of, step_of
+from spillway.levers.windows import PLANNED, Portion, Window, WindowWork, micros_of, step_of
 
 LEVER_NAME = "quality"
 
@@ -162,7 +162,9 @@ def _plan_slice(
 ) -> dict[tuple[str, int], WindowShare]:
     names = list(dict.fromkeys(one.contract.subject for one, _ in windows))
     offered = _offered(room, rules, history, number, names, windows)
-    kept = _kept(rules, history, number, names, offered)
+    opened = {(one.contract.subject, w.window) for one, w in windows if w.late and w.status == PLANNED}
+    before = {place: kept for place, kept in history.kept.items() if place in opened}
+    kept = _kept(rules, history, number, names, offered, before)
     shares = {}
     for one, window in windows:
         subject = one.contract.subject
@@ -231,7 +233,12 @@ def _cost_of_tuple(rules: RoomRules, history: RoomHistory, name: str) -> float:
 
 
 def _kept(
-    rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str], offered: _Offered
+    rules: RoomRules,
+    history: RoomHistory,
+    number: int,
+    names: Sequence[str],
+    offered: _Offered,
+    before: Mapping[tuple[str, int], int],
 ) -> np.ndarray:
     everything = np.ones(len(offered.place), np.bool_)
     if rules.room is None or rules.capacity is None or not len(offered.place):
@@ -241,14 +248,36 @@ def _kept(
         return everything
     to = _entitlements(rules, history, number, names)
     taken = _taken(rules, history, number)
+    again = _kept_again(rules, to, offered, before)
+    taken += float(offered.batches.cost[again].sum())
     if taken >= rules.room:
-        return ~everything
+        return again
     now = {name: len({w for n, w, _ in offered.place if n == name}) for name in names}
     others = _elsewhere(rules, history, number, names, now)
-    room = own_room(offered.batches, to, others, rules.room - taken)
-    if room <= 0:
-        return ~everything
-    return chosen(rules.policy, offered.batches, to, room, offered.must_keep)
+    rest = np.flatnonzero(~again)
+    reached = to.reached + np.bincount(offered.batches.query[again], offered.batches.sic[again], len(names))
+    to, batches = replace(to, reached=reached), offered.batches.at(rest)
+    room = own_room(batches, to, others, rules.room - taken)
+    if room > 0:
+        again[rest] = chosen(rules.policy, batches, to, room, offered.must_keep[rest])
+    return again
+
+
+def _kept_again(
+    rules: RoomRules, to: Entitlements, offered: _Offered, before: Mapping[tuple[str, int], int]
+) -> np.ndarray:
+    """What windows had that late rows open again: it is theirs, whatever their slice has come to since.
+
+    A window alone in the room that it had then is given the same, for what came late comes last (`drawing`).
+    """
+    again = np.zeros(len(offered.place), np.bool_)
+    for place, tuples in before.items():
+        mine = np.array([i for i, one in enumerate(offered.place) if one[:2] == place], np.int64)
+        if tuples and len(mine):
+            each = float(offered.batches.cost[mine[0]]) / max(1, offered.place[mine[0]][2].tuples)
+            room = max(tuples * each * (1 + 1e-9), 1e-300)
+            again[mine] = chosen(rules.policy, offered.batches.at(mine), to, room, offered.must_keep[mine])
+    return again
 
 
 def _taken(rules: RoomRules, history: RoomHistory, number: int) -> float:
