@@ -25,6 +25,7 @@ from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.filter import MUST_KEEP, SifterFilter
 from spillway.levers.sifters.layout import Axis, Layout
 from spillway.levers.sifters.learn import frequencies_in
+from spillway.levers.sifters.lever import LEVER
 from spillway.levers.sifters.predicates import parse_predicate
 from spillway.levers.sifters.regions import RegionTree
 from spillway.levers.sifters.throttle import configured_for
@@ -92,6 +93,12 @@ def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_f
     must = len(raw.query("severity in ('ERROR', 'FATAL')"))
     (held,) = (one for one in row["regions"] if one["region"] == -1)
     assert of["reason", "must be kept"]["offered"] == held["offered"] == held["kept"] == must > 0
+    told = LEVER.told(world.contracts.streams["logs"], "latency", None, world.tables.now()).numbers
+    *inner, others, _ = row["regions"]
+    assert told["regions"] == f"{len(inner)} by {row['partition']}"
+    assert told["asked for by no query"] == [
+        f"{others['threshold']:.0%} dropped of {others['offered']:,} rows"
+    ]
     gone = raw[~raw["seq"].isin(sent["seq"])]
     wanted = "severity == 'WARN' or severity in ('ERROR', 'FATAL') or (latency > 400 and host == 'web-1') " \
         "or (latency >= 100 and latency <= 300 and host in ('web-0', 'web-2'))"  # fmt: skip
@@ -107,6 +114,8 @@ def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_f
     world.shed()
     raw, sent = (world.frame(table, "logs").query("batch == 2") for table in ("raw", "transmitted"))
     assert len(sent.query("host == 'web-3'")) == len(raw.query("host == 'web-3'")) == 100
+    # until it is trained again, and it says so
+    assert "its regions were trained for another contract" in world.rows("sifters")[-1]["reason"]
 
 
 @pytest.mark.parametrize("throttle", [0.03, 0.1, 0.9])

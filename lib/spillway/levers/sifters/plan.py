@@ -100,8 +100,10 @@ class SifterPlan(Plan):
             return self._again(batch, share, room.share, drafted, earlier.chosen[batch.batch])
         rows = self._looked_at(batch, regions)
         if regions is None:
-            regions, scheme_why = self._fresh(rows, share), "what is asked of it changed since it was trained"
-            return self._built(batch, regions, rows, share, room.share, scheme_why)
+            why = (
+                "its regions were trained for another contract, or by an older Spillway: built of this batch"
+            )
+            return self._built(batch, self._fresh(rows, share), rows, share, room.share, why)
         counts = frequencies_in(regions, rows)
         version = batch.models["sifters"]
         if before is None or before.version != version or before.digest != regions.digest:
