@@ -81,8 +81,8 @@ def within(table: str) -> None:
         return
     whole = Table.draft
 
-    def draft(self: Table, engine: Engine, *rest: Any) -> Any:
-        return whole(self, Doomed(engine) if self.contract.table == table else engine, *rest)
+    def draft(self: Table, engine: Engine, *rest: Any, **named: Any) -> Any:
+        return whole(self, Doomed(engine) if self.contract.table == table else engine, *rest, **named)
 
     Table.draft = draft  # type: ignore[method-assign]
 

@@ -69,9 +69,9 @@ def test_an_engine_has_imported_what_it_needs_before_anything_is_imported_beside
 def test_a_certificate_is_of_the_file_that_was_written_and_not_of_the_rows_in_memory(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def torn(folder: str, *given: Any) -> Any:
+    def torn(folder: str, *given: Any, **named: Any) -> Any:
         """What a disk that spoils a value leaves of a file."""
-        written = write_file(folder, *given)
+        written = write_file(folder, *given, **named)
         if written is not None and "recovered/sites" in folder:
             path = f"{folder}/{written.path}"
             rows = pq.ParquetFile(path).read()

@@ -45,7 +45,7 @@ def drawn_together(mine: Array, window: Array, n: int) -> tuple[Array, Array]:
     What is further apart than n was never in one window, and is not then; all else keeps its distance.
 
     >>> drawn_together(np.array([5, 9_000_000]), np.array([3, 4, 9_000_000]), 10)
-    (array([ 2, 12]), array([ 0,  1, 12]))
+    (array([ 2, 13]), array([ 0,  1, 13]))
     """
     there, places = np.unique(np.concatenate([mine, window]), return_inverse=True)
     gaps = np.minimum(np.diff(there, prepend=there[:1]), n + 1)
