@@ -93,6 +93,10 @@ class Window:
     """Batches with rows of it that came when it could not be worked out again."""
     late: tuple[Input, ...] = ()
     """Of its inputs, those that came when it had been worked out, so that it is again."""
+    failed: str | None = None
+    """Why it could not be worked out, where it was tried and is planned still."""
+    failed_by: str | None = None
+    """What was asked then (`AskingDecision.asks`)."""
 
     @property
     def day(self) -> date:
@@ -201,6 +205,12 @@ class AskingDecision(WindowDecision):
 
     def results(self, window: Window, inputs: Any, counts: dict[str, int]) -> Iterator[pa.Table]:
         raise NotImplementedError("its results are asked for")
+
+    @property
+    @abstractmethod
+    def asks(self) -> str:
+        """A fingerprint of what is asked and within which limits, whatever the window holds: with another one, a
+        window that could not be worked out may well be."""
 
     @abstractmethod
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:

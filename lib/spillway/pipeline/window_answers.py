@@ -18,6 +18,7 @@ from spillway.engine.statements import SqlView
 from spillway.errors import SpillwayError
 from spillway.job import side_by_side
 from spillway.levers.windows import PORTION, AskingDecision, SqlQuestion, SqlRead, Window
+from spillway.pipeline.window_failures import refuse_unasked
 from spillway.pipeline.window_inputs import WindowRows
 from spillway.store.drafts import Draft
 from spillway.store.table_contracts import spark_type
@@ -50,7 +51,9 @@ def asked_of(
     """A window's results; `this_run`: what was counted of the windows before it, once they are answered."""
     began = time.perf_counter()
     inexact = {name: rows.inexact for name, rows in inputs.items()}
-    answers = [_answer(engine, question, inputs) for question in decision.questions(window, inexact)]
+    questions = decision.questions(window, inexact)
+    refuse_unasked(decision, window, questions)
+    answers = [_answer(engine, question, inputs) for question in questions]
     counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
     return decision.answered(window, answers, counts, inexact, this_run)
 

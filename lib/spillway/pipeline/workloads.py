@@ -36,6 +36,7 @@ from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.reading import readable
 from spillway.pipeline.window_answers import answered, columns_of_answer
+from spillway.pipeline.window_failures import mark_failed, tell_failed
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_look import find_windows
 from spillway.pipeline.window_pins import claim_windows, pinned_windows, save_windows
@@ -46,8 +47,6 @@ from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Piece, Table, Tables
 
 Inputs = Mapping[str, ReadColumns]
-MOST_TOLD = 3
-"""Windows of a query that are told one by one where they fail."""
 
 
 def chosen_workloads(contracts: Contracts, names: Sequence[str] | None = None) -> list[Workload]:
@@ -177,29 +176,26 @@ def _worked_out(
             now = faults.attempt(subject, "work out", answer)
             if now is not None:
                 made[subject] = now
-        left = {subject: _without_failed(faults, work, made.get(subject)) for subject, work in ready.items()}
+        left = {
+            subject: _without_failed(run.tables, faults, work, made.get(subject))
+            for subject, work in ready.items()
+        }
         if plans is None or left == ready:
             break
         ready = {subject: work for subject, work in left.items() if work.windows}
     return {subject: one for subject, one in made.items() if one.windows}
 
 
-def _without_failed(faults: Faults, work: WindowWork, made: _Made | None) -> WindowWork:
-    """What is left to work out: the windows that did not fail; those that did are told, a few by name."""
+def _without_failed(tables: Tables, faults: Faults, work: WindowWork, made: _Made | None) -> WindowWork:
+    """What is left to work out: the windows that did not fail; those that did are marked, and told."""
     failed = made.failed if made is not None else {}
     if made is None or not failed:
         return work if made is not None else replace(work, windows=())
-    problems = [(window, failed[window.window]) for window in work.windows if window.window in failed]
-    alike = {str(problem) for _, problem in problems}
-    if len(alike) == 1 and len(failed) == len(work.windows):
-        faults.note(work.contract.subject, "work out", problems[0][1])
-        return replace(work, windows=tuple(made.windows))
-    for window, problem in problems[:MOST_TOLD]:
-        told = f"{work.contract.subject}, window of {window.from_time:%Y-%m-%d %H:%M}: {problem}"
-        faults.note(work.contract.subject, "work out", SpillwayError(told))
-    if len(problems) > MOST_TOLD:
-        told = f"{work.contract.subject}: {len(problems) - MOST_TOLD} windows more could not be worked out"
-        faults.note(work.contract.subject, "work out", SpillwayError(told))
+    decision = made.plan.decision
+    assert isinstance(decision, AskingDecision)
+    marked = partial(mark_failed, tables, work.windows, failed, decision.asks)
+    faults.attempt(work.contract.subject, "mark", marked)
+    tell_failed(faults, work.contract.subject, work.windows, failed)
     return replace(work, windows=tuple(made.windows))
 
 
@@ -370,7 +366,7 @@ def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made) -> 
         run.tables.at(name).replace(rows, subject=subject, window=numbers)
     write_ledger(run.tables, subject, numbers, [found.name], made.lines)
     now = utc_now()
-    done = [window.becomes(now, status=DONE) for window in made.windows]
+    done = [window.becomes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
     save_windows(run.tables, done)
     run.say(f"{subject}: {len(done)} windows worked out by {found.name}")
     return done

@@ -6,7 +6,7 @@ Read from what the stages wrote about themselves; starts no Spark and lists the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -17,6 +17,7 @@ from spillway.intake.landing import landed
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
+from spillway.levers.windows import PLANNED
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.window_look import find_windows
@@ -177,6 +178,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
     workloads = _workloads(tables, contracts, versions)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
     shortages += _held_up(tables, contracts)
+    shortages += _not_answered(tables, {one.name for one in workloads})
     shortages += _unusable(contracts)
     shortages += _failed(validations)
     shortages += _unclaimed(contracts, held.streams_with_tuples)
@@ -253,6 +255,22 @@ def _held_up(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
             elif windows > STAGGERED:
                 told = f"{windows:,} windows wait for {stream}, which has sent nothing of their time"
                 yield Shortage(name, "waits", False, told, remedy)
+
+
+def _not_answered(tables: Tables, names: Collection[str]) -> Iterator[Shortage]:
+    """Windows of queries that were tried, could not be worked out, and wait."""
+    columns = ["subject", "window", "from_time", "failed"]
+    rows = tables.at("windows").rows(columns, status=PLANNED).to_pylist()
+    failed = grouped([row for row in rows if row["failed"] is not None], "subject")
+    for name in sorted(names & failed.keys()):
+        last = max(failed[name], key=lambda row: row["window"])
+        told, _, mended_by = last["failed"].partition("; ")
+        yield Shortage(
+            name, "failed", False,
+            f"{len(failed[name]):,} windows wait that could not be worked out, the last of "
+            f"{last['from_time']:%Y-%m-%d %H:%M}: {told}",
+            mended_by or "correct the query",
+        )  # fmt: skip
 
 
 def _broken(found: StreamStatus) -> Iterator[Shortage]:

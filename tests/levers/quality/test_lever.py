@@ -32,6 +32,7 @@ from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import Portion
 from spillway.pipeline.window_look import KnownWindows
 from spillway.pipeline.window_portions import window_portions
+from spillway.show.status import status
 from spillway.store import files as store_files
 from spillway.store.files import row_groups
 from spillway.store.upkeep import compact
@@ -570,6 +571,32 @@ def test_a_window_whose_rows_cannot_be_asked_keeps_no_other_back(tmp_path: Path)
     assert set(found) == {("numbers", 0), ("means", 0), ("means", 1)}
     assert found["means", 1]["tuples_kept"] == 240, "what the other window would have had is not lost"
     assert world.rows("results", "numbers")[0]["total"] > 0
+
+
+def test_a_window_that_failed_is_told_until_its_query_is_another_though_its_room_went_to_others(
+    tmp_path: Path,
+) -> None:
+    """Nothing of it is asked any more: that is no answer."""
+    numbers = "SELECT sum(CAST(site AS INT)) AS total FROM sites"
+    others = query("means", MEAN, capacity={"tuples": 240})
+    world = begun(tmp_path, query("numbers", numbers), others)
+    told = "must be understood by DuckDB"
+    with pytest.raises(SpillwayError, match=told):
+        run(world)
+    assert {name for name, _ in coverage(world)} == {"means"}
+    for _ in range(2):
+        with pytest.raises(SpillwayError, match=f"{told}.*asked again, as no room is left in its slice"):
+            run(world)
+    windows = [row for row in world.rows("windows") if row["subject"] == "numbers" and row["failed"]]
+    assert [row["status"] for row in windows] == ["planned", "planned"]
+    assert all("again" not in row["failed"] for row in windows), "as it was said at first"
+    (short,) = [one for one in status(world.tables.now()).shortages if one.kind == "failed"]
+    assert (short.stream, short.sentence[:40]) == ("numbers", "2 windows wait that could not be worked ")
+
+    put_queries(world, query("numbers", numbers.replace("CAST", "TRY_CAST")), others)
+    assert run(world) == 2, "worked out as any other: others were given its room, which its coverage says"
+    assert [row["sic"] for (name, _), row in coverage(world).items() if name == "numbers"] == [0.0, 0.0]
+    assert not [row for row in world.rows("windows") if row["failed"] or row["failed_by"]]
 
 
 def test_groups_of_any_key_are_estimated(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ and AVG (`scaled_answer`). Values that an earlier lever shed or rounded widen th
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,12 @@ class AskedQuery(AskingDecision):
     """Of its input, where it is one: between which values columns lie."""
 
     numbers_before: NumbersBefore = field(default_factory=NumbersBefore)
+
+    @property
+    def asks(self) -> str:
+        said = self.settings
+        asked = (self.inputs, self.statements, said.most_rows, said.numbered, said.bounds)
+        return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
         share = self.shares[window.window]
