@@ -50,14 +50,16 @@ class _Watching(InProcess):
     read: dict[str, int] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
 
-    def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
+    def ask(
+        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+    ) -> pa.Table:
         held = {name: [cut() for cut in view.cuts] for name, view in views.items()}
         if set(views) <= set(THREE):  # else it asks for the sources' numbers
             self.read.update({name: sum(one.num_rows for one in rows) for name, rows in held.items()})
             plain = {name: SqlView(views[name].schema, [_given(one) for one in held[name]]) for name in views}
             for at, (name, _) in enumerate(steps):
                 self.steps[name] = super().ask(plain, steps[: at + 1], 10**7).num_rows
-        return super().ask(views, steps, most_rows)
+        return super().ask(views, steps, most_rows, most_seconds)
 
 
 def _given(rows: pa.Table) -> Callable[[], pa.Table]:

@@ -27,8 +27,10 @@ class InProcess:
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         return [function(item) for item in items]
 
-    def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
-        return ask_duckdb(views, steps, most_rows)
+    def ask(
+        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+    ) -> pa.Table:
+        return ask_duckdb(views, steps, most_rows, most_seconds)
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
         return columns_by_duckdb(views, steps)

@@ -30,8 +30,10 @@ class Engine(Protocol):
         results must be small (what is large is written where it is made). The first error is raised.
         """
 
-    def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
-        """What the last of some statements in Spark SQL answers, of at most so many rows."""
+    def ask(
+        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+    ) -> pa.Table:
+        """What the last of some statements in Spark SQL answers, of at most so many rows, within so many seconds."""
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
         """The columns that it would answer with: refuses what is not understood, and works nothing out."""

@@ -72,8 +72,10 @@ class SparkEngine:
                 raise one
         return results
 
-    def ask(self, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
-        return ask_spark(self.spark, views, steps, most_rows)
+    def ask(
+        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+    ) -> pa.Table:
+        return ask_spark(self.spark, views, steps, most_rows, most_seconds)
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
         return columns_by_spark(self.spark, views, steps)

@@ -7,6 +7,7 @@ and Spark is the remedy. Neither may read anything but the views: no file, no ta
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,7 +37,52 @@ Steps = Sequence[tuple[str, str]]
 """Name and statement, in an order in which each reads views and steps before it; the last one answers."""
 
 
-def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
+AGAIN_AFTER_SECONDS = 0.5
+"""How long after a question was told to end it is told again: what has not begun yet hears nothing."""
+
+
+class _Limit:
+    """So many seconds for a question; one that takes longer is told to end until it does."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds, self.passed = seconds, False
+
+    @contextmanager
+    def ending_by(self, end: Callable[[], object]) -> Iterator[None]:
+        """While this lasts: once the time has passed, call `end` again and again; what comes of it is refused."""
+        if self._seconds is None:
+            yield
+            return
+        answered, seconds = threading.Event(), self._seconds
+
+        def watch() -> None:
+            wait = seconds
+            while not answered.wait(wait):
+                self.passed, wait = True, AGAIN_AFTER_SECONDS
+                with suppress(Exception):  # it may have ended just now
+                    end()
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            answered.set()
+            watching.join()
+
+    def refused(self) -> Refused:
+        """What is said of a question that took longer."""
+        return Refused(
+            "sql",
+            f"answer a window within {self._seconds:g} seconds",
+            "no answer by then",
+            "ask for less, or raise most_seconds",
+        )
+
+
+def ask_duckdb(
+    views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+) -> pa.Table:
     """The answer, worked out in this process.
 
     >>> seen = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [1, 2, 5]})])
@@ -44,7 +90,7 @@ def ask_duckdb(views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa
     >>> ask_duckdb({"t": seen}, steps, 9).to_pylist()
     [{'s': 7.0}]
     """
-    with _by_duckdb(views, steps) as relation:
+    with _by_duckdb(views, steps, most_seconds) as relation:
         parts, count = [], 0
         reader = relation.to_arrow_reader(65_536)
         for batch in reader:
@@ -66,13 +112,15 @@ def columns_by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
 
 
 @contextmanager
-def _by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> Iterator[duckdb.DuckDBPyRelation]:
+def _by_duckdb(
+    views: Mapping[str, SqlView], steps: Steps, most_seconds: float | None = None
+) -> Iterator[duckdb.DuckDBPyRelation]:
     """The last step, understood and not yet asked."""
     import duckdb
 
     from spillway.engine.closed_duckdb import closed_connection, refuse_doing
 
-    connection = closed_connection()
+    connection, limit = closed_connection(), _Limit(most_seconds)
     try:
         refuse_doing(tuple((name, view.schema) for name, view in views.items()), tuple(steps))
         for name, view in views.items():
@@ -80,17 +128,32 @@ def _by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> Iterator[duckdb.Du
             connection.register(name, pa.concat_tables(rows) if rows else view.schema.empty_table())
         for name, statement in steps[:-1]:
             connection.sql(statement).create_view(name)
-        yield connection.sql(steps[-1][1])
-    except duckdb.Error as problem:
+        with limit.ending_by(connection.interrupt):
+            yield connection.sql(steps[-1][1])
+    except (duckdb.Error, pa.ArrowException, OSError) as problem:
+        if limit.passed:
+            raise limit.refused() from problem
+        if not isinstance(problem, duckdb.Error):
+            raise
         raise _not_understood("DuckDB, which answers where Spark is not", steps, problem) from problem
     finally:
         connection.close()
 
 
-def ask_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps, most_rows: int) -> pa.Table:
-    """The answer, worked out by a session of its own: its views meet nobody else's."""
-    with _by_spark(spark, views, steps) as frame:
-        found: pa.Table = frame.limit(most_rows + 1).toArrow()
+def ask_spark(
+    spark: SparkSession,
+    views: Mapping[str, SqlView],
+    steps: Steps,
+    most_rows: int,
+    most_seconds: float | None = None,
+) -> pa.Table:
+    """The answer, worked out by a session of its own: its views, and what is told to end, meet nobody else's."""
+    limit = _Limit(most_seconds)
+    try:
+        with _by_spark(spark, views, steps) as frame, limit.ending_by(frame.sparkSession.interruptAll):
+            found: pa.Table = frame.limit(most_rows + 1).toArrow()
+    except Refused as problem:
+        raise (limit.refused() if limit.passed else problem) from problem
     _refuse_many(found.num_rows, most_rows)
     return plain_types(found)
 

@@ -153,11 +153,12 @@ class SqlRead:
 
 @dataclass(frozen=True)
 class SqlQuestion:
-    """Steps in Spark SQL over what is read; the last one answers, in at most so many rows."""
+    """Steps in Spark SQL over what is read; the last one answers, in at most so many rows and seconds."""
 
     reads: Mapping[str, SqlRead]
     steps: tuple[tuple[str, str], ...]
     most_rows: int
+    most_seconds: float | None = None
 
 
 PORTION = "spillway_portion"

@@ -69,7 +69,7 @@ def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[st
 
 def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows]) -> pa.Table:
     views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
-    return engine.ask(views, question.steps, question.most_rows)
+    return engine.ask(views, question.steps, question.most_rows, question.most_seconds)
 
 
 def _view(read: SqlRead, rows: WindowRows) -> SqlView:

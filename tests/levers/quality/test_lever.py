@@ -599,6 +599,15 @@ def test_a_window_that_failed_is_told_until_its_query_is_another_though_its_room
     assert not [row for row in world.rows("windows") if row["failed"] or row["failed_by"]]
 
 
+def test_a_query_without_end_keeps_no_other_back(tmp_path: Path) -> None:
+    endless = "SELECT count(*) AS n FROM range(100000000000) r, sites WHERE r.range % 3 = sites.seq % 3"
+    world = begun(tmp_path, query("endless", endless, most_seconds=0.2), query("means", MEAN))
+    with pytest.raises(SpillwayError, match=r"endless.*must answer a window within 0\.2 seconds"):
+        run(world)
+    assert {name for name, _ in coverage(world)} == {"means"}
+    assert {row["status"] for row in world.rows("windows") if row["subject"] == "endless"} >= {"planned"}
+
+
 def test_groups_of_any_key_are_estimated(tmp_path: Path) -> None:
     """No name of a column, and no value of one, is taken for another."""
     stream = {**PLAIN, "attributes": [*PLAIN["attributes"], attribute("n0", "double", nullable=True)]}

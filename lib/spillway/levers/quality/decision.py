@@ -61,7 +61,7 @@ class AskedQuery(AskingDecision):
     @property
     def asks(self) -> str:
         said = self.settings
-        asked = (self.inputs, self.statements, said.most_rows, said.numbered, said.bounds)
+        asked = (self.inputs, self.statements, said.most_rows, said.most_seconds, said.numbered, said.bounds)
         return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
@@ -111,7 +111,8 @@ class AskedQuery(AskingDecision):
 
     def asked(self, kept: Sequence[Portion]) -> SqlQuestion:
         """The author's question of some portions."""
-        return SqlQuestion(self._reads(kept), self.statements, self.settings.most_rows)
+        said = self.settings
+        return SqlQuestion(self._reads(kept), self.statements, said.most_rows, said.most_seconds)
 
     def _reads(
         self, kept: Sequence[Portion], tagged: bool = False, bounds_of: frozenset[str] = frozenset()
@@ -156,7 +157,7 @@ class AskedQuery(AskingDecision):
     def _parts(self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
         """For every portion and group, what its measures are made of."""
         reads = self._reads(kept, tagged=True, bounds_of=concerned(of, inexact))
-        return SqlQuestion(reads, (("parts", parts_asked(of, inexact)),), _PARTS)
+        return SqlQuestion(reads, (("parts", parts_asked(of, inexact)),), _PARTS, self.settings.most_seconds)
 
     def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
         """The source's own numbers of all that arrived, also of what is shed: this column alone."""

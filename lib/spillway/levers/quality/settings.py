@@ -126,6 +126,9 @@ class QualitySettings:
         Listing(Record(Numbered)), "inputs whose sources number their tuples", ()
     )
     most_rows: int = rule(Number(least=1, whole=True), "rows that a window may answer in", 100_000)
+    most_seconds: float = rule(
+        Number(above=0), "seconds that a window may take to answer; longer is given up, and told", 3600.0
+    )
     bounds: bool = rule(Flag(), "whether COUNT, SUM and AVG get an interval where one is honest", True)
     assume_alike: bool = rule(
         Flag(),
