@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.levers.quality.worlds import MEAN, put_queries, query
 from tests.pipeline.streams import METERS, SITES, World, brought_through, day, json_lines, sites
 
 from spillway.batch import DONE, RETIRED, utc_now
@@ -203,6 +204,12 @@ def test_one_that_dies_is_finished_by_the_next_run_and_counts_the_same(
     assert any(batch.status != DONE for batch in world.batches("sites"))
     world.shed()
     assert world.everything("sites") == undisturbed.everything("sites")
+
+
+def test_it_is_said_that_answers_stay_as_they_were_made(world: World) -> None:
+    put_queries(world, query("means", MEAN))
+    assert again(world, 0, 0) == [1, 2]
+    assert [said for said in world.said if "what means made of these batches stays as it was made" in said]
 
 
 def test_what_cannot_be_sent_again_is_refused_by_name(world: World) -> None:

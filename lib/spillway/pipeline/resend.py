@@ -7,7 +7,8 @@ and never leaves it.
 
 What crosses is counted beside what had crossed before (`sent_before` in the ledger), both against the quota of the
 dates; what there is no room for is a shortfall on record, and told. Asked for again, nothing crosses again. A run that
-dies is finished by the next one, as the batches are pending. Where raw was retired it is refused by name.
+dies is finished by the next one, as the batches are pending. Where raw was retired it is refused by name. Windows of
+joins and queries that were worked out stay as they are: no row came late for them; it is said which they are of.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import Refused
 from spillway.levers.protocol import Say
 from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.workloads import chosen_workloads
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Between, Tables
 
@@ -48,7 +50,7 @@ def resend(
     pinned = {"status": PLANNED, "levers": (), "models": {}, "sent_whole": ASKED_AGAIN}
     save_batches(tables, [batch.becomes(now, **pinned) for batch in again])
     room = contracts.planned_with(contract.channel)
-    return shed_channel(
+    sent = shed_channel(
         tables,
         engine,
         contracts,
@@ -60,6 +62,13 @@ def resend(
             and batch.sent_whole == ASKED_AGAIN
         ),
     )
+    answers = [one.subject for one in chosen_workloads(contracts) if stream in one.inputs]
+    if sent and answers:
+        say(
+            f"{stream}: what {', '.join(answers)} made of these batches stays as it was made, of values within "
+            "their bounds; read the stream itself for the exact ones (spillway.read)"
+        )
+    return sent
 
 
 def _refuse(stream: str, dates: tuple[date, date], dated: Sequence[Batch]) -> None:
