@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
 import duckdb
 import numpy as np
@@ -133,6 +134,67 @@ def test_times_and_days_are_read_on_the_clock_of_the_contract() -> None:
 def test_whole_numbers_are_exact_beyond_what_a_float_holds() -> None:
     keys = BASE["n"].keys_of(pa.chunked_array([[2**53, 2**53 + 1]]))
     assert parse_predicate(f"n > {2**53}", {"n": BASE["n"]}).holds([keys]).tolist() == [False, True]
+
+
+LARGEST = 2**63 - 1
+LINES = {
+    "x": ("double", pa.float64(), [0.1, 0.3, 0.1 * 3, 0.6, 0.1 + 0.2 + 0.3]),
+    "n": ("integer", pa.int64(), [2**53, 2**53 + 1, LARGEST, LARGEST - 2, -LARGEST - 1, -LARGEST + 1, None]),
+    "at": ("timestamp", pa.timestamp("us", "UTC"), [datetime(2020, 1, 1, hour) for hour in (0, 11, 13)]),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("x = 0.1 * 3", [1]),
+        ("x = 0.1 * 3e0", [2]),
+        ("x = 0.1e0 + 0.2e0 + 0.3e0", [4]),
+        ("x = cast(0.1 as double)", [0]),
+        ("x = 0.1BD", [0]),
+        ("x = cast(-0.1 as double) * -1", [0]),
+        ("n > 9007199254740992e0", [2, 3]),  # whole numbers are compared with a double as doubles
+        ("n > 9007199254740992", [1, 2, 3]),
+        ("n in (9007199254740992, 5e-1)", [0, 1]),  # so is a list with a double in it
+        ("n in (9007199254740992, 0.5)", [0]),
+        ("n >= 9223372036854775807e0", [2, 3]),
+        ("n <= cast('nan' as double)", [0, 1, 2, 3, 4, 5]),
+        ("n < cast('inf' as double)", [0, 1, 2, 3, 4, 5]),
+        ("n = 9223372036854775807", [2]),  # so much stands where somebody means none
+        ("n <> 9223372036854775807", [0, 1, 3, 4, 5]),
+        ("n < -9223372036854775806", [4]),
+        ("n = -9223372036854775808", [4]),
+        ("at >= date '2020-01-01'", [0, 1, 2]),
+        ("at >= timestamp_ntz '2020-01-01 12:00:00'", [2]),
+    ],
+)
+def test_constants_are_what_spark_makes_of_them(text: str, rows: list[int]) -> None:
+    """By Spark 4.2, row for row."""
+    name = text.split()[0]
+    kind, type_, values = LINES[name]
+    of = Dimension(name, kind)
+    found = parse_predicate(text, {name: of}).holds([of.keys_of(pa.chunked_array([pa.array(values, type_)]))])
+    assert np.flatnonzero(found).tolist() == rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x > 0.1F",
+        "x < cast(2.7 as int)",
+        "x < cast(2.5 as decimal)",
+        "x < cast('0.1' as double)",
+        "x < 1e400",
+        f"x < 1{'0' * 400}",
+        "at > cast('2020-01-01 12:30:00' as date)",
+        "at > date '2020-01-01 12:30:00'",
+        "at > timestamp_ntz '2020-01-01 12:30:00+02:00'",
+    ],
+)
+def test_a_constant_that_spark_rounds_or_cuts_is_refused(text: str) -> None:
+    name = text.split()[0]
+    with pytest.raises(Refused, match="compare a dimension with a constant"):
+        parse_predicate(text, {name: Dimension(name, LINES[name][0])})
 
 
 @pytest.mark.parametrize(

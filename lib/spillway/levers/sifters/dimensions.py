@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.errors import Refused
-from spillway.levers.sifters.spans import END, NULL, Spans, float_key, float_keys, whole_keys
+from spillway.levers.sifters.spans import END, NULL, Spans, float_key, float_keys, whole_edge, whole_keys
 
 _EPOCH_DAY = date(1970, 1, 1)
 _WHOLE = ("integer", "timestamp", "date")
@@ -160,14 +160,24 @@ class Dimension:
         if self.type == "double":
             key = float_key(float(literal))
             return key, key + 1
+        if isinstance(literal, float):
+            key = float_key(literal)
+            return _first_of(key), _first_of(key + 1)
         exact = Fraction(literal)
         first = -((-exact.numerator) // exact.denominator)
-        behind = exact.numerator // exact.denominator + 1
-        return _held(first), _held(behind)
+        return whole_edge(first), whole_edge(exact.numerator // exact.denominator + 1)
 
 
-def _held(key: int) -> int:
-    return max(NULL + 1, min(END, key))
+def _first_of(key: int) -> int:
+    """The key of the first whole number that is, as a double, of this key or above: so Spark compares the two."""
+    low, high = -(2**63), 2**63
+    while low < high:
+        middle = (low + high) // 2
+        if float_key(float(middle)) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return whole_edge(low)
 
 
 def _as_whole(column: pa.Array, kind: str) -> pa.Array:

@@ -44,6 +44,7 @@ from spillway.levers.sifters.boxes import (
     disjunction,
     products_hold,
 )
+from spillway.levers.sifters.constants import cast_to, computed, negative, number_of
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.spans import ANYTHING, NULLS, VALUES, Spans, both, minus, union
 
@@ -65,6 +66,7 @@ _COMPARISONS: Mapping[type[exp.Expr], str] = {
 }  # fmt: skip
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _NOT = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "!=", "!=": "="}
+_SIGNS: Mapping[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _EVERYTHING: list[Product] = [{}]
 
 
@@ -255,6 +257,8 @@ class _Reader:
         place = self._place(node.this, node)
         literals = [self._constant(one, node) for one in node.expressions]
         known = [one for one in literals if one is not None]
+        if any(isinstance(one, float) for one in known):  # a list has one type
+            known = [float(one) if isinstance(one, Fraction) else one for one in known]
         true = union(span for one in known for span in self._compared(node, place, "=", one))
         if len(known) < len(literals):
             return place, true, ()  # `not in (..., null)` is never true
@@ -293,39 +297,26 @@ class _Reader:
         return place
 
     def _constant(self, node: exp.Expr, whole: exp.Expr) -> Any:
-        """A constant's value: a number exactly, a text (a time among them), a flag; None for null."""
+        """A constant's value: None for null, a flag, a text (a time among them), a number as `constants` has them."""
         node = _bare(node)
         if isinstance(node, exp.Null):
             return None
         if isinstance(node, exp.Boolean):
             return bool(node.this)
         if isinstance(node, exp.Literal):
-            return str(node.this) if node.is_string else _number(node.name)
-        if isinstance(node, exp.Neg):
-            value = self._constant(node.this, whole)
-            if isinstance(value, Fraction | float):
-                return -value
-        if isinstance(node, exp.Add | exp.Sub | exp.Mul):
+            found = str(node.this) if node.is_string else number_of(node.name)
+        elif isinstance(node, exp.Neg):
+            found = negative(self._constant(node.this, whole))
+        elif isinstance(node, exp.Add | exp.Sub | exp.Mul):
             sides = [self._constant(one, whole) for one in (node.this, node.expression)]
-            if all(isinstance(one, Fraction) for one in sides):
-                one, other = sides
-                return (
-                    one + other if isinstance(node, exp.Add)
-                    else one - other if isinstance(node, exp.Sub) else one * other
-                )  # fmt: skip
-        if isinstance(node, exp.Cast) and isinstance(node.this, exp.Literal):
-            kind = node.to.this.name.lower()
-            if node.this.is_string and ("timestamp" in kind or "date" in kind):
-                return str(node.this.this)
-            if not node.this.is_string and kind in ("double", "float", "int", "bigint", "decimal"):
-                return self._constant(node.this, whole)
-            if (
-                node.this.is_string
-                and kind == "double"
-                and node.this.name.lower() in ("nan", "infinity", "inf", "-infinity", "-inf")
-            ):
-                return float(node.this.name)
-        raise self._refused(whole, "compare a dimension with a constant")
+            found = computed(_SIGNS[type(node)], sides[0], sides[1])
+        elif isinstance(node, exp.Cast):
+            found = cast_to(node.to, self._constant(node.this, whole))
+        else:
+            found = None
+        if found is None:
+            raise self._refused(whole, "compare a dimension with a constant")
+        return found
 
     def _compared(self, node: exp.Expr, place: int, operator: str, literal: Any) -> Spans:
         try:
@@ -340,6 +331,8 @@ class _Reader:
         remedy = "write that part as a range of a dimension, or leave it out"
         if isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
             remedy = "a pattern is no set of values: list them (in ('a', 'b')), or leave that part out"
+        elif node.find(exp.Cast) is not None:
+            remedy = "write the attribute and the value themselves, without a cast, or leave that part out"
         elif (function := node.find(exp.Func)) is not None and not isinstance(
             function, exp.Cast | exp.And | exp.Or
         ):
@@ -348,11 +341,6 @@ class _Reader:
                 "let whoever delivers the stream bring it as one, or leave that part out"
             )
         return Refused(self.field, rule, _said(node), remedy)
-
-
-def _number(text: str) -> Any:
-    """A number as written: exactly, or the nearest where it has an exponent (Spark reads a double then)."""
-    return Fraction(float(text)) if "e" in text.lower() else Fraction(text)
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

@@ -60,8 +60,23 @@ def key_floats(keys: np.ndarray) -> np.ndarray:
 
 
 def whole_keys(values: np.ndarray) -> np.ndarray:
-    """The keys of whole numbers: themselves, but for the three that stand for something else."""
-    return np.clip(np.asarray(values, np.int64), NULL + 1, NAN - 1)
+    """The keys of whole numbers: themselves, but for the two at either end, of which the outer makes room for what
+    stands beside all values, and the inner shares the key of the next.
+
+    >>> (whole_keys(np.array([2**63 - 1, 2**63 - 2, 7, -(2**63)])) - np.array([END, END, 7, NULL])).tolist()
+    [-1, -2, 0, 1]
+    """
+    found = np.asarray(values, np.int64)
+    return found + (found <= NULL + 1) - (found >= END - 1)
+
+
+def whole_edge(value: int) -> int:
+    """The key at which whole numbers from this one on begin.
+
+    >>> whole_edge(2**63 - 1) == END - 1, whole_edge(2**63) == END, whole_edge(-(2**80)) == NULL + 1
+    (True, True, True)
+    """
+    return END if value > END else NULL + 1 if value < NULL else int(whole_keys(np.array([value]))[0])
 
 
 def union(spans: Iterable[tuple[int, int]]) -> Spans:
