@@ -54,6 +54,37 @@ def test_of_a_join_only_what_is_said_of_the_stream_counts() -> None:
     assert [part for part, _ in found.left_out] == ["UPPER(host) = 'X'"]
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        # rows of b are wanted whatever their latency; and both sides' conditions are no contradiction
+        ("select * from logs a join logs b using (at) where a.latency > 400", ["latency > 400", "true"]),
+        (
+            "select * from logs a join logs b using (at) where a.latency > 400 and b.latency < 3 and host = 'x'",
+            ["latency < 3 AND host = 'x'", "latency > 400 AND host = 'x'"],
+        ),
+        # who is without a match is known by all that could be one
+        ("select * from h left join logs l on h.id = l.id where l.latency is null", ["true"]),
+        ("select * from logs l right join h on h.id = l.id where not l.host <=> 'x'", ["true"]),
+        ("select * from logs l full join h on h.id = l.id where l.host is null or l.latency > 3", ["true"]),
+        ("select * from logs l left join h on h.id = l.id where l.latency is null", ["latency IS NULL"]),
+        ("select * from h left join logs l on h.id = l.id where l.latency > 3", ["latency > 3"]),
+        ("select * from h left join logs l on h.id = l.id left join k where l.latency is null", ["true"]),
+        ("select * from logs l join h on h.id = l.id full join k where l.latency is null", ["true"]),
+        # columns by other names
+        ("with a(latency, size) as (select size, latency from logs) select * from a where latency > 3", ["true"]),
+        ("select * from logs as l(size, latency) where latency > 3", ["true"]),
+        ("select * from logs pivot (max(size) for host in ('a' as latency)) where latency > 3", ["true"]),
+        ("with a as (select * from logs as l(size, latency)) select * from a where latency > 3", ["true"]),
+        ("with a as (select meta.* from logs) select * from a where latency > 3", ["true"]),
+        # what cannot be together is left out, so that a contract takes the rest
+        ("select * from logs where latency > 3 and latency < 2 and host = 'x'", ["latency > 3 AND host = 'x'"]),
+    ],
+)  # fmt: skip
+def test_no_condition_is_narrower_than_what_a_statement_reads(text: str, wanted: list[str]) -> None:
+    assert [where for where, _ in mine_queries([(text, 1.0)], "logs", DIMENSIONS).queries] == wanted
+
+
 DBT = {
     "dbt_project.yml": "name: shop\nmodel-paths: [models]\n",
     "models/staging/stg_logs.sql": """

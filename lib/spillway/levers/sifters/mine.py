@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -31,7 +32,15 @@ from spillway.contracts import StreamContract
 from spillway.errors import Refused
 from spillway.levers.protocol import MinedEntry
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.predicates import DIALECT, parse_predicate, unread, words_named
+from spillway.levers.sifters.predicates import (
+    DIALECT,
+    Predicate,
+    parse_predicate,
+    parse_sql,
+    unread,
+    words_named,
+)
+from spillway.levers.sifters.spans import NULL
 from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
 from spillway.levers.sifters.templates import TEMPLATED, sql_of
 from spillway.levers.sifters.wanted import declared_dimensions
@@ -81,8 +90,10 @@ def mine_queries(
         reading = list(_reading(tree, known, dimensions))
         others += not reading
         for select, names in reading:
-            where = _wanted_by(select, set(_sources(select, names)), dimensions, left_out)
-            found[where] = found.get(where, 0.0) + runs
+            # where it is joined with itself, each side wants rows of its own
+            for side in _sides(select, names):
+                where = _wanted_by(select, side, dimensions, left_out)
+                found[where] = found.get(where, 0.0) + runs
     ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))
     return MinedQueries(tuple(ranked), tuple(left_out.items()), tuple(unreadable), others)
 
@@ -164,7 +175,7 @@ def _reading(
     while waiting:
         node, outside = waiting.pop()
         names, others = _scope(node, outside, dimensions)
-        if isinstance(node, exp.Select) and _sources(node, names):
+        if isinstance(node, exp.Select) and _sides(node, names):
             yield node, names
         with_ = _with(node)
         waiting += [(child, names) for child in node.iter_expressions() if child is not with_]
@@ -179,7 +190,7 @@ def _scope(
     with_ = _with(node)
     for one in () if with_ is None else with_.expressions:
         alias = frozenset([one.alias.lower()])
-        if _hands_on(one.this, known, dimensions):
+        if _hands_on(one.this, known, dimensions) and not one.alias_column_names:
             known |= alias
         else:
             others.append((one.this, known))
@@ -196,38 +207,63 @@ def _hands_on(select: exp.Expr, known: frozenset[str], dimensions: Mapping[str, 
     if not isinstance(select, exp.Select) or any(select.args.get(name) for name in _CHANGES):
         return False
     names, _ = _scope(select, known, dimensions)
-    if not _sources(select, names) or any(one.find(exp.AggFunc) for one in select.expressions):
+    sides = _sides(select, names)
+    if not sides or sides[0].renamed or any(one.find(exp.AggFunc) for one in select.expressions):
         return False
     declared = {name.lower() for name in dimensions}
     for one in select.expressions:
         given, name = one.unalias(), one.alias_or_name.lower()
         if name in declared and not (isinstance(given, exp.Column) and given.name.lower() == name):
             return False
+        if one.is_star and isinstance(one, exp.Column) and one.table.lower() != sides[0].name:
+            return False  # the fields of a struct
     return True
 
 
-def _sources(select: exp.Select, known: frozenset[str]) -> dict[str, str]:
-    """The names under which a SELECT itself reads the stream, and what it is called there."""
-    sources = [select.args.get("from_") or select.args.get("from")]
-    sources += select.args.get("joins") or []
-    tables = [one.this for one in sources if one is not None and isinstance(one.this, exp.Table)]
-    return {
-        table.alias_or_name.lower(): table.name.lower() for table in tables if table.name.lower() in known
-    }
+@dataclass(frozen=True)
+class _Side:
+    """One reading of the stream by a SELECT."""
+
+    name: str
+    """What the stream is called there."""
+    renamed: bool
+    """Whether its columns are called otherwise there, or are others."""
+    padded: bool
+    """Whether an outer join has nulls in its place where it finds no row of it."""
+
+
+def _sides(select: exp.Select, known: frozenset[str]) -> list[_Side]:
+    """How a SELECT itself reads the stream."""
+    joins = select.args.get("joins") or []
+    first = select.args.get("from_") or select.args.get("from")
+    found = []
+    for place, one in enumerate([first, *joins]):
+        table = None if one is None else one.this
+        if isinstance(table, exp.Table) and table.name.lower() in known:
+            own = () if one is first else (one.side,)
+            padded = any(side in ("LEFT", "FULL") for side in own) or any(
+                later.side in ("RIGHT", "FULL") for later in joins[place:]
+            )
+            renamed = bool(table.alias_column_names or table.args.get("pivots"))
+            found.append(_Side(table.alias_or_name.lower(), renamed, padded))
+    return found
 
 
 def _wanted_by(
-    select: exp.Select, names: set[str], dimensions: Mapping[str, Dimension], left_out: dict[str, str]
+    select: exp.Select, side: _Side, dimensions: Mapping[str, Dimension], left_out: dict[str, str]
 ) -> str:
     """The condition on the stream's rows that a SELECT's WHERE implies."""
     where = select.args.get("where")
+    if where is None or side.renamed:
+        return "true"
     known = {name.lower() for name in dimensions}
     alone = not select.args.get("joins")
-    kept = []
-    parts: Sequence[exp.Expr] = () if where is None else list(_conjuncts(where.this))
-    for part in parts:
+    kept: list[str] = []
+    for part in _conjuncts(where.this):
         columns = [one for one in part.find_all(exp.Column) if one.name != TEMPLATED]
-        mine = [c.table.lower() in names if c.table else alone or c.name.lower() in known for c in columns]
+        mine = [
+            c.table.lower() == side.name if c.table else alone or c.name.lower() in known for c in columns
+        ]
         if not columns or not all(mine):
             continue  # of another table
         bare = part.copy()
@@ -238,15 +274,26 @@ def _wanted_by(
         if TEMPLATED in text:
             left_out[text.replace(TEMPLATED, "{{ }}")] = "hold in every run, and a template decides it"
             continue
-        words = words_named(bare, [name for name, one in dimensions.items() if one.is_text])
-        told = {name: one.with_words(sorted(words.get(name, ()))) for name, one in dimensions.items()}
+        one = f"({text})" if " OR " in text else text
         try:
-            _ = parse_predicate(text, told).boxes
+            read = _read(text, dimensions)
+            _ = _read(" AND ".join([*kept, one]), dimensions)
         except Refused as problem:
             left_out[text] = problem.problem.rule.split(", under")[0]
-        else:
-            kept.append(text)
-    return " AND ".join(f"({one})" if " OR " in one else one for one in dict.fromkeys(kept)) or "true"
+            continue
+        if side.padded and read.holds([np.array([NULL])] * len(read.dimensions))[0]:
+            left_out[text] = "not hold where an outer join finds no row: what it finds is wanted too"
+        elif one not in kept:
+            kept.append(one)
+    return " AND ".join(kept) or "true"
+
+
+def _read(text: str, dimensions: Mapping[str, Dimension]) -> Predicate:
+    words = words_named(parse_sql(text), [name for name, one in dimensions.items() if one.is_text])
+    told = {name: one.with_words(sorted(words.get(name, ()))) for name, one in dimensions.items()}
+    found = parse_predicate(text, told)
+    _ = found.boxes
+    return found
 
 
 def _conjuncts(condition: exp.Expr) -> Iterable[exp.Expr]:
