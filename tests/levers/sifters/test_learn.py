@@ -11,7 +11,7 @@ import pytest
 from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, contract_of, learned, logs, rows_like
 from tests.pipeline.streams import World, json_lines
 
-from spillway.contracts import StreamContract
+from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.learn import digest_of, frequencies_in
@@ -120,6 +120,22 @@ def test_whatever_of_the_contract_shapes_a_filter_makes_another(change: dict[str
 
     assert digest(contract_of(**base)) == digest(contract_of(**base))
     assert digest(contract_of(**base)) != digest(contract_of(**base | change))
+
+
+def test_a_condition_that_means_other_rows_makes_another_filter() -> None:
+    """The filter in use would drop first what the same text asks for on other clocks."""
+    of = {
+        "queries": [{"where": "at >= '2026-01-01 00:03:00'"}],
+        "dimensions": [{"attribute": "at"}],
+        "keep": [],
+    }
+
+    def digest(**changes: Any) -> str:
+        contract = read_stream({**LOGS, "levers": [{**SIFTERS, **of}], **changes})
+        settings = contract.lever_settings("sifters")
+        return digest_of(settings, Wanted.of(settings, contract))
+
+    assert digest() == digest(timezone="UTC") != digest(timezone="Asia/Kolkata")
 
 
 def test_a_stream_without_rows_learns_nothing_and_says_so(tmp_path: Path) -> None:

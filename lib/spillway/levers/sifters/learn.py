@@ -124,10 +124,15 @@ def tells_unasked(settings: SifterSettings, wanted: Wanted) -> bool:
 
 
 def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
-    """What a filter was built for: whatever of the contract shapes one makes another."""
+    """What a filter was built for: whatever of the contract shapes one makes another.
+
+    Which rows a condition means hangs on more than its text, the contract's clocks and this Spillway's reading of SQL
+    among it: its boxes say.
+    """
     told = [
         [(query.where, query.weight, query.alpha, query.at_least) for query, _ in wanted.queries],
-        [rule.text for rule in wanted.keep],
+        [predicate.boxes.tolist() for _, predicate in wanted.queries],
+        [(rule.text, rule.boxes.tolist()) for rule in wanted.keep],
         [
             (one.name, one.type, one.words, one.low, one.high)
             for one in (*wanted.dimensions, *wanted.keep_dimensions)
