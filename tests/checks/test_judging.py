@@ -421,6 +421,32 @@ def test_of_several_rows_at_fault_the_sentence_is_about_the_worst(edge: dict[str
     assert outcome.observed == worst
 
 
+def judged_alone(holds: bool, *values: float | None, **kwargs: float) -> list[Outcome]:
+    """What comes of one expectation of the largest value, given what Great Expectations concluded."""
+    rule = Expectation(
+        "far", "expect_column_max_to_be_between", {"column": "x", **kwargs}, "Near.", "{x} is far"
+    )
+    rows = [{"stream": f"s{place}", "batch_date": DAY, "x": x} for place, x in enumerate(values)]
+    return outcomes_of(Suite("of", "ledger", "", "", (rule,)), rule, holds, None, rows)
+
+
+def test_what_does_not_hold_fails_though_no_row_is_to_blame() -> None:
+    (outcome,) = judged_alone(False, None, None, max_value=1)
+    assert (outcome.success, outcome.stream) == (False, "")
+    assert outcome.sentence == "ledger: Near. Found none, expected x at most 1."
+
+
+@pytest.mark.parametrize("edge", [{"max_value": 1.0}, {"min_value": 0.0}])
+@pytest.mark.parametrize("holds", [True, False])
+def test_what_is_not_a_number_fails_though_great_expectations_takes_it_for_none(
+    edge: dict[str, float], holds: bool
+) -> None:
+    """Its largest of 0.5 and NaN is 0.5: an error that could not be worked out would be within its threshold."""
+    outcomes = judged_alone(holds, 0.5, math.nan, None, **edge)
+    assert [(one.stream, one.success) for one in outcomes] == [("s0", True), ("s2", True), ("s1", False)]
+    assert outcomes[-1].sentence == "ledger: nan is far"
+
+
 @pytest.mark.parametrize(
     ("rule", "said"),
     [

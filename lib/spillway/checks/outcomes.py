@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -89,7 +90,7 @@ def breaks(expectation: Expectation, row: Row) -> bool | None:
     (True, False, False)
     """
     kwargs = expectation.kwargs
-    value = row.get(kwargs.get("column", ""))
+    value = _value(expectation, row)
     match expectation.type:
         case "expect_column_values_to_not_be_null":
             return value is None
@@ -113,8 +114,14 @@ def breaks(expectation: Expectation, row: Row) -> bool | None:
 def judge(
     suite: Suite, expectation: Expectation, holds: bool, observed: Any, rows: Sequence[Row]
 ) -> list[Outcome]:
-    """The outcomes of one expectation, given what Great Expectations concluded and the rows it looked at."""
-    guilty = [] if holds else [row for row in rows if breaks(expectation, row)]
+    """The outcomes of one expectation, given what Great Expectations concluded and the rows it looked at.
+
+    It takes NaN for null and passes it over: a row that breaks what is asked by being no number is at fault whatever it
+    concluded.
+    """
+    guilty = [
+        row for row in rows if (not holds or _is_nan(_value(expectation, row))) and breaks(expectation, row)
+    ]
     outcomes = list(_held(suite, expectation, rows, guilty)) if holds or guilty else []
     if not holds and not guilty:
         sentence = (
@@ -158,13 +165,14 @@ def _outcome(
 
 
 def _worst(rule: Expectation, rows: Sequence[Row]) -> Row:
-    """The row farthest from what is asked: the largest value, or the smallest where a least value is asked."""
-    column = rule.kwargs.get("column", "")
-    known = [row for row in rows if isinstance(row.get(column), int | float)]
+    """The row farthest from what is asked: one that is no number, else the largest value, or the smallest where a least
+    value is asked."""
+    known = [row for row in rows if isinstance(_value(rule, row), int | float)]
     if not known:
         return rows[0]
     pick = min if "min_value" in rule.kwargs and "max_value" not in rule.kwargs else max
-    return pick(known, key=lambda row: row[column])
+    odd = next((row for row in known if _is_nan(_value(rule, row))), None)
+    return odd or pick(known, key=lambda row: _value(rule, row))
 
 
 def _by_batch_date(rows: Sequence[Row]) -> dict[tuple[str, date | None], list[Row]]:
@@ -201,7 +209,16 @@ def _place(rows: Sequence[Row]) -> str:
 
 
 def _seen(rule: Expectation, row: Row) -> str:
-    return _said(row.get(rule.kwargs.get("column", "")))
+    return _said(_value(rule, row))
+
+
+def _value(rule: Expectation, row: Row) -> Any:
+    """What the row has in the column that is judged."""
+    return row.get(rule.kwargs.get("column", ""))
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _said(value: Any) -> str:
