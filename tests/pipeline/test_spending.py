@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.pipeline.test_room import rooms, stream, taken_in
 
 from spillway.batch import DONE, PLANNED, TAKEN_IN, Batch
-from spillway.contracts import Contracts, StreamContract, read_channel
+from spillway.contracts import BrokenContract, Contracts, StreamContract, read_channel
 from spillway.contracts.quota import Quota
 from spillway.engine import InProcess
 from spillway.ledger import LedgerRow
@@ -178,6 +178,15 @@ def test_streams_share_what_is_left_and_cover_the_time_together(tables: Tables) 
     )
     found = allotted(tables, contracts, batch("net", 2), batch("other", 2))
     assert [found[name][2].own_kbps for name in ("net", "other")] == pytest.approx([6.0, 6.0])
+
+
+def test_what_a_stream_has_spent_is_spent_though_its_contract_cannot_be_used_today(tables: Tables) -> None:
+    contracts = rooms(declared("net"), capacity="86.4 MB/day")
+    contracts = replace(contracts, broken=(BrokenContract("streams", "lost", (), "up"),))
+    sent(tables, (batch("lost", 1, seconds=12 * HOUR, status=DONE), int(21.6 * MB)))
+    (told,) = quotas_of(tables.now(), contracts)
+    assert told.spent_bytes == 21.6 * MB
+    assert allotted(tables, contracts, batch("net", 1))["net"][1].own_kbps == pytest.approx(12.0)
 
 
 def test_a_trunk_with_a_quota_is_spent_by_all_that_goes_into_it(tables: Tables) -> None:

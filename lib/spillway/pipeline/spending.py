@@ -141,6 +141,11 @@ def last_spent(tables: Tables, stream: str) -> date | None:
     return found
 
 
+def spenders(contracts: Contracts, channel: str) -> tuple[str, ...]:
+    """The streams of a channel: what one has spent is spent, whether its contract can be used today or not."""
+    return (*(one.stream for one in contracts.streams_of(channel)), *contracts.withheld(channel))
+
+
 def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterable[date]) -> Spending:
     """What the tables say of a channel around some days: its pinned batches, and what the done ones sent."""
     quota = contracts.channels[channel].capacity.quota
@@ -150,8 +155,7 @@ def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterab
         return Spending((), {})
     batches: list[Batch] = []
     crossed: dict[tuple[str, int], int] = {}
-    # what a stream has spent is spent, whether its contract can be used today or not
-    for stream in [*(one.stream for one in contracts.streams_of(channel)), *contracts.withheld(channel)]:
+    for stream in spenders(contracts, channel):
         span = Between(min(one.first for one in near), max(one.last for one in near))
         pinned = [one for one in load_batches(tables, stream, batch_date=span) if spends(one)]
         # of those before, one is enough to say that the channel was in use

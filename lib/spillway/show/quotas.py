@@ -8,7 +8,7 @@ from datetime import date
 
 from spillway.contracts import Contracts
 from spillway.contracts.quota import DAY_SECONDS
-from spillway.pipeline.spending import last_spent, spending_of
+from spillway.pipeline.spending import last_spent, spenders, spending_of
 from spillway.show.words import bytes_said
 from spillway.store.tables import Tables
 
@@ -63,8 +63,8 @@ def quotas_of(tables: Tables, contracts: Contracts) -> Iterator[QuotaStatus]:
     """Every channel with a quota that anything was planned for, by name."""
     for name, channel in sorted(contracts.channels.items()):
         quota = channel.capacity.quota
-        streams = contracts.streams_of(name) if quota is not None else ()
-        spent_on = [last for one in streams if (last := last_spent(tables, one.stream)) is not None]
+        streams = spenders(contracts, name) if quota is not None else ()
+        spent_on = [last for one in streams if (last := last_spent(tables, one)) is not None]
         day = max(spent_on, default=None)
         if quota is None or day is None:
             continue
