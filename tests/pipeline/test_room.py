@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from spillway import registry
 from spillway.batch import DONE, TAKEN_IN, Batch
-from spillway.contracts import Contracts, StreamContract, read_channel, read_stream
+from spillway.contracts import BrokenContract, Contracts, StreamContract, read_channel, read_stream
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
+from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Load, Offer, Room, Work
 from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline import shed
@@ -205,6 +206,30 @@ def test_a_channel_that_goes_into_another_is_held_to_both(tables: Tables) -> Non
         assert part.trunk_kbps is not None
         assert part.narrower_kbps == min(part.own_kbps, part.trunk_kbps)
     assert sum(part.trunk_kbps or 0.0 for part in found.values()) <= 30.0 + 1e-9
+
+
+def test_a_stream_whose_contract_cannot_be_used_keeps_its_place_in_its_channel_and_in_the_next(
+    tables: Tables,
+) -> None:
+    """As the ledger says, it offered 25.92 kbps: as much as each of the others offers, of nine rows in ten."""
+    with registry.registered(thin="tests.levers.thin"):
+        east, west = (
+            stream(name, channel=channel, width="declared", levers=[{"lever": "thin"}], mode="shed")
+            for name, channel in (("east", "one"), ("west", "two"))
+        )
+        contracts = rooms(east, west, capacity="40 kbps", into_up=("one", "two"))
+        contracts = replace(contracts, broken=(BrokenContract("streams", "lost", (), "one"),))
+        waiting = {one.stream: [taken_in(tables, one)] for one in (east, west)}
+        taken_in(tables, stream("lost"), status=DONE)
+        sent = LedgerRow(
+            "stream", "lost", 1, DAY, "sent", 1, "rows", offered=100, kept=100, bytes_offered=3240
+        )
+        tables.at("ledger").append([sent.to_dict()])
+        now = tables.now()
+        found = parts(now, Room("up", contracts, now), waiting)
+    assert (found["east"].own_kbps, found["west"].own_kbps) == pytest.approx((20.0, 40.0))
+    # what is lost sight of offers the next channel no more than its own lets through
+    assert [part.trunk_kbps for part in found.values()] == pytest.approx([40 * 25.92 / (2 * 25.92 + 20)] * 2)
 
 
 def test_what_is_offered_to_the_next_channel_is_what_the_own_one_lets_through() -> None:

@@ -210,6 +210,31 @@ def test_what_a_trunk_promises_to_one_day_moves_on_to_no_other(tables: Tables) -
     assert [part.trunk_kbps for part in found.values()] == pytest.approx([8.0 * 106.4 / 86.4, 8.0, 8.0])
 
 
+def test_what_a_day_left_and_the_next_one_spent_is_not_there_for_a_batch_that_comes_late(
+    tables: Tables,
+) -> None:
+    moving = {"quota": "86.4 MB", "per": "day", "carry_over_pct": 50}
+    contracts = rooms(declared("net"), capacity=moving)
+    sent(tables, (batch("net", 1, DAY, 12 * HOUR, status=DONE), int(26.4 * MB)))
+    sent(tables, (batch("net", 2, DAY + timedelta(days=1), status=DONE), int(96.4 * MB)))
+    # of 60 MB that the first day left, the second spent 10 beyond its own: half of 20
+    late = allotted(tables, contracts, batch("net", 3, DAY, 12 * HOUR))
+    assert late["net"][3].own_kbps == pytest.approx(40 * MB * 8 / 1000 / (12 * HOUR))
+
+
+def test_a_day_and_a_month_of_one_room_are_each_spent_by_their_own_calendar(tables: Tables) -> None:
+    contracts = rooms(declared("east", channel="one"), capacity="86.4 MB/day", into_up=("one",))
+    month = read_channel("up", {"capacity": "864 MB/month"})
+    contracts = replace(contracts, channels={**contracts.channels, "up": month})
+    days = [date(2026, 2, day) for day in (27, 28)]
+    waiting = [batch("east", number, day, 24 * HOUR) for number, day in enumerate(days, 1)]
+    found = allotted(tables, contracts, *waiting)["east"]
+    # each day has its own quota, whatever it is given of the month
+    assert [part.own_kbps for part in found.values()] == pytest.approx([8.0, 8.0])
+    # the month has two days left: half of it for the first, and for the second all that the first may not send
+    assert [part.trunk_kbps for part in found.values()] == pytest.approx([8.0 * 5, 8.0 * 9])
+
+
 lakes = itertools.count()
 quotas = st.tuples(st.sampled_from(["day", "month"]), st.integers(1, 300), st.sampled_from([0, 30, 100]))
 arrivals = st.lists(
@@ -305,6 +330,11 @@ def test_status_says_what_is_spent_of_how_much_and_when_it_ends(tables: Tables) 
     sent(tables, (batch("net", 3, DAY + timedelta(days=1), 6 * HOUR, status=DONE), 95 * MB))
     (told,) = quotas_of(tables.now(), rated)
     assert told.sentence.endswith("105 MB of 105 MB spent on 2026-01-31, in 12 of 24 hours; nothing is left")
+    save_batches(tables, [batch("net", 4, DAY + timedelta(days=2), status=PLANNED)])
+    (told,) = quotas_of(tables.now(), rated)
+    assert told.sentence.startswith("up: 3.6 MB of 80 MB spent on 2026-02-01"), (
+        "promised to one that is not done"
+    )
 
 
 def test_a_month_is_told_in_days(tables: Tables) -> None:
