@@ -41,7 +41,7 @@ from spillway import ledger
 from spillway.batch import LandingFile
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
 from spillway.checks.outcomes import judge as outcomes_of
-from spillway.checks.run import suite_folders
+from spillway.checks.run import on_record, suite_folders
 from spillway.checks.suites import Expectation, Suite
 from spillway.contracts.alerts import EVENTS
 from spillway.engine.local import InProcess
@@ -502,14 +502,56 @@ def test_a_table_with_other_columns_fails_on_its_contract_alone(settings: Settin
     odd = tables["ledger"].drop_columns(["lost"])
     tables["ledger"] = odd.rename_columns([ledger_names.get(name, name) for name in odd.column_names])
 
-    outcomes = judge(settings, streams, tables, only=["ledger", "transmitted"])
+    outcomes = judge(settings, streams, tables, only=["ledger", "transmitted", "recovered"])
 
-    assert [outcome.sentence for outcome in outcomes] == [
+    assert sentences(outcomes) == [
         "ledger:  must have the columns of its table's contract: `kept` is missing; `lost` is missing; "
         "`held` is in no contract",
         "transmitted: sound must have the columns of its table's contract: `temp` must be double, found bigint",
     ]
-    assert not any(outcome.success for outcome in outcomes)
+    assert {outcome.table for outcome in outcomes if outcome.success} == {"recovered"}, (
+        "it reads the ledger too"
+    )
+
+
+def test_a_table_that_cannot_be_read_fails_by_name_and_keeps_no_other_from_being_judged(
+    settings: Settings,
+) -> None:
+    streams = {name: sound_stream(name) for name in ("sound", "torn")}
+    tables = lake_of(settings, streams)
+    Path(tables["transmitted/torn"].files[0].path).write_bytes(b"PAR1")
+
+    outcomes = judge(settings, streams, tables, only=["transmitted"])
+
+    (failed,) = failures(outcomes)
+    assert (failed.table, failed.stream, failed.expectation) == ("transmitted", "torn", "table_can_be_read")
+    assert failed.sentence.startswith("transmitted, torn: its files must be there and whole, got ")
+    assert {outcome.stream for outcome in outcomes if outcome.success} >= {"sound"}
+
+
+def test_only_of_what_may_be_shed_a_bound_has_to_stand_beside_what_was_given_back(settings: Settings) -> None:
+    streams = {"sound": sound_stream("sound")}
+    tables = lake_of(settings, streams)
+    given = tables["recovered/sound"]
+    bare = {name: kind for name, kind in given.types.items() if not name.endswith("__bound_pct")}
+    tables["recovered/sound"] = replace(given, types=bare)
+
+    assert sentences(judge(settings, streams, tables, only=["recovered"])) == [
+        "recovered: sound must have the columns of its table's contract: `temp__bound_pct` is missing"
+    ]
+
+
+def test_checksums_are_on_record_of_the_columns_that_were_neither_shed_nor_rounded() -> None:
+    columns = [{"name": name, "checksum": place} for place, name in enumerate(("kept", "shed", "rounded"))]
+    sums = [pa.Table.from_pylist([{"stream": "s", "batch": 1, "batch_date": DAY, "columns": columns}])]
+    certificates = pa.Table.from_pylist(
+        [
+            {"stream": "s", "batch": batch, "attribute": name, "shed_values": shed, "rounded_values": rounded}
+            for batch, name, shed, rounded in ((1, "shed", 2, 0), (1, "rounded", 0, 2), (2, "kept", 2, 2))
+        ]
+    )
+    (one,) = on_record({"raw": sums, "recovered": sums}, certificates)
+    assert one.observed == one.expected == "kept=0000000000000000"
 
 
 def test_a_column_that_a_lever_adds_must_be_there(settings: Settings) -> None:

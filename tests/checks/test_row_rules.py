@@ -6,6 +6,7 @@ All streams are judged in one run: starting Great Expectations once per rule wou
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,9 @@ CASES: dict[str, tuple[str, dict[str, Any], list[Any], int]] = {
     "not_null_holds": ("double", {"kind": "not_null"}, [1.0, NAN], 0),
     "not_null_broken": ("boolean", {"kind": "not_null"}, [True, NONE], 1),
     "unique_holds": ("string", {"kind": "unique_with"}, ["a", "b", NONE, NONE], 0),
-    "unique_broken": ("string", {"kind": "unique_with"}, ["a", "b", "c", "a", "b", "a"], 5),
+    "unique_broken": ("string", {"kind": "unique_with"}, ["a", "b", "c", "a", "b", "a", "b"], 6),
     "unique_nan": ("double", {"kind": "unique_with"}, [NAN, 0.0, -0.0, NAN, 1.0], 4),
+    "unique_null_is_no_zero": ("double", {"kind": "unique_with"}, [0.0, NONE, 0.0, NONE], 2),
     "unique_with_another": ("double", {"kind": "unique_with", "attributes": ["site"]}, [1.0, 1.0, 1.0, 2.0], 2),
     "warned": ("double", {"kind": "range", "most": 0, "action": "warn"}, [1.0, 2.0, 0.0], 2),
 }  # fmt: skip
@@ -196,10 +198,15 @@ def test_days_are_told_apart_and_other_batches_left_out(tmp_path: Path, settings
     streams = {"s": contract("s", "double", {"kind": "range", "most": 0})}
     files = [(DAYS[0], [1, 1], [0.0, 0.0]), (DAYS[1], [2, 2, 9], [0.0, 5.0, 5.0]), (DAYS[1], [2], [6.0])]
 
-    (one,) = judged_rows(settings, streams, {"s": stored(tmp_path, "s", files, "double")})
+    rows = stored(tmp_path, "s", files, "double")
+
+    (one,) = judged_rows(settings, streams, {"s": rows})
 
     assert (one.batch_date, one.observed) == (DAYS[1], "2 of 3 rows")
     assert one.where == "batch 2, seq 3; batch 2, seq 5"
+    assert judged_rows(settings, streams, {"s": replace(rows, batches=frozenset({7}))}) == [], (
+        "nothing is of no rows"
+    )
 
 
 def test_rows_of_different_batches_may_agree(tmp_path: Path, settings: Settings) -> None:

@@ -183,7 +183,7 @@ def _frame(part: pa.Table, rules: Sequence[RowRule], repeats: Repeats) -> pd.Dat
     for rule in (rule for rule in rules if rule.kind == "pattern"):
         texts = part[rule.attributes[0]]
         is_of_it = pc.match_substring_regex(texts, of_the_whole(str(rule.pattern)))
-        odd = pc.if_else(pc.fill_null(is_of_it, True), pa.scalar(None, texts.type), texts)
+        odd = pc.if_else(is_of_it, pa.scalar(None, texts.type), texts)
         columns[_odd_column(rule)] = pd.Series(pd.arrays.ArrowExtensionArray(odd))
     for rule in (rule for rule in rules if rule.kind == "unique_with"):
         keys, whole = _row_keys(part, rule.attributes)
