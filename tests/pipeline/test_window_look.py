@@ -21,7 +21,7 @@ from spillway.batch import RETIRED, utc_now
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, UsageError
-from spillway.levers.windows import DONE, OPEN, Window
+from spillway.levers.windows import DONE, GONE, OPEN, Window
 from spillway.pipeline.keep import keep
 from spillway.pipeline.retire import retire
 from spillway.pipeline.what_if import RoomChanges, what_if
@@ -164,7 +164,9 @@ def late(world: World) -> None:
     world.shed()
 
 
-def test_what_comes_when_the_rest_was_removed_replaces_no_answer(tmp_path: Path) -> None:
+def test_what_comes_when_the_rest_was_removed_replaces_no_answer_and_makes_none_of_a_part(
+    tmp_path: Path,
+) -> None:
     world = without_its_rows(tmp_path)
     assert world.at("transmitted", "sites").rows().num_rows < 4 * ROWS
     answers, covered = world.rows("results", "means"), coverage(world)
@@ -178,6 +180,14 @@ def test_what_comes_when_the_rest_was_removed_replaces_no_answer(tmp_path: Path)
     assert (first["status"], first["too_late"]) == ("done", [{"stream": "sites", "batch": 10}])
     query_of = world.contracts.queries["means"]
     assert not find_windows(world.tables.now(), world.contracts, query_of).finds_work, "it is looked at once"
+    (waiting,) = (row for row in world.rows("windows") if row["status"] == OPEN)
+    world.deliver("sites/2020-03-01/a.json", json_lines(sites(12 * ROWS, 3)))
+    world.shed()
+    assert run(world) == 0
+    (ended,) = (row for row in world.rows("windows") if row["window"] == waiting["window"])
+    assert (ended["status"], ended["inputs"]) == (GONE, waiting["inputs"])
+    assert any(f"window {waiting['window']} " in line and "is given up" in line for line in world.said)
+    assert coverage(world) == covered
 
 
 def test_windows_whose_rows_are_gone_are_not_replayed(tmp_path: Path) -> None:
@@ -332,6 +342,9 @@ def test_a_window_waits_no_longer_than_its_contract_says_and_what_comes_then_cou
     first = min(row["window"] for row in world.rows("windows"))
     (again,) = (row for row in world.rows("windows") if row["window"] == first + 3)
     assert {one["stream"] for one in again["inputs"]} == {"sites", "others"}
+    world.deliver("others/2020-02-02/a.json", json_lines(sites(6 * ROWS, 3 * ROWS)))
+    world.shed()
+    assert run(world) == 3, "the sixth to the eighth: all have come as far, and nothing is waited for"
 
 
 def test_an_input_that_never_sent_anything_is_named_and_need_not_be_waited_for(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 from tests.levers.test_toy_window_lever import NEIGHBOURS, begun
@@ -18,8 +20,9 @@ from spillway.contracts import load_contracts
 from spillway.engine import InProcess
 from spillway.errors import RunFailed, SpillwayError
 from spillway.levers.protocol import Room
+from spillway.levers.windows import PLANNED, Window
 from spillway.pipeline.pending import pending_workloads
-from spillway.pipeline.window_inputs import held_inputs, planned_inputs, stretches_of
+from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_pins import pinned_windows
 from spillway.pipeline.workloads import run_workloads
 from spillway.scheduling import NothingToDo, workload_arguments, written_since
@@ -103,7 +106,28 @@ def test_a_window_is_handed_rows_of_the_batches_alone_that_it_was_pinned_with(wo
     windows = [first, replace(second, inputs=())]
     planned = planned_inputs(tables, Room("neighbours", world.contracts, tables), contract, windows, 0.0)
     ((_, held),) = held_inputs(contract, windows, planned, {"lefts": ["seq"]}, 0.0, 10_000)
-    assert [held[one.window]["lefts"](["seq"]).num_rows for one in windows] == [60, 0]
+    for rows in (held, planned):
+        assert [rows[one.window]["lefts"](["seq"]).num_rows for one in windows] == [60, 0]
+
+
+def test_what_was_rounded_in_batches_of_others_makes_nothing_of_a_window_inexact() -> None:
+    def stretch(batch: int, *bounded: str) -> Any:
+        decision = SimpleNamespace(bounded=frozenset(bounded))
+        return SimpleNamespace(
+            parts=(SimpleNamespace(batch=batch),), way=SimpleNamespace(decisions=(decision,))
+        )
+
+    rows = WindowRows("s", (stretch(1, "temp"), stretch(2, "level")), pa.schema([]), "at", (1, 3))
+    assert rows.inexact == {"temp"}
+
+
+def test_windows_are_read_together_as_long_as_they_lie_close_and_are_not_too_many() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    windows = [
+        Window("join", "j", number, PLANNED, at, at, (), at, at) for number in (-90, 0, 1, 2, 3, 6, 10)
+    ]
+    found = [[one.window for one in some] for some in stretches_of(windows, together=3)]
+    assert found == [[-90], [0, 1, 2], [3, 6], [10]]
 
 
 def test_windows_are_read_apart_where_they_hold_too_many_rows_and_one_that_does_is_refused(

@@ -315,6 +315,13 @@ def test_a_range_is_counted_on_the_axis_of_its_attribute() -> None:
         numbers.between(float("nan"), 1)
 
 
+def test_a_range_holds_no_fewer_values_than_none_and_no_more_than_there_are() -> None:
+    many = ordered("integer", list(range(50_000)))
+    nothing, everything = many.between(60_000, 70_000), many.between(0, 50_000)
+    assert nothing.low == nothing.estimate == 0 < nothing.high
+    assert everything.low < everything.estimate == everything.high == 50_000
+
+
 @pytest.mark.parametrize("kind", ["integer", "timestamp"])
 def test_no_digit_of_a_whole_number_is_lost(kind: str) -> None:
     far = datetime.datetime(9999, 1, 1, 0, 0, 0, 123457, tzinfo=datetime.UTC)
