@@ -116,6 +116,13 @@ def test_problems_of_an_entry_come_together_with_those_of_the_stream() -> None:
     }
 
 
+@pytest.mark.parametrize("name", [..., None, 5])
+def test_conditions_are_judged_only_where_every_attribute_has_a_name(name: Any) -> None:
+    asked = {"lever": "sifters", "queries": [{"where": "temp > 60"}, {"where": "dew > 60"}]}
+    (problem,) = problems_of(changed(levers=[asked], attributes__3__name=name))
+    assert problem.field == "attributes[3].name"
+
+
 def test_a_column_of_a_registered_lever_is_no_name_for_an_attribute() -> None:
     contract = changed(attributes__3__name="Tenth")
     assert read_stream(contract).names[3] == "Tenth"

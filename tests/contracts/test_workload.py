@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.contracts.test_loader import WEATHER, changed, schemas
 
-from spillway.contracts import check, load_contracts, plain, read_workload, workload_json_schema
+from spillway.contracts import check, load_contracts, load_usable, plain, read_workload, workload_json_schema
 from spillway.errors import ContractError
 from spillway.registry import registered
 
@@ -118,6 +118,14 @@ def test_a_stream_that_is_wrong_itself_is_no_unknown_input(folder: Path) -> None
     put(folder, "streams", "rain", {"stream": "rain"})
     put(folder, "joins", "gusts", GUSTS)
     assert {where for where, _, _ in told(folder)} == {"streams/rain.yaml"}
+
+
+@pytest.mark.parametrize("field", ["inputs", "window", "levers"])
+def test_what_a_join_lacks_is_told_and_every_other_contract_is_read(folder: Path, field: str) -> None:
+    put(folder, "joins", "gusts", {name: value for name, value in GUSTS.items() if name != field})
+    put(folder, "queries", "mean", {**GUSTS, "name": "mean"})
+    assert told(folder) == [("joins/gusts.yaml", field, "be there")]
+    assert list(load_usable(folder).queries) == ["mean"]
 
 
 def test_no_two_subjects_have_one_name(folder: Path) -> None:

@@ -235,7 +235,8 @@ def _check_inputs(contract: Workload, streams: list[str], report: Report) -> Non
     for i, name in enumerate(contract.inputs):
         if name not in streams:
             report.add(f"inputs[{i}]", "be a stream", name, suggest(name, streams))
-    for i, entry in enumerate(contract.levers):
+    # without a list of levers, which has been told, there is none to ask
+    for i, entry in enumerate(contract.levers or ()):
         if hasattr(entry.settings, "input_rules"):
             for where, rule, value, remedy in entry.settings.input_rules(contract.inputs):
                 report.add(join_path(f"levers[{i}]", where), rule, value, remedy)

@@ -125,7 +125,7 @@ class SifterSettings(StatedQueries):
         from spillway.levers.sifters.wanted import wanted_problems
 
         known = [name for name in contract.names if isinstance(name, str)]
-        fine = True
+        fine = len(known) == len(contract.names)  # or that has been told
         for place, stated in enumerate(self.dimensions or ()):
             if stated.attribute not in known:
                 fine = False
