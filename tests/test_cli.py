@@ -436,6 +436,24 @@ def test_contracts_check_lists_every_problem(
     assert "2 problems in" in text
 
 
+def test_contracts_check_tells_of_a_join_by_an_attribute_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    stand_in(empty_home(tmp_path), monkeypatch)
+    sides = {"left": {"attribute": "temp"}, "right": {"attribute": "tmp"}}
+    join = {"name": "calms", "inputs": ["fields", "fields"], "window": {"seconds": 60}}
+    path = tmp_path / "schemas" / "joins" / "calms.yaml"
+    path.parent.mkdir()
+    path.write_text(json.dumps({**join, "levers": [{"lever": "joins", **sides}]}), encoding="utf-8")
+
+    code, found = document(capsys, "contracts", "check")
+    assert code == 1
+    assert [(p["where"], p["field"], p["remedy"]) for p in found["problems"]] == [
+        ("joins/calms.yaml", "tmp", "did you mean temp?")
+    ]
+    assert "1 problem in" in told(capsys, "contracts", "check")[1]
+
+
 def test_a_broken_contract_stops_questions_and_is_wrong_in_status_with_all_its_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -30,6 +30,15 @@ def safely(text: object, most: int = MOST_SHOWN) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in found)
 
 
+def so_many(count: int, one: str, more: str | None = None) -> str:
+    """A count with the word for what is counted.
+
+    >>> so_many(1, "row"), so_many(2000, "row"), so_many(0, "batch", "batches")
+    ('1 row', '2,000 rows', '0 batches')
+    """
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong: where, which field, the rule it breaks, its value, and the remedy.

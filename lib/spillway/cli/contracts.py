@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_line, say_table
-from spillway.errors import UsageError
+from spillway.errors import ContractError, UsageError, so_many
 from spillway.settings import Settings
 
 
@@ -66,15 +67,21 @@ def add_contracts(commands: Any) -> None:
 
 def _check(asked: argparse.Namespace) -> int:
     from spillway.contracts import check as problems_of
+    from spillway.contracts import load_usable
+    from spillway.pipeline.window_rules import broken_workloads
 
     schemas = asked.schemas or Settings.from_environment().schemas
     problems = problems_of(schemas)
+    with suppress(ContractError):  # with no channel there is nothing to work on, which has been told
+        problems += broken_workloads(load_usable(schemas))
     if asked.json:
         say_json({"ok": not problems, "schemas": schemas, "problems": problems})
     elif problems:
         rows = [(p.where, p.field, f"must {p.rule}", repr(p.value), p.remedy) for p in problems]
         say_table(
-            f"{len(problems)} problems in {schemas}", ["file", "field", "rule", "value", "remedy"], rows
+            f"{so_many(len(problems), 'problem')} in {schemas}",
+            ["file", "field", "rule", "value", "remedy"],
+            rows,
         )
     else:
         say_line(f"The contracts in {schemas} are in order.", "green")

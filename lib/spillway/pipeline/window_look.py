@@ -26,6 +26,7 @@ from spillway.contracts.workload import Workload
 from spillway.errors import Refused, SpillwayError
 from spillway.levers.windows import OPEN, PLANNED, Input, Window
 from spillway.pipeline.window_grid import WindowGrid, window_order
+from spillway.pipeline.window_rules import refuse_always
 from spillway.registry import lever
 from spillway.store.files import row_groups, rows_of_group
 from spillway.store.filters import Between
@@ -98,6 +99,7 @@ class WindowsFound:
 
 def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> WindowsFound:
     """What its inputs have transmitted that it has not looked at, and what that makes of its windows."""
+    refuse_always(contracts, contract)
     known, grid = KnownWindows(tables, contract), WindowGrid.of(contract)
     refuse_other_length(known, contract)
     open_ones = known.with_status(OPEN)
@@ -220,9 +222,8 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
 def refused_by_windows(tables: Tables, contracts: Contracts, contract: Workload) -> str | None:
     """Why no window of it can be looked for, whatever its inputs send; None: they can."""
     try:
+        refuse_always(contracts, contract)
         refuse_other_length(KnownWindows(tables, contract), contract)
-        for stream in contract.inputs:
-            window_order(contracts, contract, stream)
     except SpillwayError as problem:
         return str(problem)
     return None

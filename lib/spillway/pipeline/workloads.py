@@ -83,7 +83,7 @@ def run_workloads(
     """Work out every closed window of the joins and queries (all, or those named); returns the ones done."""
     tables, faults = tables.now(), Faults(say)
     chosen = {one.subject: one for one in chosen_workloads(contracts, names)}
-    pinned = faults.each("pin", chosen, lambda name: _pinned(tables, contracts, chosen[name], say))
+    pinned = faults.each("pin", chosen, lambda name: pinned_windows(tables, contracts, chosen[name], say))
     waiting = {name: found for name, found in pinned.items() if found}
     rooms: dict[str, list[str]] = {}
     for name in waiting:
@@ -97,26 +97,6 @@ def run_workloads(
         faults.broken(contracts)
     faults.tell()
     return done
-
-
-def _pinned(tables: Tables, contracts: Contracts, contract: Workload, say: Say) -> list[Window]:
-    if len(contract.lever_names) != 1:
-        raise Refused(
-            "levers",
-            "be one for a join or a query: its results are not rows that another could thin out",
-            list(contract.lever_names),
-            "keep the one that works it out",
-            where=contract.subject,
-        )
-    if not isinstance(lever(contract.lever_names[0]), WindowLever):
-        raise Refused(
-            "levers",
-            "be one that works on windows",
-            contract.lever_names[0],
-            "name joins, or a lever for queries",
-            where=contract.subject,
-        )
-    return pinned_windows(tables, contracts, contract, say)
 
 
 @dataclass(frozen=True)

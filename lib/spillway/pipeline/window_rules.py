@@ -1,0 +1,66 @@
+"""What every run refuses of a join or a query, whatever its inputs send: seen from the contracts alone, before any run.
+
+Attributes that its input streams do not have, streams that cannot be cut into windows, a list of levers that no run
+takes. What only its windows can show (another length than theirs) is refused where they are looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spillway.contracts import Contracts
+from spillway.contracts.column_names import BOUND_SUFFIX, OWN
+from spillway.contracts.shapes import suggest
+from spillway.contracts.workload import Workload
+from spillway.errors import Problem, Refused
+from spillway.levers.windows import WindowLever
+from spillway.pipeline.reading import WEIGHT
+from spillway.pipeline.window_grid import window_order
+from spillway.registry import lever
+
+_READ_BESIDE = (*OWN[:3], WEIGHT)
+"""Columns that the rows of an input have beside its attributes."""
+
+
+def refuse_always(contracts: Contracts, contract: Workload) -> None:
+    """Refuse a join or a query that no run works out."""
+    for problem in _problems_of(contracts, contract):
+        raise Refused(problem.field, problem.rule, problem.value, problem.remedy, where=contract.subject)
+
+
+def broken_workloads(contracts: Contracts) -> list[Problem]:
+    """What is wrong with joins and queries that can be read, file by file; of a stream that cannot, nothing is told."""
+    found: list[Problem] = []
+    for folder, workloads in (("joins", contracts.joins), ("queries", contracts.queries)):
+        for name, contract in sorted(workloads.items()):
+            if all(stream in contracts.streams for stream in contract.inputs):
+                where = f"{folder}/{name}.yaml"
+                found += [replace(one, where=where) for one in _problems_of(contracts, contract)]
+    return found
+
+
+def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
+    name, levers = contract.subject, contract.lever_names
+    if len(levers) != 1:
+        rule = "be one for a join or a query: its results are not rows that another could thin out"
+        yield Problem(name, "levers", rule, list(levers), "keep the one that works it out")
+        return
+    found = lever(levers[0])
+    if not isinstance(found, WindowLever):
+        rule, remedy = "be one that works on windows", "name joins, or a lever for queries"
+        yield Problem(name, "levers", rule, levers[0], remedy)
+        return
+    try:
+        for stream in contract.inputs:
+            window_order(contracts, contract, stream)
+        read = found.columns(contract)
+    except Refused as refused:
+        yield refused.problem
+        return
+    for stream, columns in read.items():
+        names = contracts.stream(stream).names
+        # a bound is there of every attribute, and is not what the contract names
+        for column in dict.fromkeys(one.removesuffix(BOUND_SUFFIX) for one in columns):
+            if column not in (*names, *_READ_BESIDE):
+                yield Problem(name, column, f"be an attribute of {stream}", column, suggest(column, names))
