@@ -18,6 +18,7 @@ from evidence.book import Book
 from spillway.contracts import load_contracts
 from spillway.engine import InProcess
 from spillway.levers.joins import deciding
+from spillway.levers.windows import DONE
 from spillway.pipeline import workloads
 from spillway.pipeline.channel import bring_through
 from spillway.pipeline.workloads import run_workloads
@@ -40,6 +41,7 @@ JOIN: dict[str, Any] = {
             "threshold": 2,
             "sets": {},
             "basic_window_seconds": 2,
+            "most_rows": 160,  # a window or two at a time, so that a death finds some done and some not
             "budget": {"comparisons_per_second": 60},
         }
     ],
@@ -54,14 +56,18 @@ class _Death(BaseException):
 def same_tables(book: Book, kills: int) -> dict[str, float]:
     """Rows of results and of what is remembered that differ from those of one undisturbed run."""
     with TemporaryDirectory() as folder:
-        plain = _worked_out(Path(folder, "plain"))
+        plain, _ = _worked_out(Path(folder, "plain"))
         parts = 0
         for cores in (2, 7):
             with patch.object(deciding, "STEPS_A_PART", 10):
-                parts += _differ(plain, _worked_out(Path(folder, f"parts{cores}"), cores))
+                parts += _differ(plain, _worked_out(Path(folder, f"parts{cores}"), cores)[0])
         deaths = 0
+        undisturbed = {}
         for number in range(kills):
-            deaths += _differ(plain, _worked_out(Path(folder, f"kill{number}"), seed=number + 1))
+            killed, first = _worked_out(Path(folder, f"kill{number}"), seed=number + 1)
+            if first not in undisturbed:
+                undisturbed[first], _ = _worked_out(Path(folder, f"undisturbed{first}"), first=first)
+            deaths += _differ(undisturbed[first], killed)
     book.table(
         "In the lake",
         ("figure", "rows that differ"),
@@ -73,10 +79,15 @@ def same_tables(book: Book, kills: int) -> dict[str, float]:
     return {"joins.partitions_differ": parts, "joins.kills_differ": deaths}
 
 
-def _worked_out(folder: Path, cores: int = 1, seed: int = 0) -> list[Any]:
+def _worked_out(
+    folder: Path, cores: int = 1, seed: int = 0, first: int | None = None
+) -> tuple[list[Any], int]:
     """The rows of the join's tables after all windows are worked out, and again when some of their rows came late.
 
-    With a seed, after deaths on the way: the late rows find windows that are done, or drafted, or untouched.
+    With a seed, after deaths on the way: the late rows find windows that are done, or drafted, or untouched. A window
+    that is done when they come keeps what it came to unless they belong to it, and one that is not goes on from those
+    before it with them. So what a run with deaths is held against is one without that had as many windows done by then:
+    `first` of them (None: all). Returned beside the rows: how many were done.
     """
     schemas = folder / "schemas"
     (schemas / "streams").mkdir(parents=True)
@@ -91,7 +102,7 @@ def _worked_out(folder: Path, cores: int = 1, seed: int = 0) -> list[Any]:
     settings = Settings.from_environment({"SPILLWAY_HOME": Settings.from_environment().home, **roots})
     tables, contracts = Tables(settings), load_contracts(schemas)
     chance = np.random.default_rng(seed)
-    engine = InProcess(cores)
+    engine, done = InProcess(cores), 0
     for number, some in enumerate((slice(_LATE, None), slice(None, _LATE))):
         for which, name in enumerate(("east", "west")):
             path = Path(settings.landing, name, f"2026-01-0{number + 1}", f"{number}.json")
@@ -101,12 +112,30 @@ def _worked_out(folder: Path, cores: int = 1, seed: int = 0) -> list[Any]:
         for _ in range(2 if seed else 0):
             with _dying(chance):
                 run_workloads(tables, engine, contracts)
-        if number or not seed:
+        if not number:
+            if not seed:
+                with _only(first):
+                    run_workloads(tables, engine, contracts)
+            status = tables.now().at("windows").rows(["status"], subject="alike")["status"].to_pylist()
+            done = status.count(DONE)
+        else:
             run_workloads(tables, engine, contracts)
     now = tables.now()
     skipped = {"updated_at", "core_seconds"}
     found = now.at("joined", "alike").rows().to_pylist() + now.at("join_windows").rows().to_pylist()
-    return sorted(repr({k: v for k, v in row.items() if k not in skipped}) for row in found)
+    return sorted(repr({k: v for k, v in row.items() if k not in skipped}) for row in found), done
+
+
+@contextmanager
+def _only(first: int | None) -> Iterator[None]:
+    """Work out so many windows of those that are pinned, and no more."""
+    pinned = workloads.pinned_windows
+
+    def some(*arguments: Any) -> Any:
+        return pinned(*arguments)[:first]
+
+    with patch.object(workloads, "pinned_windows", some):
+        yield
 
 
 @contextmanager
