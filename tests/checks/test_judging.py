@@ -202,7 +202,7 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("join_windows", "no_more_is_compared_than_there_is"): put("join_windows", compared=10),
     ("join_windows", "without_a_budget_everything_is_compared"): put("join_windows", may_spend=None),
     ("join_windows", "the_estimate_lies_in_its_interval"): put("join_windows", missed=9.0),
-    ("join_windows", "the_sample_is_of_the_rows"): put("join_windows", sampled=7),
+    ("join_windows", "the_sample_is_of_the_comparisons"): put("join_windows", sampled=700),
     ("joined", "required_columns_are_filled"): put("joined", weight=None),
     ("joined", "a_pair_is_found_once"): again("joined"),
     ("joined", "as_many_pairs_as_were_counted"): without("joined", 1),

@@ -59,7 +59,7 @@ def test_the_size_and_the_comparisons_are_those_of_the_join(world: World) -> Non
 def test_a_sample_says_so_with_an_interval_that_holds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from spillway.levers.joins import advice
 
-    monkeypatch.setattr(advice, "LOOKED_AT_ROWS", 60)
+    monkeypatch.setattr(advice, "MOST_PICKED", 3_000.0)
     pairs = said(world, OVERLAP)["pairs"]
     assert pairs.low < pairs.estimate < pairs.high
     assert pairs.low <= len(truth(EAST, WEST, end=1e9)) <= pairs.high
@@ -97,7 +97,7 @@ def test_of_equal_values_the_size_is_counted_however_few_rows_are_looked_at(
     side = {"attribute": "urgency", "lasts_seconds": 7}
     settings = {"left": side, "right": side, "predicate": "equality", "basic_window_seconds": 1}
     every = said(world, settings)["pairs"]
-    monkeypatch.setattr(advice, "LOOKED_AT_ROWS", 5)
+    monkeypatch.setattr(advice, "MOST_PICKED", 5.0)
     few = said(world, settings)["pairs"]
     ends = [
         (as_rows([{**row, "tags": {"high": "t1", "low": "t2", None: ""}[row["urgency"]]} for row in rows]))

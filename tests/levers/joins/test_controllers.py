@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from spillway.levers.joins.changing import DROP, moved
 from spillway.levers.joins.correlation import expected, faded, ranks, smoothed
 from spillway.levers.joins.direction import by_direction
 from spillway.levers.joins.exploring import MOST_LOOKED, MOST_LUMPS, explored, lumps_of
-from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
+from spillway.levers.joins.missed import Missed, missed_of, pairs_there
 from spillway.levers.joins.rate import (
     LEAST_FRACTION,
     fetched_rows,
@@ -198,6 +199,8 @@ def test_looking_takes_all_before_the_first_match_much_while_little_is_known_and
     # lags that came within reach only now are looked at, for their part of what there is to compare
     made[10:] = 0.0
     assert explored(0.05, 1e9, flat, made, to_make) == pytest.approx((MOST_LOOKED + 0.05) / 2)
+    # once as much is known as is looked for, no more is looked at than is needed to tell what was missed
+    assert explored(0.05, 1e9, flat, np.full(20, 50.0), to_make, least=0.002) == pytest.approx(0.002)
     # a gamma that was stated larger is kept to
     assert explored(0.8, 1.0, flat, made, to_make) == pytest.approx(0.8)
 
@@ -274,73 +277,36 @@ def test_a_pair_is_worth_the_better_of_its_rows_by_the_types_that_are_there() ->
     assert worth_by_type(nothing, np.array([0.0, 3.0]), (4.0, 0.0)).tolist() == [4.0, 0.0]
 
 
-@pytest.mark.parametrize("rows", [200, 1800])
-def test_the_interval_of_what_was_missed_holds_the_truth_of_known_draws(rows: int) -> None:
-    # what 2000 rows miss is drawn negative binomial, lumpy (variance/mean 3); a tenth of them is the sample, or all but
-    # a tenth. 400 repetitions of a 95 % interval: below 92 % with chance 0.7 %
-    chance, held = np.random.default_rng(5), 0
-    for _ in range(400):
-        misses = chance.negative_binomial(0.5, 0.25, 2000)
-        seen, unseen = misses[:rows], misses[rows:]
-        sample = ComparedRows(rows, seen.sum(), (seen**2).sum())
-        found = estimate(sample, Unsampled(2000 - rows), dispersion(sample))
-        held += found.low <= unseen.sum() <= found.high
-    assert held >= 0.92 * 400
+@pytest.mark.parametrize("chance", [0.001, 0.05, 0.5, 0.9])
+@pytest.mark.parametrize("pairs", [3, 40, 1000, 30_000])
+def test_the_interval_holds_however_many_pairs_there_are(chance: float, pairs: int) -> None:
+    """Exactly: over all that Binomial(M, q) can be, how probable it is that the interval holds M."""
+    found = np.arange(pairs + 1)
+    probable = stats.binom.pmf(found, pairs, chance)
+    seen = found[probable > 1e-9]
+    ends = np.array([pairs_there(int(one), chance) for one in seen])
+    held = (ends[:, 0] <= pairs + 1e-9) & (pairs <= ends[:, 1] + 1e-9)
+    assert probable[seen][held].sum() > 0.945
 
 
-def test_of_few_rows_it_is_not_known_that_pairs_come_alone() -> None:
-    # one row that missed three: two more count as if three geometric events were theirs, (0 + 2 (3 + 9)) / 2 / 3
-    assert dispersion(ComparedRows(rows=1, misses=3, squares=9)) == 4.0
-    assert dispersion(ComparedRows(rows=3000, misses=9000, squares=27_000)) == 1.0
+def test_what_was_found_is_not_missed() -> None:
+    found = missed_of(10, 0.5)
+    assert found.estimate == 10.0
+    assert 0 <= found.low < 10 < found.high
+    # of 12 found with chance 0.99 there may be one or two more, not less
+    assert missed_of(12, 0.99).low == 0.0
+    assert missed_of(12, 0.99).high < 3
 
 
-def test_a_sample_without_rows_knows_nothing_and_one_without_misses_has_an_upper_end() -> None:
-    assert estimate(ComparedRows(), Unsampled(10), 1.0).high == float("inf")
-    assert estimate(ComparedRows(), Unsampled(), 1.0) == Missed(0.0, 0.0, 0.0)
-    found = estimate(ComparedRows(rows=100), Unsampled(900), 4.0)
-    assert (found.estimate, found.low) == (0.0, 0.0)
-    # at least Garwood's 3.7 events of a lump of four each, a tenth of the rows seen
-    assert found.high > 3.6 * 4 * 9
+def test_who_draws_nothing_knows_nothing_and_who_draws_everything_misses_nothing() -> None:
+    assert missed_of(0, 0.0) == Missed(0.0, 0.0, float("inf"))
+    assert missed_of(0, 0.0).at_most(70.0) == Missed(0.0, 0.0, 70.0)
+    assert missed_of(7, 1.0) == Missed(0.0, 0.0, 0.0)
+    # nothing was found: at most what would be found with 97.5 %, ln 40 / q
+    assert missed_of(0, 0.001).high == pytest.approx(np.log(40) / 0.001, rel=0.01)
 
 
-def test_where_nothing_can_be_left_out_nothing_is_missed_whatever_the_sample_saw() -> None:
-    sample = ComparedRows(rows=5, misses=1, squares=1, pairs=1, pair_squares=1, left_out=3, whole=3)
-    assert estimate(sample, Unsampled(selective=4, left_out=0), 1.0) == Missed(0.0, 0.0, 0.0)
-
-
-def test_rows_that_were_passed_over_miss_all_that_they_have() -> None:
-    sample = ComparedRows(rows=10, misses=0, squares=0, pairs=20, pair_squares=40)
-    assert estimate(sample, Unsampled(selective=0, dropped=5), 1.0).estimate == 10.0
-
-
-def test_what_other_windows_saw_makes_no_interval_that_the_windows_own_rows_contradict() -> None:
-    own, others = ComparedRows(rows=10, misses=0, squares=0), Unsampled(300)
-    with_others = ComparedRows(rows=60, misses=120, squares=400)
-    stale = estimate(with_others, others, 1.0)
-    assert stale.low > 0
-    assert stale.unless(own, others, 1.0).low == 0.0
-    many = ComparedRows(rows=10, misses=200, squares=5000)
-    assert stale.unless(many, others, 1.0).high > 2 * stale.high
-    alone = stale.unless(ComparedRows(rows=1), others, 1.0)
-    assert (alone.estimate, alone.low, alone.high) == (stale.estimate, 0.0, float("inf")), (
-        "one row says nothing"
-    )
-    assert alone.at_most(70.0).high == 70.0, "so it is what rows can have"
-
-
-def test_two_sides_that_saw_nothing_say_together_that_there_may_be_nothing() -> None:
-    one = Missed(50.0, 0.0, 90.0)
-    assert one.beside(one) == Missed(100.0, 0.0, 180.0)
-    assert (one + one).low > 0
-
-
-def test_where_rows_can_miss_more_than_those_of_the_sample_the_upper_end_allows_for_either() -> None:
-    sample = ComparedRows(rows=20, misses=10, squares=20, left_out=40)
-    alike = estimate(sample, Unsampled(200, left_out=400), 1.0)
-    more = estimate(sample, Unsampled(200, left_out=4000), 1.0)
-    assert more.estimate == 10 * alike.estimate
-    assert more.high > 10 * alike.estimate
-    assert 0 <= more.low <= alike.low, "all rows may miss the same as well"
-    less = estimate(sample, Unsampled(200, left_out=40), 1.0)
-    assert less.estimate == alike.estimate / 10
-    assert less.high >= alike.high, "also where they can miss less"
+def test_windows_know_nothing_of_one_another_so_half_widths_add_up_as_squares() -> None:
+    total = Missed(100.0, 97.0, 104.0) + Missed(50.0, 46.0, 53.0)
+    assert total == Missed(150.0, 145.0, 155.0)
+    assert (Missed(1.0, 0.0, 9.0) + Missed(0.0, 0.0, 0.0)).low == 0.0

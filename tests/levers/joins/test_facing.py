@@ -111,9 +111,13 @@ def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_
     )
     turn = JoinTurn(tight, Memory(), left, right, 5.0)
     for side in turn.allotment.facing:
-        assert not side.how.take.any(), "no basic window is picked out, also where nothing is known yet"
-        assert 0 < side.how.full.mean() < 1
-    assert turn.allotment.share == turn.allotment.r == pytest.approx(0.3)
+        whole_rows = side.how.take == side.how.high - side.how.low
+        assert (whole_rows | (side.how.take == 0)).all(), (
+            "no basic window is picked out, nothing known or not"
+        )
+        assert 0 < whole_rows.mean() < 1
+    assert turn.allotment.rows_chance == turn.allotment.r == pytest.approx(0.3)
+    assert turn.allotment.chance == 0, "what is missed is counted, and there is nothing to learn"
 
 
 def test_a_peak_that_costs_more_entries_because_more_is_alike_there_still_comes_first() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
+from spillway.levers.joins.drawing import Drawn, drawn_comparisons, nothing_drawn
 from spillway.levers.joins.index import inverted
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
@@ -40,9 +41,8 @@ def probing(
     first = int(o.at.min() // micros) if o.rows else 0
     last = int(o.at.max() // micros) if o.rows else 0
     starts = slot_starts(o.at, micros, first, last - first + 1)
-    full = np.zeros(p.rows, bool)
     order = np.arange(n, dtype=np.int64)
-    return Probing(low, high, slots_of(p.at, micros), high - low, full, order, starts, first), n
+    return Probing(low, high, slots_of(p.at, micros), high - low, order, starts, first), n
 
 
 def joined(
@@ -70,10 +70,11 @@ def run(
     threshold: float,
     indexed: bool,
     is_left: bool,
+    drawn: Drawn | None = None,
 ) -> FoundPairs:
     p, o = operand(mine), operand(other)
     index = inverted(o.sets, ITEMS) if indexed else None
-    return probe(p, o, how, PREDICATES[predicate], threshold, index, is_left)
+    return probe(p, o, how, PREDICATES[predicate], threshold, index, is_left, False, drawn, drawn is None)
 
 
 @settings(max_examples=80, deadline=None)
@@ -103,10 +104,11 @@ def test_selecting_finds_no_pair_that_is_none_and_the_index_changes_nothing(
     shuffle = np.random.default_rng(chance.randint(0, 2**31))  # type: ignore[attr-defined]
     order = shuffle.permutation(n).astype(np.int64)
     take = np.floor(shuffle.random(len(how.take)) * (how.take + 1)).astype(np.int64)
-    full = shuffle.random(len(take)) < 0.3
-    some = replace(how, order=order, take=take, full=full)
-    plain = run(mine, other, some, predicate, 1.0, False, is_left)
-    indexed = run(mine, other, some, predicate, 1.0, True, is_left)
+    some = replace(how, order=order, take=take)
+    drawn = drawn_comparisons(how.low, how.high, np.arange(len(take)), 0.3, shuffle.integers(0, 99))
+    plain = run(mine, other, some, predicate, 1.0, False, is_left, drawn)
+    indexed = run(mine, other, some, predicate, 1.0, True, is_left, drawn)
+    selected = run(mine, other, some, predicate, 1.0, True, is_left, nothing_drawn(len(take)))
     whole = run(mine, other, how, predicate, 1.0, False, is_left)
 
     def pairs(found: FoundPairs) -> set[tuple[int, int]]:
@@ -114,17 +116,28 @@ def test_selecting_finds_no_pair_that_is_none_and_the_index_changes_nothing(
 
     assert pairs(plain) <= pairs(whole)
     assert pairs(plain) == pairs(indexed)
-    # as many rows are considered as may be, and the rest of the sample is marked as what selecting would not find
-    assert (plain.compared == np.where(full, how.high - how.low, np.minimum(take, how.high - how.low))).all()
+    # as many rows are selected as may be; of what was drawn, what selecting did not find is marked as beyond it
+    assert (selected.compared == np.minimum(take, how.high - how.low)).all()
     assert (plain.compared == indexed.compared).all()
-    assert plain.steps == plain.compared.sum()
-    assert (plain.inside == indexed.inside).all()
-    without_sample = run(
-        mine, other, replace(some, full=np.zeros(len(full), bool)), predicate, 1.0, True, is_left
-    )
+    assert plain.steps == selected.compared.sum() + drawn.many
+    by_chance = {
+        (k, int(row)) for k in range(len(take)) for row in drawn.rows[drawn.first[k] : drawn.first[k + 1]]
+    }
+    assert pairs(plain) == pairs(selected) | (pairs(whole) & by_chance)
     kept = set(zip(plain.probe[~plain.beyond].tolist(), plain.row[~plain.beyond].tolist(), strict=True))
-    assert kept == pairs(without_sample)
-    assert plain.sampled.sum() == sum(full[k] for k in plain.probe)
+    assert kept == pairs(selected)
+    assert (plain.inside == indexed.inside).all()
+    assert (plain.inside == selected.everything).all()
+    # the sample is what was drawn, whether it was selected too or not
+    assert plain.sampled.sum() == len(pairs(whole) & by_chance)
+    sides = operand(mine), operand(other)
+    whole_rows = probe(
+        *sides, some, PREDICATES[predicate], 1.0, None, is_left, drawn=drawn, samples_selected=True
+    )
+    assert pairs(whole_rows) == pairs(plain)
+    assert whole_rows.sampled.sum() == len(pairs(plain)), "what was selected too counts once"
+    each = np.bincount([k for k, _ in pairs(whole) & by_chance], minlength=1)
+    assert plain.sampled_squares == (each * each).sum()
 
 
 def test_basic_windows_are_used_in_the_order_of_their_ranks_and_the_last_one_partly() -> None:

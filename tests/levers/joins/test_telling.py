@@ -130,9 +130,9 @@ def test_a_join_by_a_lever_of_streams_is_refused_by_name(world: World, tmp_path:
         run(other)
 
 
-def test_what_windows_missed_adds_up_end_to_end() -> None:
+def test_what_windows_missed_adds_up_by_the_squares_of_half_widths() -> None:
     rows = [
         {"missed": 3.0, "missed_low": 1.0, "missed_high": 9.0},
-        {"missed": 0.0, "missed_low": 0.0, "missed_high": 5.0},
+        {"missed": 0.0, "missed_low": 0.0, "missed_high": 8.0},
     ]
-    assert missed_in(rows) == Missed(3.0, 1.0, 14.0)
+    assert missed_in(rows) == Missed(3.0, 1.0, 13.0)

@@ -1,38 +1,45 @@
 """What a join would be, before it is run: its size, what makes it large, its cost, and what a budget would miss.
 
-A sample of rows is compared with everything, half of it to learn where matches lie, half to see what selecting by
-that would have missed. How many pairs have equal values is counted, of all rows, without comparing any. Numbers are of
-the rows that are at hand; each comes with its interval.
+Comparisons are drawn by chance (`drawing`), each with the same probability, so that the number of pairs has the
+interval of `missed`, whatever the rows are like. Half of the pairs that are found tell where matches lie, the other
+half what selecting by that would have missed. How many pairs have equal values is counted, of all rows, without
+comparing any. Numbers are of the rows that are at hand; each comes with its interval.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
+from numba import njit
 
 from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, uniform
 from spillway.levers.joins.correlation import expected, ranks
+from spillway.levers.joins.equals import equal_pairs
 from spillway.levers.joins.facing import Facing, Given
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import Memory
-from spillway.levers.joins.missed import ComparedRows, Missed, Unsampled, dispersion, estimate
-from spillway.levers.joins.most_pairs import most_pairs
-from spillway.levers.joins.operands import Operand
+from spillway.levers.joins.missed import pairs_there
+from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
-from spillway.levers.joins.ring import volumes
+from spillway.levers.joins.ring import newest_taken
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.utility import Side, by_worth
 from spillway.sketches.answers import Answer
 
-LOOKED_AT_ROWS = 4_000
-"""Probing rows a side that are compared with everything."""
+MOST_PICKED = 4_000_000.0
+"""Comparisons (with an index: entries) that are drawn."""
+TIMED_STEPS, TIMED_ROWS = 2_000_000.0, (16, 4_000)
+"""Rows are compared with everything to measure what that costs: about so many steps, at least and at most so many rows
+a side."""
 BUDGETS_PCT = (50.0, 20.0, 10.0, 5.0, 2.0)
 REPEATS = 3
-CONFIDENCE_PCT = 95
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -45,12 +52,13 @@ class Advised:
 
 @dataclass(frozen=True)
 class _Looked:
-    """One direction: who was looked at, and what was found."""
+    """One direction, and the pairs that were drawn: whose they are, and which basic window they lie in."""
 
     facing: Facing
-    chosen: np.ndarray
     found: FoundPairs
-    seconds: tuple[float, ...]
+    behind: Array
+    learns: Array
+    """Which of them say where matches lie; the others say what selecting by that misses."""
 
 
 def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: bool) -> Iterator[Advised]:
@@ -58,82 +66,76 @@ def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: 
     whole = replace(settings, budget=None)
     given = (Given(left, 0, left.rows), Given(right, 0, right.rows))
     facing = allotted(given[0], given[1], whole, Memory(), (1.0,), 1.0).facing
-    looked = [_look(one, side, settings, with_itself) for side, one in enumerate(facing)]
+    chance = min(1.0, MOST_PICKED / max(1.0, sum(one.drawn_from for one in facing)))
+    looked = [_look(one, side, chance, settings, with_itself) for side, one in enumerate(facing)]
     seconds = _span(left, right)
-    possible = float(sum(one.possible for one in facing))
-    size = _size(looked, settings, with_itself)
+    size = _size(looked, chance, settings, with_itself)
     yield Advised("pairs", size)
     if seconds > 0:
         per_day = 86_400.0 / seconds
         edges = {name: per_day * getattr(size, name) for name in ("estimate", "low", "high")}
         yield Advised("pairs a day", replace(size, **edges, note="at the rate of these rows"))
-    yield _counted("comparisons", possible)
+    yield _counted("comparisons", float(sum(one.possible for one in facing)))
     steps = float(sum(one.whole_steps for one in facing))
     if settings.index:
         yield _counted("steps with an index", steps)
-    yield from _cost(looked, steps, seconds)
-    yield from _budgets(looked, settings, possible, with_itself)
+    yield from _cost(facing, steps, seconds, settings, with_itself)
+    yield from _budgets(looked, settings)
 
 
-def _look(one: Facing, side: int, settings: JoinSettings, with_itself: bool) -> _Looked:
-    rows = one.probes.rows
-    draws = uniform(one.probes.seq, settings.seed * 4 + side)
-    chosen = np.sort(np.argsort(draws, kind="stable")[:LOOKED_AT_ROWS]) if rows else np.zeros(0, np.int64)
-    full = np.zeros(rows, bool)
-    full[chosen] = True
-    how = replace(one.how, take=np.zeros(rows, np.int64), full=full)
-    seconds = []
-    for _ in range(REPEATS):
-        began = time.thread_time_ns()
-        found = _probed(one, how, settings, with_itself)
-        seconds.append((time.thread_time_ns() - began) / 1e9)
-    return _Looked(one, chosen, found, tuple(seconds))
+def _look(one: Facing, side: int, chance: float, settings: JoinSettings, with_itself: bool) -> _Looked:
+    drawing = one.drawing(chance, settings.seed * 4 + side)
+    how = replace(one.how, take=np.zeros(one.probes.rows, np.int64))
+    found = _probed(drawing, how, settings, with_itself)
+    lies_in = np.searchsorted(how.starts, found.row, side="right") - 1
+    behind = how.slots[found.probe] - how.first_slot - lies_in
+    learns = np.random.default_rng([settings.seed, side]).random(len(found.row)) < 0.5
+    return _Looked(drawing, found, behind, learns)
 
 
 def _probed(one: Facing, how: Probing, settings: JoinSettings, with_itself: bool) -> FoundPairs:
     index = one.index or (index_for(one.probes.sets, one.window.sets) if settings.index else None)
     return probe(
         one.probes, one.window, how, PREDICATES[settings.predicate], settings.threshold or 0.0, index,
-        one.probe_is_left, with_itself,
+        one.probe_is_left, with_itself, one.drawn,
     )  # fmt: skip
 
 
-def _size(looked: Sequence[_Looked], settings: JoinSettings, with_itself: bool) -> Answer:
-    """How many pairs these rows have: of equal values by count, else from the rows that were looked at."""
-    predicate = PREDICATES[settings.predicate]
-    if predicate == EQUALITY:
+def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with_itself: bool) -> Answer:
+    """How many pairs these rows have: of equal values by count, else from the comparisons that were drawn."""
+    if PREDICATES[settings.predicate] == EQUALITY:
         pairs = 0.0
-        for facing in (each.facing for each in looked):
-            reach, is_left = (facing.how.low, facing.how.high), facing.probe_is_left
-            most = most_pairs(facing.probes, facing.window, reach, predicate, 0.0, is_left, with_itself)
-            pairs += float(most.sum())
+        for one in (each.facing for each in looked):
+            reach = (one.how.low, one.how.high)
+            pairs += float(equal_pairs(one.probes, one.window, reach, with_itself).sum())
         return Answer(pairs, pairs, pairs, 1.0, "counted", note="of all these rows, by their values")
-    total = Missed(0.0, 0.0, 0.0)
-    for one in looked:
-        total += _pairs(one)
-    rows = sum(len(one.chosen) for one in looked)
-    edges = (total.estimate, total.low, total.high)
-    return Answer(*edges, CONFIDENCE_PCT / 100, "sample", note=f"{rows:,} rows compared with everything")
+    found = sum(len(one.found.row) for one in looked)
+    low, high = pairs_there(found, chance, _CONFIDENCE)
+    drawn = sum(one.facing.drawn.many for one in looked)
+    note = f"{drawn:,} comparisons picked by chance"
+    return Answer(found / chance, low, high, _CONFIDENCE, "sample", note=note)
 
 
-def _pairs(one: _Looked) -> Missed:
-    """All pairs of a direction: those found, and those of the rows that were not looked at."""
-    found = one.found.everything[one.chosen].astype(float)
-    sample = ComparedRows(len(found), found.sum(), (found * found).sum())
-    rest = estimate(sample, Unsampled(one.facing.probes.rows - len(found)), dispersion(sample))
-    if not len(found):
-        return Missed(0.0, 0.0, 0.0)
-    own = float(found.sum())
-    return Missed(own + rest.estimate, own + rest.low, own + rest.high)
-
-
-def _cost(looked: list[_Looked], steps: float, seconds: float) -> Iterator[Advised]:
-    """Time of a core, as measured here on the sample; between the fastest and the slowest repeat."""
-    made = float(sum(one.found.steps for one in looked))
+def _cost(
+    facing: Sequence[Facing], steps: float, seconds: float, settings: JoinSettings, with_itself: bool
+) -> Iterator[Advised]:
+    """Time of a core, as measured here on some rows; between the fastest and the slowest repeat."""
+    each = steps / max(1, sum(one.probes.rows for one in facing))
+    rows = int(min(TIMED_ROWS[1], max(TIMED_ROWS[0], TIMED_STEPS / max(1.0, each))))
+    made, took = 0, np.zeros(REPEATS)
+    for side, one in enumerate(facing):
+        draws = uniform(one.probes.seq, settings.seed * 4 + side)
+        take = np.zeros(one.probes.rows, np.int64)
+        some = np.argsort(draws, kind="stable")[:rows]
+        take[some] = (one.how.high - one.how.low)[some]
+        for turn in range(REPEATS):
+            began = time.thread_time_ns()
+            found = _probed(one, replace(one.how, take=take), settings, with_itself)
+            took[turn] += (time.thread_time_ns() - began) / 1e9
+        made += found.steps
     if made <= 0:
         return
-    took = sorted(sum(one.seconds[turn] for one in looked) for turn in range(REPEATS))
-    low, middle, high = (one / made * steps for one in (took[0], took[len(took) // 2], took[-1]))
+    low, middle, high = (float(one) / made * steps for one in np.sort(took)[[0, REPEATS // 2, -1]])
     method = f"fastest to slowest of {REPEATS} repeats here"
     yield Advised("core seconds", Answer(middle, low, high, 1.0, method))
     if seconds > 0:
@@ -143,14 +145,9 @@ def _cost(looked: list[_Looked], steps: float, seconds: float) -> Iterator[Advis
         )
 
 
-def _budgets(
-    looked: list[_Looked], settings: JoinSettings, possible: float, with_itself: bool
-) -> Iterator[Advised]:
-    """By budget, the share of pairs that would be missed: learned from one half of the sample, seen on the other."""
-    if not any(len(one.chosen) > 1 for one in looked) or possible <= 0:
-        return
-    halves = [(one.chosen[0::2], one.chosen[1::2]) for one in looked]
-    curves = [_curve(one, learn) for one, (learn, _) in zip(looked, halves, strict=True)]
+def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advised]:
+    """By budget, the share of pairs that would be missed: learned from one half of those found, seen on the other."""
+    curves = [_curve(one) for one in looked]
     sides = [
         Side(one.facing.volumes, curve, np.ones(1), one.facing.costs, ranks(curve / one.facing.costs))
         for one, curve in zip(looked, curves, strict=True)
@@ -158,61 +155,65 @@ def _budgets(
     whole = sum(one.facing.whole_steps for one in looked)
     for pct in BUDGETS_PCT:
         shares, _ = by_worth(pct / 100.0 * whole, sides)
-        missed, pairs = Missed(0.0, 0.0, 0.0), 0.0
-        for at in (LEFT, RIGHT):
-            one, seen = looked[at], halves[at][1]
-            inside, everything = _selected(one, seen, float(shares[at][0]), curves[at], settings, with_itself)
-            lost = (everything - inside).astype(float)
-            sample = ComparedRows(len(lost), lost.sum(), (lost * lost).sum())
-            # as many rows again as were seen: the interval is for the rows that come
-            missed += estimate(sample, Unsampled(len(lost)), dispersion(sample))
-            pairs += float(everything.sum())
-        if pairs <= 0:
+        found = [
+            _selected(looked[at], float(shares[at][0]), sides[at].order, settings) for at in (LEFT, RIGHT)
+        ]
+        seen = sum(len(one) for one in found)
+        if not seen:
             continue
-        middle, low, high = (
-            100.0 * min(1.0, edge / pairs) for edge in (missed.estimate, missed.low, missed.high)
-        )
-        note = f"dropping rows at random would miss {100 - pct:g} %"
-        yield Advised(
-            f"% of pairs missed with {pct:g} % of the steps",
-            Answer(middle, low, high, CONFIDENCE_PCT / 100, "half of the sample", note=note),
-        )
+        missed = seen - sum(int(one.sum()) for one in found)
+        low, high = share_between(missed, seen, _CONFIDENCE)
+        answer = Answer(
+            100.0 * missed / seen, 100.0 * low, 100.0 * high, _CONFIDENCE, "half of the sample",
+            note=f"dropping rows at random would miss {100 - pct:g} %",
+        )  # fmt: skip
+        yield Advised(f"% of pairs missed with {pct:g} % of the steps", answer)
 
 
-def _curve(one: _Looked, learn: np.ndarray) -> np.ndarray:
-    """Pairs a comparison, by basic window, of some of the rows."""
-    how, n = one.facing.how, len(one.facing.how.order)
-    pick = np.isin(one.found.probe, learn)
-    slots = np.searchsorted(how.starts, one.found.row[pick], side="right") - 1
-    behind = how.slots[one.found.probe[pick]] - how.first_slot - slots
-    made = volumes(
-        how.low[learn], how.high[learn], how.slots[learn], np.zeros(len(learn), np.int64), how.starts,
-        how.first_slot, n, 1,
+def share_between(events: int, of: int, confidence: float) -> tuple[float, float]:
+    """Between what and what a share lies of which so many of so many were seen: Wilson's interval.
+
+    >>> [round(end, 3) for end in share_between(0, 10, 0.95)], [round(end, 3) for end in share_between(50, 100, 0.95)]
+    ([0.0, 0.278], [0.404, 0.596])
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    share, more = events / of, z * z / of
+    middle = (share + more / 2) / (1 + more)
+    half = z * math.sqrt(share * (1 - share) / of + more / (4 * of)) / (1 + more)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _curve(one: _Looked) -> Array:
+    """Pairs a comparison, by basic window, as half of the pairs tell it."""
+    n = len(one.facing.how.order)
+    matches = np.bincount(one.behind[one.learns], minlength=n).astype(float)
+    return expected(matches, one.facing.volumes.sum(axis=1) * one.facing.chance / 2)
+
+
+def _selected(one: _Looked, share: float, order: Array, settings: JoinSettings) -> Array:
+    """Of the pairs of the other half, which ones selecting finds."""
+    how, probes = one.facing.how, one.facing.probes
+    whole = how.high - how.low
+    take = np.floor(share * whole + uniform(probes.seq, settings.seed * 4 + 2)).astype(np.int64)
+    sees = ~one.learns
+    found: Array = _is_selected(
+        one.found.probe[sees], one.found.row[sees], one.behind[sees], how.low, how.high, how.slots,
+        np.minimum(take, whole), order, how.starts, how.first_slot,
     )  # fmt: skip
-    return expected(np.bincount(behind, minlength=n).astype(float), made[:, 0].astype(float))
+    return found
 
 
-def _selected(
-    one: _Looked,
-    rows: np.ndarray,
-    share: float,
-    curve: np.ndarray,
-    settings: JoinSettings,
-    with_itself: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """By row, pairs that selecting finds, and all there are: no pair is looked for again."""
-    how = one.facing.how
-    whole = how.high[rows] - how.low[rows]
-    take = np.floor(share * whole + uniform(one.facing.probes.seq[rows], settings.seed * 4 + 2)).astype(
-        np.int64
-    )
-    full = np.zeros(one.facing.probes.rows, bool)
-    full[rows] = True
-    wanted = np.zeros(one.facing.probes.rows, np.int64)
-    wanted[rows] = np.minimum(take, whole)
-    order = ranks(curve / one.facing.costs)
-    found = _probed(one.facing, replace(how, take=wanted, full=full, order=order), settings, with_itself)
-    return found.inside[rows], found.everything[rows]
+@njit(cache=True)
+def _is_selected(probes, rows, behind, low, high, slots, take, order, starts, first_slot):  # type: ignore[no-untyped-def]
+    found, taken = np.zeros(len(rows), np.bool_), np.zeros(len(order), np.int64)
+    last = -1
+    for at in range(len(rows)):
+        k, j = probes[at], behind[at]
+        if k != last:
+            newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, taken)
+            last = k
+        found[at] = rows[at] >= min(high[k], starts[slots[k] - j - first_slot + 1]) - taken[j]
+    return found
 
 
 def _span(left: Operand, right: Operand) -> float:

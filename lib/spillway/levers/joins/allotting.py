@@ -1,7 +1,7 @@
 """What a window's rows are compared with: the controllers in their order, on what is there to compare.
 
     r            how much         (`rate`)         from what may be spent and what everything would take
-    the sample   who is compared with everything   with probability gamma' r (`exploring`), by a hash of the row's seq
+    the sample   what is compared by chance   gamma' of what may be spent (`exploring`), one by one (`drawing`)
     r_1, r_2     which direction, which types      (`direction`, `utility`)
     ranks        which basic windows first         (`correlation`), by what they yield a step
     take         how many rows of its window each probing row is compared with
@@ -11,8 +11,8 @@ drawn with one probability for both windows, so that the direction that seems us
 
 *Or whole rows.* With an index that finds a row's matches at once there is nothing to gain by picking basic windows out:
 every entry that is read is a pair, and each basic window costs a look-up more. Where picking out is expected to yield
-less a step than comparing an r of the rows with everything, that is what is done; it finds at least what dropping rows
-would, since the rows that look for nothing are still found.
+less a step than comparing an r of the rows, by chance, with everything, that is what is done; it finds at least what
+dropping rows would, since the rows that look for nothing are still found.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ Calibrate = Callable[[Sequence[Facing], JoinSettings], float]
 """Steps a second of a core, measured on rows of these."""
 ENOUGH_TIMED = 0.05
 """Of what may be used: where less was measured (at the start, after quiet windows) a few rows are timed anew."""
+ENOUGH_FOUND = 100.0
+"""Pairs of the sample a window, of both sides: what was missed is known within a tenth then, and nothing is gained by
+looking more once it is known where matches lie."""
+MOST_DRAWN = 8_000_000.0
+"""Comparisons of a window that are drawn at most: what is held of them is bounded however large a budget is."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,10 @@ class Allotment:
     """Everything that is decided of a window before a row is compared."""
 
     r: float
-    share: float
-    """Chance with which a row is of the sample."""
+    chance: float
+    """With which a comparison is of the sample; 1: all are made, 0: nothing has to be learned."""
+    rows_chance: float
+    """With which a row is compared with everything, where whole rows are; 1: basic windows are picked out."""
     may_spend: float
     free_at: float
     facing: tuple[Facing, Facing]
@@ -89,53 +96,92 @@ def allotted(
     )
     budget = may_spend(settings, memory, base, seconds, calibrate)
     if np.isinf(budget):
-        return Allotment(1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
+        return Allotment(1.0, 1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
     spends = max(0.0, budget - memory.debt_steps)
     possible = sum(one.whole_steps for one in base)
     counts = settings.adapt.rate == "counted"
     r = counted(spends, possible) if counts else memory.r
-    share = 1.0
+    chance, rows_chance = 1.0, 1.0
     if r >= 1.0:
         chosen = (_whole(base[0]), _whole(base[1]))
     elif counts and settings.index and settings.single_values and len(worth) == 1:
-        share, chosen = r, _sampled(base, settings, r)  # nothing to choose among: every entry read is a pair
+        # nothing to choose among, as every entry that is read is a pair, and what is missed is counted
+        chance, rows_chance, chosen = 0.0, r, _whole_rows(base, settings, r)
     else:
         learned = (memory.left, memory.right)
-        share = r * (_gamma(settings, base, learned) if counts else settings.adapt.sample_pct / 100.0)
-        chosen, worthwhile = _shared_out(_sampled(base, settings, share), settings, learned, r, spends, worth)
-        if counts and settings.index and not worthwhile:
-            share, chosen = r, _sampled(base, settings, r)
+        chance = _chance(settings, base, learned, r * possible)
+        drawn = _drawing(base, settings, chance)
+        rest = max(0.0, r * possible - chance * sum(one.drawn_from * one.draw_steps for one in base))
+        chosen, worthwhile = _shared_out(drawn, settings, learned, rest, worth)
+        # where nothing is known an entry is as good as any other, and those that cost least are no better
+        if counts and settings.index and not (worthwhile and _lumps(base, learned)):
+            rows_chance = min(1.0, rest / possible) if possible else 1.0
+            chosen = _whole_rows(drawn, settings, rows_chance)
     if counts:
-        return Allotment(r, share, budget, memory.free_at, chosen)
+        return Allotment(r, chance, rows_chance, budget, memory.free_at, chosen)
     chosen, free_at = _fetched(chosen, settings, budget / seconds, memory.free_at)
-    return Allotment(r, share, budget, free_at, chosen)
+    return Allotment(r, chance, rows_chance, budget, free_at, chosen)
 
 
-def _gamma(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide]) -> float:
-    """The sample's share of what may be spent; both windows are known as well as both together are."""
-    lumps = sum(lumps_of(float(known.matches.sum()), known.squares) for known in learned)
-    if any(len(known.comparisons) != len(one.curve) for known, one in zip(learned, base, strict=True)):
-        lumps = 0.0
+def _chance(
+    settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide], may_spend: float
+) -> float:
+    """q: what may be spent on the sample, over what drawing everything would take."""
+    everything = sum(one.drawn_from * one.draw_steps for one in base)
+    if everything <= 0:
+        return 1.0
+    gamma = settings.adapt.sample_pct / 100.0
+    share = gamma
+    if settings.adapt.rate == "counted":
+        share = _gamma(settings, base, learned, may_spend / everything)
+        if settings.index:  # whole rows find more for it than comparisons that are drawn one by one
+            share = min(share, gamma)
+    most = MOST_DRAWN / max(1.0, sum(one.drawn_from for one in base))
+    return min(1.0, share * may_spend / everything, most)
+
+
+def _gamma(
+    settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide], chance: float
+) -> float:
+    """The sample's share of what may be spent, of which all would draw with `chance`.
+
+    Both windows are known as well as both together are.
+    """
+    gamma = settings.adapt.sample_pct / 100.0
     matches, made = (
         np.concatenate([getattr(known, name) for known in learned]) for name in ("matches", "comparisons")
     )
     to_make = np.concatenate([one.volumes.sum(axis=1) for one in base])
-    return explored(settings.adapt.sample_pct / 100.0, lumps, matches, made, to_make)
+    pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in base)
+    least = min(gamma, ENOUGH_FOUND / max(1e-12, chance * pairs))
+    return explored(gamma, _lumps(base, learned), matches, made, to_make, least)
+
+
+def _lumps(base: Sequence[Facing], learned: Sequence[LearnedSide]) -> float:
+    """How much is known of both windows; nothing where they are cut otherwise now."""
+    if any(len(known.comparisons) != len(one.curve) for known, one in zip(learned, base, strict=True)):
+        return 0.0
+    return sum(lumps_of(float(known.matches.sum()), known.squares) for known in learned)
 
 
 def _whole(one: Facing) -> Facing:
-    """Everything is compared, and so every row tells of everything."""
-    rows = one.probes.rows
-    how = replace(one.how, take=one.how.high - one.how.low, full=np.ones(rows, bool))
-    return replace(one, how=how, sample_volumes=one.volumes)
+    """Everything is compared, and so everything tells of where matches lie."""
+    return replace(one, how=replace(one.how, take=one.how.high - one.how.low), rows_chance=1.0)
 
 
-def _sampled(sides: tuple[Facing, Facing], settings: JoinSettings, share: float) -> tuple[Facing, Facing]:
-    """Rows of the sample, and no others yet."""
-    found = [
-        one.sampling(uniform(one.probes.seq, settings.seed * 4 + side) < share)
-        for side, one in enumerate(sides)
-    ]
+def _drawing(sides: tuple[Facing, Facing], settings: JoinSettings, chance: float) -> tuple[Facing, Facing]:
+    """The sample, and nothing else yet."""
+    left, right = (one.drawing(chance, settings.seed * 4 + side) for side, one in enumerate(sides))
+    return left, right
+
+
+def _whole_rows(sides: tuple[Facing, Facing], settings: JoinSettings, share: float) -> tuple[Facing, Facing]:
+    """So many of the rows, by chance, compared with everything."""
+    found = []
+    for side, one in enumerate(sides):
+        picked = uniform(one.probes.seq, settings.seed * 4 + side) < share
+        take = np.where(picked, one.how.high - one.how.low, 0)
+        found.append(replace(one, how=replace(one.how, take=take), rows_chance=share))
     return found[LEFT], found[RIGHT]
 
 
@@ -143,16 +189,11 @@ def _shared_out(
     sides: tuple[Facing, Facing],
     settings: JoinSettings,
     learned: tuple[LearnedSide, LearnedSide],
-    r: float,
-    spends: float,
+    left: float,
     worth: Sequence[float],
 ) -> tuple[tuple[Facing, Facing], bool]:
     """What is left beside the sample, spread over windows, basic windows and types; and whether that pays."""
-    volumes = [one.volumes - one.sample_volumes for one in sides]
-    steps = [volume * one.costs[:, None] for volume, one in zip(volumes, sides, strict=True)]
-    totals = [float(one.sum()) for one in steps]
-    sampled = sum(float(one.sample_volumes.sum()) * one.whole_cost for one in sides)
-    left = max(0.0, spends - sampled) if settings.adapt.rate == "counted" else r * sum(totals)
+    totals = [float(one.volumes.sum(axis=1) @ one.costs) for one in sides]
     even = min(1.0, left / sum(totals)) if sum(totals) else 1.0
     types = len(worth)
     pays = True
@@ -163,15 +204,10 @@ def _shared_out(
         found = by_direction(even, totals[LEFT], totals[RIGHT], means[LEFT], means[RIGHT])
         shares = [np.full(types, share) for share in found]
     else:
-        each = [
-            _side(one, volume, known, settings, worth)
-            for one, volume, known in zip(sides, volumes, learned, strict=True)
-        ]
+        each = [_side(one, known, settings, worth) for one, known in zip(sides, learned, strict=True)]
         shares, yields = by_worth(left, each)
         whole = sum(float((one.volumes.sum(axis=1) @ one.o) * np.mean(one.u)) for one in each)
-        whole_steps = sum(
-            float(volume.sum()) * one.whole_cost for volume, one in zip(volumes, sides, strict=True)
-        )
+        whole_steps = sum(one.whole_steps for one in sides)
         pays = yields * whole_steps >= whole * left * (1.0 - 1e-9)
     return (
         _taking(sides[LEFT], shares[LEFT], settings),
@@ -179,12 +215,11 @@ def _shared_out(
     ), pays
 
 
-def _side(
-    one: Facing, volumes: Array, known: LearnedSide, settings: JoinSettings, worth: Sequence[float]
-) -> Side:
+def _side(one: Facing, known: LearnedSide, settings: JoinSettings, worth: Sequence[float]) -> Side:
     """A window as the knapsack has it; without correlation, its basic windows are all one."""
     often = np.bincount(one.window.kinds, minlength=len(worth)).astype(np.float64)
     u = worth_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
+    volumes = one.volumes
     if settings.adapt.correlation:
         return Side(volumes, one.curve, u, one.costs, one.how.order)
     made = volumes.sum(axis=0, keepdims=True)
@@ -207,7 +242,7 @@ def _fetched(
 ) -> tuple[tuple[Facing, Facing], float]:
     """Rows of both streams in the order of time, as far as they are fetched before they fall out of the buffer."""
     at = np.concatenate([one.probes.at for one in sides])
-    took = np.concatenate([one.steps_by_row() for one in sides])
+    took = np.concatenate([one.steps_by_row() for one in sides])  # what is drawn is compared all the same
     order = np.argsort(at, kind="stable")
     fetched = np.zeros(len(at), bool)
     fetched[order], free_at = fetched_rows(
@@ -217,9 +252,7 @@ def _fetched(
     mine = (fetched[:cut], fetched[cut:])
     found = []
     for one, kept in zip(sides, mine, strict=True):
-        full = one.how.full & kept
-        how = replace(one.how, take=np.where(kept, one.how.take, 0), full=full)
-        found.append(replace(one, how=how, fetched=kept).sampling(full))
+        found.append(replace(one, how=replace(one.how, take=np.where(kept, one.how.take, 0)), fetched=kept))
     return (found[LEFT], found[RIGHT]), float(free_at)
 
 

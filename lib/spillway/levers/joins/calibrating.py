@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from spillway.levers.joins.equals import equal_pairs
 from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide
-from spillway.levers.joins.most_pairs import most_pairs
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import probe
@@ -33,10 +33,10 @@ def calibrated(base: Sequence[Facing], settings: JoinSettings) -> float:
     steps, seconds = 0, 0.0
     for one in base:
         there = np.flatnonzero(one.how.high > one.how.low)
-        full = np.zeros(one.probes.rows, bool)
-        full[there[:: max(1, len(there) // TIMED_ROWS)]] = True
-        how = replace(one.how, full=full)
-        index = index_for(one.probes.sets, one.window.sets, full) if one.indexed else None
+        some = np.zeros(one.probes.rows, bool)
+        some[there[:: max(1, len(there) // TIMED_ROWS)]] = True
+        how = replace(one.how, take=np.where(some, one.how.high - one.how.low, 0))
+        index = index_for(one.probes.sets, one.window.sets, some) if one.indexed else None
         began = time.thread_time_ns()
         steps += probe(one.probes, one.window, how, predicate, threshold, index, one.probe_is_left).steps
         seconds += (time.thread_time_ns() - began) / 1e9
@@ -54,7 +54,7 @@ def compiled() -> None:
         given = Given(empty, 0, 0)
         one = facing_of(given, given, settings, LearnedSide(), (1.0,), probe_is_left=True)
         one.selected_volumes()
-        one.sampling(one.how.full)
+        one.drawing(0.5, 0)
         probe(empty, empty, one.how, 0, 0.0, index_for(empty.sets, empty.sets) if index else None)
     pairs = replace(empty, sets=ItemSets(np.array([0, 2]), np.array([0, 1]), np.ones(2)))
-    most_pairs(pairs, pairs, (none, none), 0, 0.0, probe_is_left=True)
+    equal_pairs(pairs, pairs, (none, none))

@@ -1,12 +1,13 @@
 """What is worth processing first: basic windows by their expected output per comparison (Algorithm 2).
 
-From the rows that were compared with everything alone, o_ij = matches in basic window j / comparisons there. What
+From the comparisons that chance picked alone (`drawing`), o_ij = matches in basic window j / comparisons there. What
 was learned fades by `memory` from window to window, so that a peak that moves is found again, and basic windows without
 a comparison count as average at least: none is starved for want of a look.
 
 Where we differ: the paper divides by the comparisons it expects of the sample, gamma r b lambda_1 lambda_2 T_c; we by
-those that were made, so that o is unbiased whichever rows came (and erratum C6 cannot bite). Neighbouring basic windows
-tell of one another (`smoothed`, the more the fewer matches there are): a lag does not care where a basic window ends.
+q times those that there were, so that o is unbiased whichever rows came (and erratum C6 cannot bite). Neighbouring
+basic windows tell of one another (`smoothed`, the more the fewer matches there are): a lag does not care where a basic
+window ends.
 
 >>> import numpy as np
 >>> o = expected(np.array([100.0, 900.0, 200.0]), np.array([1e4, 1e4, 1e4]))

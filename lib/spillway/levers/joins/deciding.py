@@ -40,8 +40,8 @@ class JoinPart:
     facing: Facing
     of_window: int
     """0: the left window is probed, 1: the right one."""
-    share: float
-    """Chance with which a row of it is of the sample."""
+    weights: tuple[float, float]
+    """How many pairs of the full join one stands for that was selected, and one that chance alone found."""
     probe_bounds: Array | None
     window_bounds: Array | None
 
@@ -72,10 +72,9 @@ class JoinDecision(WindowDecision):
         total = float(sum(work.sum() for work in works))
         many = 1 if total <= STEPS_A_PART else max(1, workers.cores)
         if many == 1:  # nothing travels, so nothing is cut, and the index is there
-            share = self.allotment.share
             return [
                 tuple(
-                    JoinPart(one, side, share, sides[1 - side], sides[side])
+                    JoinPart(one, side, self._weights, sides[1 - side], sides[side])
                     for side, one in enumerate(self.allotment.facing)
                     if one.probes.rows
                 )
@@ -92,6 +91,12 @@ class JoinDecision(WindowDecision):
                     found.append(self._part(facing, side, low, high, bounds))
         return [(one,) for one in found]
 
+    @property
+    def _weights(self) -> tuple[float, float]:
+        """Of whole rows by chance, without a sample beside them, each stands for those that chance passed over."""
+        chance, rows_chance = self.allotment.chance, self.allotment.rows_chance
+        return (1.0, 1.0 / chance) if chance > 0 else (1.0 / max(rows_chance, 1e-12), 1.0)
+
     def _part(
         self, one: Facing, side: int, low: int, high: int, bounds: tuple[Array | None, Array | None]
     ) -> JoinPart:
@@ -101,8 +106,8 @@ class JoinDecision(WindowDecision):
         span = slice(low, high)
         basic_starts = np.clip(how.starts - begin, 0, window.rows)
         cut = Probing(
-            how.low[span] - begin, how.high[span] - begin, how.slots[span], how.take[span], how.full[span],
-            how.order, basic_starts, how.first_slot,
+            how.low[span] - begin, how.high[span] - begin, how.slots[span], how.take[span], how.order,
+            basic_starts, how.first_slot,
         )  # fmt: skip
         mine, other = bounds
         return JoinPart(
@@ -112,10 +117,13 @@ class JoinDecision(WindowDecision):
                 window=window,
                 how=cut,
                 fetched=one.fetched[span],
+                drawn=one.drawn.cut(low, high, begin),
                 index=None,
+                stretches=None,
+                equals=None,
             ),
             side,
-            self.allotment.share,
+            self._weights,
             None if mine is None else mine[span],
             None if other is None else other[begin : begin + window.rows],
         )
@@ -136,7 +144,7 @@ class JoinDecision(WindowDecision):
             index = index_for(one.probes.sets, one.window.sets, one.probing)
         found = probe(
             one.probes, one.window, one.how, self.predicate, self.threshold, index, one.probe_is_left,
-            self.with_itself,
+            self.with_itself, one.drawn, one.rows_chance > 0,
         )  # fmt: skip
         _count(counts, part, found)
         pairs = self._rows(part, found, counts)
@@ -169,7 +177,7 @@ class JoinDecision(WindowDecision):
         some = pc.sum(pc.or_(*given_back)).as_py() or 0
         counts["given_back"] = counts.get("given_back", 0) + some
         columns["utility"] = pa.array(np.maximum(worth[kinds[0]], worth[kinds[1]]))
-        columns["weight"] = pa.array(np.where(found.beyond, 1.0 / max(part.share, 1e-12), 1.0))
+        columns["weight"] = pa.array(np.where(found.beyond, part.weights[1], part.weights[0]))
         columns["sic"] = pa.array(
             found.compared[found.probe] / whole / max(1, self.rows) / np.maximum(1, per_probe)
         )
@@ -182,19 +190,15 @@ def _work(one: Facing) -> Array:
 
 def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs) -> None:
     """Everything whole, so that it sums to the same however it was divided."""
-    one, i = part.facing, part.of_window
-    full = one.how.full
-    misses, pairs = (found.everything - found.inside)[full], found.everything[full]
+    i = part.of_window
     said = {
         "compared": found.compared.sum(),
         f"steps.{i}": found.steps,
         "pairs": found.everything.sum(),
-        f"full.{i}": full.sum(),
-        f"misses.{i}": misses.sum(),
-        f"squares.{i}": (misses * misses).sum(),
-        f"all.{i}": pairs.sum(),
-        f"all_squares.{i}": (pairs * pairs).sum(),
-        f"selected_squares.{i}": (found.everything[~full] ** 2).sum(),
+        f"selected.{i}": found.inside.sum(),
+        f"squares.{i}": (found.everything * found.everything).sum(),
+        f"selected_squares.{i}": (found.inside * found.inside).sum(),
+        f"sampled_squares.{i}": found.sampled_squares,
     }
     for j in np.flatnonzero(found.sampled):
         said[f"sampled.{i}.{j}"] = found.sampled[j]

@@ -15,9 +15,10 @@ from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.joins.correlation import expected, passes_for, smoothed
+from spillway.levers.joins.drawing import Drawn, drawn_comparisons, drawn_entries, nothing_drawn
+from spillway.levers.joins.equals import equals_of
 from spillway.levers.joins.index import InvertedIndex, index_for
 from spillway.levers.joins.memory import LearnedSide
-from spillway.levers.joins.most_pairs import equals_of
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.probe import Probing
 from spillway.levers.joins.ring import (
@@ -57,11 +58,17 @@ class Facing:
     indexed: bool
     index: InvertedIndex | None
     """For all rows that probe, where it is made already."""
+    stretches: tuple[Array, Array] | None
+    """By item of a probing row, where its list has the entries of the row's window."""
     equals: Array | None
     """By probing row, the rows of its window with its value, where an index of single values finds them."""
     volumes: Array
-    sample_volumes: Array
-    """Comparisons there are to make, in all and by the sample: by basic window and type of the probing row."""
+    """Comparisons there are to make, by basic window and type of the probing row."""
+    chance: float
+    """With which each of them is drawn, to be of the sample."""
+    drawn: Drawn
+    rows_chance: float
+    """With which a row is compared with everything, and is of the sample whole; 0: basic windows are picked out."""
     whole_cost: float
     """Steps a comparison, when everything is compared."""
     costs: Array
@@ -81,43 +88,75 @@ class Facing:
 
     @property
     def probing(self) -> Array:
-        """By row, whether it is compared with anything."""
-        found: Array = self.how.full | (self.how.take > 0)
+        """By row, whether anything is selected for it."""
+        found: Array = self.how.take > 0
         return found
 
-    def sampling(self, full: Array) -> Facing:
-        """The same with these rows as the sample."""
-        how = self.how
-        return replace(self, how=replace(how, full=full), sample_volumes=self._thereof(full))
+    @property
+    def everything(self) -> bool:
+        """Whether every row is compared with all of its window."""
+        return bool((self.how.take >= self.how.high - self.how.low).all())
+
+    @property
+    def drawn_from(self) -> float:
+        """What is drawn from: comparisons, or entries of the lists that are looked up."""
+        if self.equals is not None:
+            return float(self.equals.sum())
+        if self.stretches is None:
+            return float(self.possible)
+        begins, ends = self.stretches
+        return float((ends - begins).sum())
+
+    @property
+    def draw_steps(self) -> float:
+        """What drawing one takes: a comparison, and with an index the entry that leads to it."""
+        return 2.0 if self.indexed else 1.0
+
+    @property
+    def sample_chance(self) -> float:
+        """With which a comparison is of the sample, drawn or with its whole row."""
+        return self.rows_chance + (1.0 - self.rows_chance) * self.chance
+
+    def drawing(self, chance: float, seed: int) -> Facing:
+        """The same with a sample of its comparisons, each drawn with the same chance."""
+        how, mine, seq = self.how, self.probes.sets, self.probes.seq
+        if not self.indexed:
+            drawn = drawn_comparisons(how.low, how.high, seq, chance, seed)
+            return replace(self, chance=chance, drawn=drawn)
+        index = self.index or index_for(mine, self.window.sets)
+        stretches = self.stretches or _stretches(
+            mine.first, mine.items, how.low, how.high, index.first, index.rows
+        )
+        drawn = drawn_entries(mine, self.window.sets, index.rows, stretches, seq, chance, seed)
+        return replace(self, index=index, stretches=stretches, chance=chance, drawn=drawn)
 
     def steps_by_row(self) -> Array:
         """About what each probing row takes."""
         how, mean = self.how, float(np.mean(self.costs)) if len(self.costs) else 1.0
         whole: Array = how.high - how.low
-        return np.where(how.full, whole * self.whole_cost, how.take * mean)
+        selected = np.where(how.take >= whole, whole * self.whole_cost, how.take * mean)
+        found: Array = selected + np.diff(self.drawn.first)
+        return found
 
     def selected_volumes(self) -> Array:
-        """Comparisons that selecting makes of rows that are not sampled, by basic window and type."""
+        """Comparisons that selecting makes, by basic window and type."""
         how = self.how
         found: Array = _chosen(
-            how.low, how.high, how.slots, np.where(how.full, 0, how.take), self.probes.kinds, how.order,
-            how.starts, how.first_slot, self.volumes.shape[1],
+            how.low, how.high, how.slots, how.take, self.probes.kinds, how.order, how.starts, how.first_slot,
+            self.volumes.shape[1],
         )  # fmt: skip
+        return found
+
+    def made_volumes(self) -> Array:
+        """Comparisons that are expected to be made, with those that chance draws beside what is selected."""
+        selected = self.selected_volumes()
+        found: Array = selected + self.chance * (self.volumes - selected)
         return found
 
     def compared_shares(self) -> list[float]:
-        """By type of the probing row, the share of the window that was compared, with the sample; 1 of nothing."""
-        made = (self.selected_volumes() + self.sample_volumes).sum(axis=0)
-        there = self.volumes.sum(axis=0)
+        """By type of the probing row, the share of the window that is compared; 1 of nothing."""
+        made, there = self.made_volumes().sum(axis=0), self.volumes.sum(axis=0)
         return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
-
-    def _thereof(self, rows: Array) -> Array:
-        how = self.how
-        found: Array = volumes(
-            how.low[rows], how.high[rows], how.slots[rows], self.probes.kinds[rows], how.starts, how.first_slot,
-            len(how.order), self.volumes.shape[1],
-        )  # fmt: skip
-        return found
 
 
 def facing_of(
@@ -152,23 +191,24 @@ def facing_of(
         edges = first + np.arange(last - first + 2, dtype=np.int64)
         starts = np.searchsorted(there, edges, side="left").astype(np.int64)
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
-    index, equals, whole_cost, costs = None, None, 1.0, np.ones(n)
+    index, stretches, equals, whole_cost, costs = None, None, None, 1.0, np.ones(n)
     curve, made = _curve(learned, n), found.sum(axis=1)
     if settings.index and settings.single_values:
         equals = equals_of(probes.sets, window.sets, (low, high))
         whole_cost, costs = _steps_of_equals(probes.sets.first, high > low, equals, curve, made)
     elif settings.index:
         index = index_for(probes.sets, window.sets)
-        whole_cost, costs = _steps(probes, low, high, slots, starts, first, made, index)
+        stretches = _stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
+        whole_cost, costs = _steps(probes, low, high, slots, starts, first, made, index, stretches)
         costs = _as_smooth(costs, made, learned)
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
     nothing = np.zeros(probes.rows, np.int64)
-    how = Probing(low, high, slots, nothing, nothing.astype(bool), order, starts, first)
+    how = Probing(low, high, slots, nothing, order, starts, first)
     return Facing(
-        probes, window, probe_is_left, how, settings.index, index, equals, found, np.zeros_like(found),
-        whole_cost, costs, curve, np.ones(probes.rows, bool),
+        probes, window, probe_is_left, how, settings.index, index, stretches, equals, found, 0.0,
+        nothing_drawn(probes.rows), 0.0, whole_cost, costs, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
 
 
@@ -213,13 +253,15 @@ def _steps(
     first: int,
     made: Array,
     index: InvertedIndex,
+    stretches: tuple[Array, Array],
 ) -> tuple[float, Array]:
     """Steps a comparison: of whole windows, and of each basic window picked out alone."""
     total = float(made.sum())
     if not total:
         return 1.0, np.ones(len(made))
     sets = probes.sets
-    entries, looked_up = _entries(sets.first, sets.items, low, high, index.first, index.rows)
+    entries = float((stretches[1] - stretches[0]).sum())
+    looked_up = float((np.diff(sets.first) * (high > low)).sum())
     some = np.arange(0, probes.rows, max(1, probes.rows // COSTED_ROWS), dtype=np.int64)
     read, asked, seen = _entries_of(
         some, sets.first, sets.items, low, high, slots, starts, first, len(made), index.first, index.rows
@@ -232,21 +274,21 @@ def _steps(
 
 
 @njit(cache=True)
-def _entries(
+def _stretches(
     first: Array, items: Array, low: Array, high: Array, ix_first: Array, ix_rows: Array
-) -> tuple[int, int]:
-    """Entries that comparing everything reads, and lists that it looks up."""
-    entries, looked_up = 0, 0
+) -> tuple[Array, Array]:
+    """By item of a probing row, where its list has the rows `low..high - 1`: two look-ups by bisection each."""
+    begins, ends = np.zeros(len(items), np.int64), np.zeros(len(items), np.int64)
     for k in range(len(low)):
         if high[k] <= low[k]:
             continue
         for at in range(first[k], first[k + 1]):
-            looked_up += 1
             item = items[at]
             if item + 1 < len(ix_first):
                 mine = ix_rows[ix_first[item] : ix_first[item + 1]]
-                entries += np.searchsorted(mine, high[k]) - np.searchsorted(mine, low[k])
-    return entries, looked_up
+                begins[at] = ix_first[item] + np.searchsorted(mine, low[k])
+                ends[at] = ix_first[item] + np.searchsorted(mine, high[k])
+    return begins, ends
 
 
 @njit(cache=True)

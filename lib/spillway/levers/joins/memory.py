@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from spillway.levers.joins.missed import ComparedRows
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.type_worth import TypePairs
 
 
 @dataclass(frozen=True)
 class LearnedSide:
-    """One window: what rows that were compared with everything told of it, and what all rows told of their types."""
+    """One window: what the comparisons that chance drew told of it, and what all rows told of their types."""
 
     matches: Array = field(default_factory=lambda: np.zeros(0))
     comparisons: Array = field(default_factory=lambda: np.zeros(0))
     """Of the sample, by basic window."""
     squares: float = 0.0
-    """The matches of each row of the sample squared, and summed."""
+    """The matches of the sample by probing row, squared, and summed."""
     types: TypePairs = field(default_factory=TypePairs)
-    sample: ComparedRows = field(default_factory=ComparedRows)
+    sample: tuple[float, ...] = ()
+    """Of the last window alone: the chance of a comparison, and the pairs that chance alone found."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _side(row: Mapping[str, Any]) -> LearnedSide:
         np.array(row["comparisons"], np.float64),
         row["squares"],
         TypePairs(pairs, expected, worth, row["type_squares"]),
-        ComparedRows(*row["sample"]),
+        tuple(row["sample"]),
     )
 
 
@@ -89,5 +89,5 @@ def _row(side: LearnedSide) -> dict[str, Any]:
         "expected": side.types.expected.tolist(),
         "worth": side.types.worth.tolist(),
         "type_squares": side.types.squares,
-        "sample": list(vars(side.sample).values()),
+        "sample": list(side.sample),
     }

@@ -1,16 +1,17 @@
 """Comparing rows with the part of the opposite window that is worth it (Algorithm 3), with an index or without.
 
 For each probing row of which `take` rows of the window may be used, basic windows are used whole in the order of their
-ranks until `take` is spent, the last one partly: its newest rows. A row of the sample is compared with everything
-(`full`), which is what ranks are learned from and what missed pairs are estimated by; it says of each of its pairs
-whether selecting would have found it too.
+ranks until `take` is spent, the last one partly: its newest rows. Besides, it is compared with the rows that chance
+drew for it (`drawing`), which is what ranks are learned from and what missed pairs are estimated by: each pair of those
+says whether selecting found it too.
 
 Guarantees: no pair is found that the full join would not find (every pair is tested whole), and each at most once; with
-`take` the whole window, the pairs are exactly those of the full join; index or not, the same rows are considered and
-the same pairs found, down to the order in which inner products are summed.
+`take` the whole window, the pairs are exactly those of the full join; index or not, the same rows are selected and the
+same pairs found, down to the order in which inner products are summed.
 
 Work is counted in *steps*. Without an index a step is a row that is compared; with one it is an entry of a list that is
-read, or a list that is looked up: what a basic window more costs, however few rows it has (5.1.1).
+read, or a list that is looked up: what a basic window more costs, however few rows it has (5.1.1). A row that chance
+drew is a step too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from spillway.levers.joins.drawing import Drawn, nothing_drawn
 from spillway.levers.joins.index import InvertedIndex
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.predicates import makes_pair, oriented, shared
@@ -38,9 +40,7 @@ class Probing:
     slots: Array
     """By probing row, the basic window it lies in itself."""
     take: Array
-    """By probing row, how many rows of its window it may be compared with."""
-    full: Array
-    """By probing row, whether it is of the sample."""
+    """By probing row, how many rows of its window are selected for it."""
     order: Array
     """Basic windows by rank, the best first (s_i)."""
     starts: Array
@@ -54,13 +54,15 @@ class FoundPairs:
     probe: Array
     row: Array
     beyond: Array
-    """By pair, whether only the sample found it: selecting would have left it out."""
+    """By pair, whether chance alone found it: selecting left it out."""
     compared: Array
     inside: Array
     everything: Array
     """By probing row: rows considered, pairs that selecting finds, pairs found."""
     sampled: Array
     """Pairs of the sample, by basic window."""
+    sampled_squares: int
+    """Those of each probing row squared, and summed."""
     steps: int
 
 
@@ -73,12 +75,16 @@ def probe(
     index: InvertedIndex | None = None,
     probe_is_left: bool = True,
     with_itself: bool = False,
+    drawn: Drawn | None = None,
+    samples_selected: bool = True,
 ) -> FoundPairs:
-    """Compare each row of `mine` with its part of `other`."""
+    """Compare each row of `mine` with its part of `other`; the sample is what was drawn, or that and all selected."""
     ix = NO_INDEX if index is None else index
+    by_chance = nothing_drawn(mine.rows) if drawn is None else drawn
     found = _probe(
         mine.sets.first, mine.sets.items, mine.sets.weights, mine.seq,
-        how.low, how.high, how.slots, how.take, how.full, how.order, how.starts, how.first_slot,
+        how.low, how.high, how.slots, how.take, how.order, how.starts, how.first_slot,
+        by_chance.first, by_chance.rows, samples_selected,
         other.sets.first, other.sets.items, other.sets.weights, other.seq,
         ix.first, ix.rows, ix.weights, index is not None,
         predicate if probe_is_left else oriented(predicate), float(threshold), with_itself,
@@ -89,7 +95,8 @@ def probe(
 @njit(cache=True)
 def _probe(  # type: ignore[no-untyped-def]
     p_first, p_items, p_weights, p_seq,
-    low, high, slots, take, full, order, starts, first_slot,
+    low, high, slots, take, order, starts, first_slot,
+    drawn_first, drawn_rows, samples_selected,
     o_first, o_items, o_weights, o_seq,
     ix_first, ix_rows, ix_weights, indexed,
     predicate, threshold, with_itself,
@@ -101,7 +108,7 @@ def _probe(  # type: ignore[no-untyped-def]
     pairs, steps = 0, 0
     compared, inside = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     everything = np.zeros(rows, np.int64)
-    sampled = np.zeros(n, np.int64)
+    sampled, sampled_squares = np.zeros(n, np.int64), 0
     chosen = np.zeros(n, np.int64)
     from_, to_ = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     # by row of the window what several lists have added up; by hit the row, and what it shares
@@ -110,27 +117,27 @@ def _probe(  # type: ignore[no-untyped-def]
     s = 0
     for k in range(rows):
         size = p_first[k + 1] - p_first[k]
-        whole = high[k] - low[k]
-        if whole <= 0 or (take[k] <= 0 and not full[k]):
+        whole, by_chance = high[k] - low[k], drawn_first[k + 1] - drawn_first[k]
+        if whole <= 0 or (take[k] <= 0 and by_chance == 0):
             continue
         # which part of each basic window selecting uses: the newest `chosen[j]` rows
-        newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
-        spans = 0
-        if full[k]:
+        all_selected, spans = take[k] >= whole, 0
+        if all_selected:
             from_[0], to_[0], spans = low[k], high[k], 1
         else:
-            for back in range(n):
-                j = n - 1 - back
-                if chosen[j] == 0:
-                    continue
-                slot = slots[k] - j - first_slot
-                end = min(high[k], starts[slot + 1])
-                begin = end - chosen[j]
-                if spans and to_[spans - 1] == begin:
-                    to_[spans - 1] = end
-                else:
-                    from_[spans], to_[spans] = begin, end
-                    spans += 1
+            newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
+        for back in range(0 if all_selected else n):
+            j = n - 1 - back
+            if chosen[j] == 0:
+                continue
+            slot = slots[k] - j - first_slot
+            end = min(high[k], starts[slot + 1])
+            begin = end - chosen[j]
+            if spans and to_[spans - 1] == begin:
+                to_[spans - 1] = end
+            else:
+                from_[spans], to_[spans] = begin, end
+                spans += 1
         # the rows to decide on, with what they share
         hits = 0
         if indexed:
@@ -177,20 +184,40 @@ def _probe(  # type: ignore[no-untyped-def]
                         hits += 1
                 compared[k] += to_[span] - from_[span]
                 steps += to_[span] - from_[span]
-        for hit in range(hits):
-            row = touched[hit]
-            if with_itself and o_seq[row] == p_seq[k]:
-                continue
+        own_sampled = 0
+        for hit in range(hits + by_chance):
+            selected = hit < hits
+            if selected:
+                row, both, sum_ = touched[hit], many[hit], sums[hit]
+            else:
+                row = drawn_rows[drawn_first[k] + hit - hits]
+                both, sum_ = shared(
+                    p_items[p_first[k] : p_first[k + 1]],
+                    o_items[o_first[row] : o_first[row + 1]],
+                    p_weights[p_first[k] : p_first[k + 1]],
+                    o_weights[o_first[row] : o_first[row + 1]],
+                )
+                steps += 1
             other_size = o_first[row + 1] - o_first[row]
-            if not makes_pair(predicate, threshold, many[hit], sums[hit], size, other_size):
+            pair = makes_pair(predicate, threshold, both, sum_, size, other_size)
+            if selected and not pair:
                 continue
-            # which basic window the row lies in: most often that of the one before
+            # which basic window the row lies in: most often that of the one before, or the next
+            if row >= starts[s + 1]:
+                s += 1
             if not (starts[s] <= row < starts[s + 1]):
                 s = np.searchsorted(starts, row, side="right") - 1
             j = slots[k] - first_slot - s
-            beyond = row < min(high[k], starts[s + 1]) - chosen[j]
-            if full[k]:
+            beyond = not all_selected and row < min(high[k], starts[s + 1]) - chosen[j]
+            if beyond:
+                compared[k] += 1
+            if not pair or (with_itself and o_seq[row] == p_seq[k]):
+                continue
+            if beyond or selected == samples_selected:
                 sampled[j] += 1
+                own_sampled += 1
+            if not (selected or beyond):  # drawn, and found already
+                continue
             if pairs == room:
                 room *= 2
                 bigger_probe, bigger_row = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -203,6 +230,8 @@ def _probe(  # type: ignore[no-untyped-def]
             everything[k] += 1
             if not beyond:
                 inside[k] += 1
+        sampled_squares += own_sampled * own_sampled
     return (
-        out_probe[:pairs], out_row[:pairs], out_beyond[:pairs], compared, inside, everything, sampled, steps,
+        out_probe[:pairs], out_row[:pairs], out_beyond[:pairs], compared, inside, everything, sampled,
+        sampled_squares, steps,
     )  # fmt: skip

@@ -124,7 +124,8 @@ class Adapting:
     )
     sample_pct: float = rule(
         Number(above=0, most=100),
-        "share of what may be spent on rows that are compared with everything (gamma)",
+        "share of what may be spent on comparisons that chance picks, to learn where matches lie (gamma): more while "
+        "little is known, less once enough is found to tell what is missed",
         5.0,
     )
     memory: float = rule(Number(least=0, below=1), "what is left of what was learned a window later", 0.9)

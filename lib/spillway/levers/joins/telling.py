@@ -69,7 +69,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         "... at least, with 95 % confidence": math.floor(missed.low),
         "... at most": math.ceil(missed.high) if math.isfinite(missed.high) else None,
         "utility": sum(row["utility"] for row in rows),
-        "rows compared with everything, to learn": sum(row["sampled"] for row in rows),
+        "comparisons picked by chance, to learn from": sum(row["sampled"] for row in rows),
         "rows passed over": sum(row["passed_over"] for row in rows),
         "rows of other types": sum(row["other_types"] for row in rows),
     }
@@ -107,14 +107,10 @@ def _sic(rows: Sequence[Row]) -> float:
 
 
 def missed_in(rows: Sequence[Row]) -> Missed:
-    """Of these windows together; ends add up, so that the sum lies between them wherever each window's does.
-
-    What a window knows rests on the samples of those before it, and an end that is what rows can have is no deviation:
-    taken as independent (half-widths as squares), such sums held in 42 to 100 % of runs.
-    """
+    """Of these windows together: each rests on a sample of its own, so half-widths add up as squares."""
     found = Missed(0.0, 0.0, 0.0)
     for row in rows:
-        found = found.beside(Missed(row["missed"], row["missed_low"], row["missed_high"]))
+        found += Missed(row["missed"], row["missed_low"], row["missed_high"])
     return found
 
 
@@ -186,7 +182,7 @@ def _curves(last: Row, contract: Workload, settings: JoinSettings) -> Picture:
             "y": "comparisons that are a pair, %",
             "from_zero": True,
         },
-        "Learned from the rows that are compared with everything: basic windows are used in this order.",
+        "Learned from the comparisons that chance picks: basic windows are used in this order.",
     )
 
 

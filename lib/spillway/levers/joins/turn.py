@@ -19,11 +19,11 @@ from spillway.levers.joins.calibrating import calibrated, compiled
 from spillway.levers.joins.changing import moved
 from spillway.levers.joins.correlation import expected, faded, ranks
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
+from spillway.levers.joins.equals import equal_pairs
 from spillway.levers.joins.exploring import lumps_of
 from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.missed import ENOUGH_ROWS, ComparedRows, Missed, Unsampled, dispersion, estimate
-from spillway.levers.joins.most_pairs import most_pairs
+from spillway.levers.joins.missed import Missed, missed_of
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.rate import followed, owed_seconds
@@ -70,12 +70,11 @@ class JoinTurn:
     @property
     def _sic(self) -> float:
         """Of rows that came, the share of their window that they were compared with, on average."""
-        shares = [
-            np.where(one.how.full, 1.0, one.how.take / np.maximum(1, one.how.high - one.how.low))[
-                one.how.high > one.how.low
-            ]
-            for one in self.allotment.facing
-        ]
+        shares = []
+        for one in self.allotment.facing:
+            there = (one.how.high - one.how.low)[one.how.high > one.how.low]
+            selected = one.how.take[one.how.high > one.how.low] / there
+            shares.append(selected + one.chance * (1.0 - selected))
         rows = sum(len(one) for one in shares)
         return float(sum(one.sum() for one in shares) / rows) if rows else 1.0
 
@@ -88,25 +87,19 @@ class JoinTurn:
     @cached_property
     def _everything(self) -> bool:
         """Whether every row is compared with all of its window."""
-        return all(
-            bool((one.how.full | (one.how.high <= one.how.low)).all()) for one in self.allotment.facing
-        )
+        return all(one.everything for one in self.allotment.facing)
 
     @cached_property
-    def _most(self) -> tuple[tuple[Array, Array], float]:
-        """By side and probing row, how many pairs it has at most (of equality: exactly), and the seconds of a core."""
+    def _equals(self) -> tuple[int, float]:
+        """How many pairs of equal values there are, and the seconds of a core that counting them took."""
         began = time.thread_time_ns()
-        predicate, threshold = PREDICATES[self.settings.predicate], self.settings.threshold or 0.0
-        left, right = (
-            one.equals
+        pairs = sum(
+            int(one.equals.sum())
             if one.equals is not None and not self.with_itself
-            else most_pairs(
-                one.probes, one.window, (one.how.low, one.how.high), predicate, threshold, one.probe_is_left,
-                self.with_itself,
-            )
+            else int(equal_pairs(one.probes, one.window, (one.how.low, one.how.high), self.with_itself).sum())
             for one in self.allotment.facing
-        )  # fmt: skip
-        return (left, right), (time.thread_time_ns() - began) / 1e9
+        )
+        return pairs, (time.thread_time_ns() - began) / 1e9
 
     @property
     def rows(self) -> int:
@@ -136,10 +129,11 @@ class JoinTurn:
         facing = self.allotment.facing
         elsewhere = any(self._moved(side, counts) for side in (LEFT, RIGHT))
         after = [self._learned(side, counts, elsewhere) for side in (LEFT, RIGHT)]
-        missed = self._missed(after, counts)
+        missed = self._missed(counts)
         curves = [expected(one.matches, one.comparisons) for one in after]
         worth = np.asarray(self.worth)
         steps = sum(counts.get(f"steps.{side}", 0) for side in (LEFT, RIGHT))
+        steps += sum(one.drawn.read for one in facing)
         utility = sum(
             count * max(worth[int(z)], worth[int(y)])
             for name, count in counts.items()
@@ -164,17 +158,17 @@ class JoinTurn:
             "utility": float(utility),
             "missed": missed.estimate,
             "missed_low": missed.low,
-            "missed_high": min(missed.high, float(self.allotment.possible - counts.get("compared", 0))),
+            "missed_high": missed.high,
             "sic": self._sic,
-            "sampled": sum(int(one.how.full.sum()) for one in facing),
+            "sampled": sum(
+                one.drawn.many + (int(one.how.take.sum()) if one.rows_chance else 0) for one in facing
+            ),
             "r": self.allotment.r,
             "moved": elsewhere,
             **{f"{name}_shares": facing[at].compared_shares() for at, name in enumerate(("left", "right"))},
             **{f"{name}_ranks": ranks(curves[at]).tolist() for at, name in enumerate(("left", "right"))},
             **{f"{name}_curve": curves[at].tolist() for at, name in enumerate(("left", "right"))},
         }
-        row["missed"] = min(row["missed"], row["missed_high"])
-        row["missed_low"] = min(row["missed_low"], row["missed"])
         return {**row, **self._memory(after, steps, counts).row()}
 
     def _memory(self, after: Sequence[LearnedSide], steps: int, counts: Counts) -> Memory:
@@ -184,7 +178,7 @@ class JoinTurn:
         fetched = sum(int(one.fetched.sum()) for one in facing)
         counted = self.settings.adapt.rate == "counted"
         comparing = counts.get("nanoseconds", 0) / 1e9
-        counting = 0.0 if self._everything else self._most[1]
+        counting = self._equals[1] if self._counts_missed else 0.0
         keep = CORE_MEMORY if steps else 1.0
         core_seconds, core_steps = before.core_seconds * keep + comparing, before.core_steps * keep + steps
         each = core_seconds / core_steps if core_steps else 0.0
@@ -213,10 +207,9 @@ class JoinTurn:
         before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False
-        used = one.selected_volumes().sum(axis=1)
-        there = (one.volumes - one.sample_volumes).sum(axis=1)
+        used, there = one.selected_volumes().sum(axis=1), one.volumes.sum(axis=1)
         of_these = float((used / np.maximum(there, 1)) @ before.matches / before.matches.sum())
-        found = float(self._pairs(side, counts)[0].sum() - counts.get(f"all.{side}", 0))
+        found = float(counts.get(f"selected.{side}", 0))
         phi = counts.get(f"selected_squares.{side}", 0) / found if found else 1.0
         lumps = of_these * lumps_of(float(before.matches.sum()), before.squares)
         return moved(found, float(used @ one.curve), phi, lumps)
@@ -231,13 +224,15 @@ class JoinTurn:
                 matches[int(name.split(".")[2])] += count
         return LearnedSide(
             faded(before.matches, matches, keep),
-            faded(before.comparisons, one.sample_volumes.sum(axis=1), keep),
-            before.squares * keep + counts.get(f"all_squares.{side}", 0),
+            faded(before.comparisons, one.sample_chance * one.volumes.sum(axis=1), keep),
+            before.squares * keep + counts.get(f"sampled_squares.{side}", 0),
             before.types.then(self._types(side, counts), keep),
-            # where everything is compared nothing is missed, which tells nothing of when it is not
-            before.sample.faded(keep)
-            + (ComparedRows() if self._everything or self.allotment.r >= 1.0 else self._sample(side, counts)),
+            (one.chance, float(self._by_chance(side, counts))),
         )
+
+    def _by_chance(self, side: int, counts: Counts) -> int:
+        """Pairs that chance alone found."""
+        return int(self._pairs(side, counts)[0].sum()) - counts.get(f"selected.{side}", 0)
 
     def _pairs(self, side: int, counts: Counts) -> tuple[Array, Array]:
         """Pairs and their utility, by type of the row that probed a window."""
@@ -253,50 +248,21 @@ class JoinTurn:
     def _types(self, side: int, counts: Counts) -> TypePairs:
         """What all rows of this window tell of their types: as many pairs are expected as there were."""
         one, (pairs, utility) = self.allotment.facing[side], self._pairs(side, counts)
-        expected = one.curve @ (one.selected_volumes() + one.sample_volumes)
+        expected = one.curve @ one.made_volumes()
         scale = pairs.sum() / expected.sum() if expected.sum() > 0 else 0.0
-        squares = counts.get(f"all_squares.{side}", 0) + counts.get(f"selected_squares.{side}", 0)
-        return TypePairs(pairs, expected * scale, utility, float(squares))
+        return TypePairs(pairs, expected * scale, utility, float(counts.get(f"squares.{side}", 0)))
 
-    def _missed(self, after: Sequence[LearnedSide], counts: Counts) -> Missed:
-        """What was missed: counted where pairs can be, else from the sample, and no more than rows can have."""
+    @property
+    def _counts_missed(self) -> bool:
+        """Whether what was missed is counted, as of equal values it can be."""
+        return PREDICATES[self.settings.predicate] == EQUALITY and not self._everything
+
+    def _missed(self, counts: Counts) -> Missed:
+        """What was missed: counted where pairs can be, else from what chance found of it."""
         if self._everything:
             return Missed(0.0, 0.0, 0.0)
-        if PREDICATES[self.settings.predicate] == EQUALITY:
-            there = sum(int(most.sum()) for most in self._most[0])
-            return Missed(*[float(there - counts.get("pairs", 0))] * 3)
-        return self._missed_of(LEFT, after, counts).beside(self._missed_of(RIGHT, after, counts))
-
-    def _missed_of(self, side: int, after: Sequence[LearnedSide], counts: Counts) -> Missed:
-        one, most = self.allotment.facing[side], self._most[0][side]
-        out = self._left_out(side)
-        selective, dropped = (kept & ~one.how.full & (most > 0) for kept in (one.fetched, ~one.fetched))
-        others = Unsampled(
-            float(selective.sum()),
-            float(dropped.sum()),
-            float(out[selective].sum()),
-            float(most[dropped].sum()),
-        )
-        sample = self._sample(side, counts)
-        phi = max(dispersion(sample), dispersion(after[side].sample))
-        if sample.rows < ENOUGH_ROWS:
-            found = estimate(after[side].sample, others, phi).unless(sample, others, phi)
-        else:
-            found = estimate(sample, others, phi)
-        of_others = float(self._pairs(side, counts)[0].sum()) - counts.get(f"all.{side}", 0)
-        can = min(others.left_out + others.whole, float(most[~one.how.full].sum()) - of_others)
-        return found.at_most(can)
-
-    def _left_out(self, side: int) -> Array:
-        """By probing row, the pairs that selecting leaves out of it at most."""
-        how = self.allotment.facing[side].how
-        return np.minimum(self._most[0][side], how.high - how.low - how.take)
-
-    def _sample(self, side: int, counts: Counts) -> ComparedRows:
-        """What the rows of the sample tell of one side: those that can have pairs."""
-        one, most = self.allotment.facing[side], self._most[0][side]
-        full = one.how.full & (most > 0)
-        names = ("misses", "squares", "all", "all_squares")
-        misses, squares, pairs, pair_squares = (float(counts.get(f"{name}.{side}", 0)) for name in names)
-        rows, left_out = float(full.sum()), float(self._left_out(side)[full].sum())
-        return ComparedRows(rows, misses, squares, pairs, pair_squares, left_out, float(most[full].sum()))
+        if self._counts_missed:
+            return Missed(*[float(self._equals[0] - counts.get("pairs", 0))] * 3)
+        found = sum(self._by_chance(side, counts) for side in (LEFT, RIGHT))
+        left_out = float(self.allotment.possible - counts.get("compared", 0))
+        return missed_of(found, self.allotment.chance).at_most(left_out)

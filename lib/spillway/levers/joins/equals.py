@@ -1,0 +1,95 @@
+"""How many pairs of equal values a row has, by counting how often its value stands in its window: nothing is compared.
+
+A sweep in the order of time keeps, for each value v, c(v): the rows of the window that have it. A row of value v has
+exactly c(v) pairs. That costs one pass over the window (entering, leaving) and over the rows that probe it, where
+comparing costs their product. Sets that are asked to be equal are told by 64 bits of their items: two of n that differ
+count as equal with a chance of n^2 / 2^65.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from spillway.levers.joins.operands import Array, ItemSets, Operand
+from spillway.sketches.mixing import mix64
+
+_SALT = np.uint64(0x9E3779B97F4A7C15)
+
+
+def equal_pairs(
+    probes: Operand, window: Operand, reach: tuple[Array, Array], with_itself: bool = False
+) -> Array:
+    """By probing row, its pairs with the rows `low..high - 1` of the window."""
+    mine, other = _values(probes.sets, window.sets)
+    found = equals_of(mine, other, reach)
+    if with_itself and window.rows:
+        found -= _meets_itself(probes, window, mine, other, reach)
+    return found
+
+
+def equals_of(mine: ItemSets, window: ItemSets, reach: tuple[Array, Array]) -> Array:
+    """The same of single values: by probing row, the rows of its window that have its value."""
+    many = max((int(one.items.max()) + 1 for one in (mine, window) if len(one.items)), default=0)
+    found: Array = _counted(mine.first, mine.items, *reach, window.first, window.items, many)
+    return found
+
+
+def _values(mine: ItemSets, other: ItemSets) -> tuple[ItemSets, ItemSets]:
+    """Sets as single values: alike where they are equal."""
+    sizes = [np.diff(one.first) for one in (mine, other)]
+    if all((one <= 1).all() for one in sizes):
+        return mine, other
+    codes = [_code(one.first, one.items)[size > 0] for one, size in zip((mine, other), sizes, strict=True)]
+    values = np.unique(np.concatenate(codes), return_inverse=True)[1].astype(np.int64)
+    cut = len(codes[0])
+    first, second = (
+        ItemSets(np.concatenate([[0], np.cumsum(size > 0)]).astype(np.int64), part, np.ones(len(part)))
+        for size, part in zip(sizes, (values[:cut], values[cut:]), strict=True)
+    )
+    return first, second
+
+
+def _meets_itself(
+    probes: Operand, window: Operand, mine: ItemSets, other: ItemSets, reach: tuple[Array, Array]
+) -> Array:
+    """1 for each row that would be its own pair."""
+    order = np.argsort(window.seq, kind="stable")
+    place = order[np.minimum(np.searchsorted(window.seq[order], probes.seq), window.rows - 1)]
+    there = (window.seq[place] == probes.seq) & (place >= reach[0]) & (place < reach[1])
+    values = []
+    for sets, rows in ((mine, np.arange(probes.rows)), (other, place)):
+        has = np.diff(sets.first)[rows] > 0
+        values.append(np.where(has, np.append(sets.items, -1)[np.where(has, sets.first[rows], -1)], -1))
+    return (there & (values[0] == values[1]) & (values[0] >= 0)).astype(np.int64)
+
+
+@njit(cache=True)
+def _code(first: Array, items: Array) -> Array:
+    found = np.zeros(len(first) - 1, np.uint64)
+    for k in range(len(first) - 1):
+        code = np.uint64(first[k + 1] - first[k])
+        for at in range(first[k], first[k + 1]):
+            code = mix64(code, mix64(np.uint64(items[at]), _SALT))
+        found[k] = code
+    return found
+
+
+@njit(cache=True)
+def _counted(p_first, p_items, low, high, o_first, o_items, many):  # type: ignore[no-untyped-def]
+    found, count = np.zeros(len(low), np.int64), np.zeros(many, np.int64)
+    begin, end = 0, 0
+    for k in range(len(low)):
+        if high[k] <= low[k]:
+            continue
+        while end < high[k]:
+            for at in range(o_first[end], o_first[end + 1]):
+                count[o_items[at]] += 1
+            end += 1
+        while begin < low[k]:
+            for at in range(o_first[begin], o_first[begin + 1]):
+                count[o_items[at]] -= 1
+            begin += 1
+        for at in range(p_first[k], p_first[k + 1]):
+            found[k] = count[p_items[at]]
+    return found
