@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,51 @@ def test_a_draft_from_parquet_takes_the_types_of_the_file(tmp_path: Path) -> Non
         ("when", "timestamp", "order", 64),
         ("v", "integer", "measure", 8),
     ]
+
+
+def test_decimals_of_a_parquet_file_are_numbers_and_what_is_of_no_type_is_left_out_by_name(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bills.parquet"
+    table = pa.table(
+        {
+            "at": pa.array([i * 10**6 for i in range(40)], pa.timestamp("us")),
+            "paid": pa.array([Decimal(i) / 8 for i in range(40)], pa.decimal128(12, 3)),
+            "pieces": pa.array([Decimal(i % 7) for i in range(40)], pa.decimal128(9, 0)),
+            "opens": pa.array(list(range(40)), pa.time32("ms")),
+        }
+    )
+    pq.write_table(table, path)
+    assert "  # of no type that is taken in, and so left out: opens (time32[ms]);" in new_contract(path)
+    draft = drafted(path)
+    assert [(a.name, a.type) for a in draft.attributes][1:] == [("paid", "double"), ("pieces", "integer")]
+    parsed = parse_records(draft, path.name, path.read_bytes())
+    assert parsed.rejected.num_rows == 0
+    assert parsed.table["paid"].to_pylist() == [i / 8 for i in range(40)]
+    assert parsed.table["pieces"].to_pylist() == [i % 7 for i in range(40)]
+
+
+def test_numbers_with_a_comma_before_their_fraction_are_drafted_and_read_as_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "ships.csv"
+    rows = [
+        f"{211_000_000 + 7 * (i % 5)};2026-10-25T{i // 60:02d}:{i % 60:02d}:11Z;53,{i:03d};{i % 9};an"
+        for i in range(200)
+    ]
+    path.write_text(
+        "\n".join(["MMSI;Zeit;Länge;Fahrt;Status", *rows, "211000000;2026-10-26;1.000,5;1;an"]) + "\n"
+    )
+    draft = drafted(path)
+    assert [(a.name, a.type, a.role) for a in draft.attributes] == [
+        ("mmsi", "integer", "key"),
+        ("zeit", "timestamp", "order"),
+        ("lange", "double", "measure"),
+        ("fahrt", "integer", "measure"),
+        ("status", "string", "protected"),
+    ]
+    parsed = parse_records(draft, path.name, path.read_bytes())
+    assert parsed.table["lange"].to_pylist() == [float(f"53.{i:03d}") for i in range(200)]
+    (rejected,) = parsed.rejected.to_pylist()
+    assert (rejected["value"], rejected["rule"]) == ("1.000,5", "be a number with ',' before its fraction")
 
 
 def test_a_draft_without_a_measure_lists_no_lever(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_stream
 from spillway.records import REJECTED_SCHEMA, Parsed, count_records, parse_records, table_schema
@@ -366,6 +369,7 @@ def parquet(**columns: pa.Array) -> bytes:
 
 AT = pa.array([1_772_438_400] * 3, pa.timestamp("s"))
 ROUTER = pa.array(["r1", "r2", "r3"])
+DECIMALS = [Decimal("-0.5"), Decimal(100), None]
 
 
 @pytest.mark.parametrize(
@@ -374,6 +378,9 @@ ROUTER = pa.array(["r1", "r2", "r3"])
         ({"count": pa.array([1, 2, None], pa.uint8())}, "count", [1, 2, None]),
         ({"delay": pa.array([1, 2, None], pa.int32())}, "delay", [1.0, 2.0, None]),
         ({"delay": pa.array([0.5, 2, None], pa.float32())}, "delay", [0.5, 2.0, None]),
+        ({"delay": pa.array(DECIMALS, pa.decimal128(9, 2))}, "delay", [-0.5, 100.0, None]),
+        ({"delay": pa.array(DECIMALS, pa.decimal256(60, 30))}, "delay", [-0.5, 100.0, None]),
+        ({"count": pa.array([*DECIMALS[1:], None], pa.decimal128(38, 0))}, "count", [100, None, None]),
         ({"note": pa.array(["a", "b", None]).dictionary_encode()}, "note", ["a", "b", None]),
         ({"note": pa.array(["a", "b", None], pa.large_string())}, "note", ["a", "b", None]),
         ({"note": pa.nulls(3)}, "note", [None, None, None]),
@@ -444,6 +451,20 @@ def test_parquet_rows_that_break_a_rule_are_rejected_with_their_values() -> None
         (5, "count", "be a whole number of 64 bits"),
     ]
     assert json.loads(parsed.rejected.column("original").to_pylist()[0])["count"] == 2
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=9, min_value=-(10**12), max_value=10**12))
+@example(Decimal("123456.789012345"))
+@example(Decimal("123456.7890123456"))
+@example(Decimal("-0.000000001"))
+def test_a_decimal_is_taken_where_no_other_of_as_many_digits_is_the_same_double(value: Decimal) -> None:
+    content = parquet(router=ROUTER, at=AT, delay=pa.array([value, None, None], pa.decimal128(38, 10)))
+    parsed = parse_records(contract("parquet"), "a", content)
+    if len(value.normalize().as_tuple().digits) <= 15:
+        assert told(parsed) == []
+        assert Decimal(repr(parsed.table.column("delay")[0].as_py())) == value
+    else:
+        assert told(parsed) == [(1, "Delay (ms)", "be a finite number")]
 
 
 def test_parquet_text_that_is_not_utf8_rejects_its_row() -> None:

@@ -47,6 +47,11 @@ class Options:
     delimiter: str = rule(
         Text(pattern=r"^[^\"\r\n]\Z", means="one character", remedy='write ","'), "CSV: between fields", ","
     )
+    decimal: str = rule(
+        Choice((".", ",")),
+        "CSV: between a number's whole and its fraction; the other of the two is in none",
+        ".",
+    )
     null_values: tuple[str, ...] = rule(
         Listing(Text(blank=True), unique=True), "CSV: fields that mean null, quoted or not", ("",)
     )

@@ -11,6 +11,7 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ import pyarrow.parquet
 
 from spillway.contracts.column_names import reserved
 from spillway.contracts.loader import read_stream
+from spillway.contracts.model import TYPES
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import Refused, safely
@@ -54,9 +56,15 @@ _NAN_WORDS = frozenset(["NaN", "nan"])
 def new_contract(sample_file: str | Path, *, stream: str | None = None, channel: str = "uplink") -> str:
     """The YAML of a draft contract for files like `sample_file`."""
     path = Path(sample_file)
-    form, options, raw = _read(path)
+    form, options, raw, decimal = _read(path)
     nested = [safely(field) for field, values in raw.items() if pa.types.is_nested(values.type)]
-    columns = _columns({field: one for field, one in raw.items() if not pa.types.is_nested(one.type)})
+    odd = {
+        f: one.type
+        for f, one in raw.items()
+        if not pa.types.is_nested(one.type) and not _can_be_read(one.type)
+    }
+    kept = {f: one for f, one in raw.items() if not pa.types.is_nested(one.type) and f not in odd}
+    columns = _columns(kept, decimal)
     order = _order(columns, path)
     keys = senders_of(columns, order)
     name = stream or _word(path.stem.split(".")[0])
@@ -81,6 +89,11 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     if nested:
         told = f"nested, and so left out of what is taken in: {', '.join(nested)}"
         lines.insert(7, f"  # {told}; flatten what you need before it lands")
+    if odd:
+        told = ", ".join(f"{safely(field)} ({kind})" for field, kind in odd.items())
+        lines.insert(
+            7, f"  # of no type that is taken in, and so left out: {told}; deliver what you need as another"
+        )
     if not keys:
         lines.insert(7, "  # no attribute repeats like a sender's name: give one role: key if there is one")
     text = "\n".join(lines) + "\n"
@@ -89,7 +102,8 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     return text
 
 
-def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
+def _read(path: Path) -> tuple[str, str, dict[str, pa.Array], str]:
+    """The format, how it is read as the contract says it, the columns, and what stands before fractions in them."""
     # gzip and zstd are known by the bytes, as when the file lands; their ending says no format
     named = path.with_suffix("") if path.suffix.lower() in _WRAPPER_ENDINGS else path
     form = _FORMATS.get(named.suffix.lower())
@@ -97,7 +111,7 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
         raise Refused("sample_file", "end in " + ", ".join(_FORMATS), path.name, "rename it after its format")
     try:
         if form == "parquet":
-            return form, "", _parquet(path)
+            return form, "", _parquet(path), "."
         content = _first_bytes(path)
     except WholeFile as error:
         _name, rule, value, remedy = error.why
@@ -110,7 +124,7 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
     if not any(line.strip() for line in lines):
         raise Refused("sample_file", "hold records", "an empty file", "give one that does")
     if form == "json":
-        return form, "", _json(lines, path)
+        return form, "", _json(lines, path), "."
     delimiter = max(",;\t|", key=lines[0].count)
     table = [row for row in csv.reader(io.StringIO("\n".join(lines)), delimiter=delimiter) if row]
     header, rows = table[0], [row for row in table[1 : _SAMPLE_ROWS + 1] if len(row) == len(table[0])]
@@ -122,9 +136,24 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array]]:
     words = sorted({word for column in columns for word in _null_words(column)})
     raw = {field.strip(): pa.array([None if word in words else word for word in column], pa.string())
            for field, column in zip(header, columns, strict=True)}  # fmt: skip
+    decimal = _decimal(list(raw.values()))
     parts = [f"delimiter: {json.dumps(delimiter)}"] if delimiter != "," else []
+    parts += [f"decimal: {json.dumps(decimal)}"] if decimal != "." else []
     parts += [f"null_values: {json.dumps(words)}"] if words not in ([], [""]) else []
-    return form, f", options: {{{', '.join(parts)}}}" if parts else "", raw
+    return form, f", options: {{{', '.join(parts)}}}" if parts else "", raw, decimal
+
+
+def _decimal(columns: Sequence[pa.Array]) -> str:
+    """What stands before the fractions of a file's numbers: a comma where some read so are numbers and none by a point.
+
+    >>> _decimal([pa.array(["53,5", "7,25"]), pa.array(["1", "2"])]), _decimal([pa.array(["53,5"]), pa.array(["1.5"])])
+    (',', '.')
+    """
+    by_point, by_comma = (
+        sum(_typed("", one, decimal)[0] == "double" and not _is_null(one) for one in columns)
+        for decimal in ".,"
+    )
+    return "," if by_comma and not by_point else "."
 
 
 def _null_words(column: Sequence[str]) -> set[str]:
@@ -195,24 +224,32 @@ def _objects(lines: Sequence[str]) -> Iterator[dict[str, object]]:
             yield record
 
 
-def _columns(raw: dict[str, pa.Array]) -> list[SampleColumn]:
+def _is_null(values: pa.Array) -> bool:
+    return values.null_count == len(values)
+
+
+def _can_be_read(kind: pa.DataType) -> bool:
+    return pa.types.is_null(kind) or any(fits(kind, one) for one in TYPES)
+
+
+def _columns(raw: dict[str, pa.Array], decimal: str) -> list[SampleColumn]:
     columns: list[SampleColumn] = []
     for field, values in raw.items():
         word = _word(field)
         taken = {column.name for column in columns} | set(reserved())
         name = next(n for n in (word, *(f"{word}_{i}" for i in range(2, len(raw) + 3))) if n not in taken)
-        columns.append(SampleColumn(field, name, *_typed(field, values)))
+        columns.append(SampleColumn(field, name, *_typed(field, values, decimal)))
     return columns
 
 
-def _typed(field: str, values: pa.Array) -> tuple[str, pa.Array]:
+def _typed(field: str, values: pa.Array, decimal: str = ".") -> tuple[str, pa.Array]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_null(values.type):
         return "double", pa.nulls(len(values), pa.float64())
     if pa.types.is_string(values.type):
-        for kind in _TEXT_TYPES if values.null_count < len(values) else ("double",):
-            typed, bad = convert(values, kind)
+        for kind in ("double",) if _is_null(values) else _TEXT_TYPES:
+            typed, bad = convert(values, kind, decimal=decimal)
             if bad.sum() <= ODD_SHARE * (len(values) - values.null_count):
                 return kind, typed
         return "string", values
@@ -229,7 +266,10 @@ def _order(columns: Sequence[SampleColumn], path: Path) -> SampleColumn:
     if found is None:
         names = ", ".join(f"{c.field} ({c.type})" for c in columns)
         raise Refused(
-            path.name, "hold a timestamp, a date or a rising number", names, "add the time of each record"
+            path.name,
+            "hold a timestamp, a date or a rising number",
+            names,
+            "add the time of each record, or write it as ISO 8601 has it: 2013-01-01T06:00:00Z",
         )
     return found
 
@@ -285,9 +325,10 @@ def _rate(order: SampleColumn) -> str:
 def _word(text: str) -> str:
     """A lower-case name of letters, digits and _.
 
-    >>> _word("Adj Close"), _word("responseTime (ms)"), _word("2nd")
-    ('adj_close', 'response_time_ms', 'a_2nd')
+    >>> _word("Adj Close"), _word("responseTime (ms)"), _word("2nd"), _word("Länge")
+    ('adj_close', 'response_time_ms', 'a_2nd', 'lange')
     """
-    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
+    bare = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", bare)
     word = re.sub(r"[^a-z0-9]+", "_", split.lower()).strip("_")
     return word if word and word[0].isalpha() else f"a_{word}"

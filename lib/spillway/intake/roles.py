@@ -20,8 +20,11 @@ _LEAST_TIMES, _MOST_TIMES = 32, 2048
 """Fewer say too little, and more show no more."""
 _FILLED = 0.5
 """Share of an integer key's members that a moment has at least, or it is a measure that happens not to repeat."""
-_NAMING = frozenset(["id", "ids", "uuid", "guid", "code", "zip", "postcode", "isbn", "sku"])
-"""Last words of names whose numbers say which one, not how much: nearly the same number is another one."""
+_NAMING = frozenset(
+    ["id", "ids", "uuid", "guid", "code", "zip", "postcode", "isbn", "sku", "ean", "gtin", "upc", "vin", "mmsi", "imo",
+     "imei", "imsi", "iban", "serial"]
+)  # fmt: skip
+"""Last words of names whose values say which one, not how much: nearly the same number is another one."""
 _MOST_SHOWN = 60
 """Characters of a value that a note repeats."""
 
@@ -84,6 +87,8 @@ def finer_than(order: SampleColumn, columns: Sequence[SampleColumn]) -> SampleCo
 def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[str, ...]:
     """Who: a text that repeats; a whole number of a few values, each once a moment; or both together.
 
+    What says who by its name comes first: where tuples have moments of their own, anything that repeats would do.
+
     >>> at = SampleColumn("at", "at", "integer", pa.array([i // 3 for i in range(12)]))
     >>> pump = SampleColumn("pump", "pump", "integer", pa.array([1 + i % 3 for i in range(12)]))
     >>> senders_of([at, pump], at)
@@ -91,6 +96,9 @@ def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[st
     """
     others = [c for c in columns if c is not order and c.whole and c.distinct > 1]
     repeating = [c for c in others if c.distinct * 2 <= len(c.values)]
+    named = [c for c in repeating if c.type in ("string", "integer") and _is_named_so(c)]
+    if named and _is_once_a_moment([order, named[0]]):
+        return (named[0].name,)
     texts = [c for c in repeating if c.type == "string"][:1]
     numbers = [c for c in repeating if c.type == "integer" and not _follows(c, order)]
     if texts and _is_once_a_moment([order, *texts]):
@@ -177,7 +185,11 @@ def names_something(column: SampleColumn) -> bool:
     >>> [names_something(SampleColumn(n, n, "integer", pa.array([1, 2]))) for n in ("order_id", "zip_code", "paid")]
     [True, True, False]
     """
-    return column.type == "integer" and column.name.rsplit("_", 1)[-1] in _NAMING
+    return column.type == "integer" and _is_named_so(column)
+
+
+def _is_named_so(column: SampleColumn) -> bool:
+    return column.name.rsplit("_", 1)[-1] in _NAMING
 
 
 def _apart(truth: np.ndarray, part: Callable[[pa.Array], pa.Array], micros: np.ndarray) -> np.ndarray | None:

@@ -51,13 +51,14 @@ def assemble(
     `original(i)` gives the bytes of record i. The first problem of a record, in contract order, is reported.
     """
     refused = np.zeros(len(lines), dtype=np.bool_)
+    decimal = contract.source.options.decimal if contract.source.format == "csv" else "."
     typed: list[pa.Array] = []
     for attribute in contract.attributes:
         raw = columns.get(attribute.name)
         if raw is None:
             raw = pa.nulls(len(lines), pa.string())
-        values, bad = convert(raw, attribute.type, contract.timezone, contract.non_finite)
-        rule, remedy = rule_of(attribute.type, contract.timezone, contract.non_finite)
+        values, bad = convert(raw, attribute.type, contract.timezone, contract.non_finite, decimal)
+        rule, remedy = rule_of(attribute.type, contract.timezone, contract.non_finite, decimal)
         for i in np.flatnonzero(bad & ~refused):
             rejects.add(
                 int(lines[i]),

@@ -3,8 +3,9 @@
 The definition of what fits is Arrow's own cast, plus: NaN and infinities are kept, made null or refused as the
 contract's `non_finite` says, and a number too large for a double is refused whatever it says; integers are decimal,
 years are 1 to 9999, surrounding blanks and a leading plus are forgiven in everything but strings, fractions of a
-second are cut to microseconds, and a timestamp without an offset is read by `contracts.timezone`. Nothing is parsed
-value by value: a cast that fails is retried on halves, so one bad value in a million costs about twenty casts more.
+second are cut to microseconds, and a timestamp without an offset is read by `contracts.timezone`. A decimal of at most
+15 digits is a double, since no double stands for two of these; a whole one is an integer. Nothing is parsed value by
+value: a cast that fails is retried on halves, so one bad value in a million costs about twenty casts more.
 
 >>> values, bad = convert(pa.array(["1", " 2", "x", None]), "integer")
 >>> values.to_pylist(), bad.tolist()
@@ -12,6 +13,8 @@ value by value: a cast that fails is retried on halves, so one bad value in a mi
 >>> values, bad = convert(pa.array(["nan", "-inf", "1e999"]), "double")
 >>> values.to_pylist(), bad.tolist()
 ([nan, -inf, None], [False, False, True])
+>>> convert(pa.array(["1,5", "1.234,5"]), "double", decimal=",")[0].to_pylist()
+[1.5, None]
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ RULES = {
     "timestamp": ("be an ISO 8601 date and time", "send e.g. 2013-01-01T06:00:00Z"),
     "date": ("be an ISO 8601 date", "send e.g. 2004-08-19"),
 }
+_DIGITS_OF_A_DOUBLE = 15
+"""So many come back from a double as they were, whatever they are."""
 _NO_NUMBER = r"^\s*[-+]?(?i:nan|inf|infinity)\s*$"
 _OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _DATE_ONLY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -45,20 +50,28 @@ _DAY_US = 86_400_000_000
 _UTC = pa.timestamp("us", tz="UTC")
 
 
-def rule_of(kind: str, zone: str = UTC_NAME, non_finite: str = "keep") -> tuple[str, str]:
+def rule_of(kind: str, zone: str = UTC_NAME, non_finite: str = "keep", decimal: str = ".") -> tuple[str, str]:
     """The rule that what does not fit breaks, and the remedy."""
     rule, remedy = RULES[kind]
+    if kind == "double" and decimal != ".":
+        rule, remedy = (
+            f"be a number with {decimal!r} before its fraction",
+            f"{remedy}, or mend source.options.decimal",
+        )
     if kind == "double" and non_finite == "reject":
-        return "be a finite number", remedy
+        return rule.replace("a number", "a finite number"), remedy
     if kind == "timestamp" and zone != UTC_NAME:
         return f"{rule}, with an offset or as clocks in {zone} show it", remedy
     return rule, remedy
 
 
 def convert(
-    values: pa.Array, kind: str, zone: str = UTC_NAME, non_finite: str = "keep"
+    values: pa.Array, kind: str, zone: str = UTC_NAME, non_finite: str = "keep", decimal: str = "."
 ) -> tuple[pa.Array, Mask]:
-    """The values as the contract's type, and which of them do not fit (those are null in the result)."""
+    """The values as the contract's type, and which of them do not fit (those are null in the result).
+
+    `decimal`: what stands before the fraction of a number that is text.
+    """
     target = ARROW_TYPES[kind]
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), target), np.zeros(len(values), dtype=np.bool_)
@@ -66,7 +79,9 @@ def convert(
         return _timestamp(values, zone) if pa.types.is_string(values.type) else _timestamps(values, zone)
     if kind == "double":
         text = pa.types.is_string(values.type)
-        found, bad = _double(values) if text else _cast(values, lambda v: v.cast(pa.float64()))
+        if text and decimal != ".":
+            values = _pointed(values, decimal)
+        found, bad = _double(values) if text else _number(values)
         return _without_end(found, bad, values if text else None, non_finite)
     if pa.types.is_string(values.type):
         return _FROM_TEXT[kind](values)
@@ -89,9 +104,10 @@ def fits(arrow_type: pa.DataType, kind: str) -> bool:
     if kind == "boolean":
         return types.is_boolean(arrow_type)
     if kind == "integer":
-        return types.is_integer(arrow_type)
+        return types.is_integer(arrow_type) or (types.is_decimal(arrow_type) and arrow_type.scale == 0)
     if kind == "double":
-        return types.is_floating(arrow_type) or types.is_integer(arrow_type)
+        numbers = (types.is_floating, types.is_integer, types.is_decimal)
+        return any(is_one(arrow_type) for is_one in numbers)
     return types.is_timestamp(arrow_type) if kind == "timestamp" else types.is_date(arrow_type)
 
 
@@ -106,6 +122,29 @@ def _cast(values: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Ar
     left, left_bad = _cast(values.slice(0, half), cast)
     right, right_bad = _cast(values.slice(half), cast)
     return pa.concat_arrays([left, right]), np.concatenate([left_bad, right_bad])
+
+
+def _number(values: pa.Array) -> tuple[pa.Array, Mask]:
+    """Numbers of another type as doubles; a decimal with more digits than a double tells apart does not fit."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not pa.types.is_decimal(values.type):
+        return _cast(values, lambda v: v.cast(pa.float64()))
+    # by its digits, since Arrow's own cast of a decimal need not give the nearest double
+    text = values.cast(pa.string())
+    found = text.cast(pa.float64())
+    if values.type.precision <= _DIGITS_OF_A_DOUBLE:
+        return found, np.zeros(len(values), dtype=np.bool_)
+    digits = pc.replace_substring_regex(text, pattern=r"E.*$|[-.]", replacement="")
+    digits = pc.replace_substring_regex(digits, pattern=r"^0+|0+$", replacement="")
+    long = _mask(pc.greater(pc.utf8_length(digits), _DIGITS_OF_A_DOUBLE))
+    return _drop(found, long), long
+
+
+def _pointed(values: pa.Array, decimal: str) -> pa.Array:
+    """Numbers with a point where they have another sign; one that has a point beside it stays no number."""
+    taken = pc.replace_substring(values, pattern=".", replacement="_")
+    return pc.replace_substring(taken, pattern=decimal, replacement=".")
 
 
 def _drop(values: pa.Array, bad: Mask) -> pa.Array:
