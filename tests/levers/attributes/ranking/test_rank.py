@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from spillway.errors import Refused
 from spillway.levers.attributes.ranking.rank import (
     population_std,
     rank,
+    score,
     text_score,
 )
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -34,11 +36,14 @@ def test_the_score_is_the_population_standard_deviation(values: list[float]) -> 
     )
 
 
-@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1.0, 1e200, 1.7e308])
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1.0, 1e200, 1.7e308, sys.float_info.max])
 def test_a_deviation_neither_overflows_nor_vanishes(scale: float) -> None:
     got = population_std(np.array([0.0, 1.0]) * scale)
     assert got == pytest.approx(scale / 2, rel=1e-12)
     assert math.isfinite(population_std(np.array([-scale, scale])))
+    # five of either sign, in an order that rounds their deviation up
+    ends = np.array([1.0, -1, -1, -1, -1, 1, 1, 1, 1, -1]) * scale
+    assert population_std(ends) == pytest.approx(scale, rel=1e-12)
 
 
 def test_a_constant_scores_exactly_zero_whatever_its_size() -> None:
@@ -81,6 +86,14 @@ def test_a_unit_changes_the_order_of_stddev_but_not_of_relative() -> None:
     assert order(inches, "relative") == order(millimetres, "relative") == ["level", "rain"]
     assert order(inches, "stddev") == ["level", "rain"]
     assert order(millimetres, "stddev") == ["rain", "level"]
+
+
+def test_relative_is_to_the_size_of_what_was_smoothed_whatever_its_sign() -> None:
+    values, smoothing = np.array([4.0, 2.0, 9.0, 1.0, 7.0]), Smoothing(multiplier=0.5)
+    smoothed = smoothing.smooth(values)
+    wanted = population_std(smoothed) / float(smoothed.mean())
+    assert score(values, smoothing, relative=True) == pytest.approx(wanted)
+    assert score(-values, smoothing, relative=True) == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("by", ["stddev", "relative"])

@@ -113,7 +113,7 @@ def text_score(values: npt.NDArray[Any]) -> float:
     """
     counts: dict[Any, int] = {}
     for value in values.tolist():
-        if value is not None and value == value:
+        if value is not None:
             counts[value] = counts.get(value, 0) + 1
     total = sum(counts.values())
     if total == 0:
@@ -141,7 +141,7 @@ def _population_std(values: Values) -> float:
     if count == 0 or largest == 0.0:
         return 0.0
     # a power of two scales without rounding, and keeps squares of huge or tiny values in range
-    scale = 2.0 ** math.floor(math.log2(largest)) if largest > 1e-300 else 1.0
+    scale = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > 1e-300 else 1.0
     first = np.nan
     total = 0.0
     for value in values:
