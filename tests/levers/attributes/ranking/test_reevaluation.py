@@ -94,7 +94,7 @@ def by_hand(
     chosen: list[str] = []
     intervals: list[int] = []
     in_force: list[Treatment] = []
-    memory = controller.memory_evaluations
+    memory, first = controller.memory_evaluations, controller.interval_windows
     due = 0
     for window in range(len(scores)):
         in_force.append({chosen[-1]: "shed"} if chosen else {})
@@ -130,9 +130,9 @@ def by_hand(
         after = [*chosen, best]
         moves = [looks[at] for at in range(1, len(after)) if after[at] != after[at - 1]]
         if not chosen or best != chosen[-1]:
-            interval = 1
+            interval = first
         elif own != chosen[-1] and min(strayed.values()) < strayed[follows]:
-            interval = max(1, intervals[-1] // 2)
+            interval = max(first, intervals[-1] // 2)
         else:
             interval = min(2 * intervals[-1], controller.cap_windows or 2**60)
             if moves:
@@ -140,7 +140,7 @@ def by_hand(
                 for count, (before, at) in enumerate(pairwise([0, *moves]), start=1):
                     stay += (at - before - stay) / min(count, memory)
                 reach = controller.reach or math.inf
-                interval = max(1, min(interval, int(reach * max(stay, window - moves[-1]))))
+                interval = max(first, min(interval, int(reach * max(stay, window - moves[-1]))))
         due = window + interval
         share = (controller.most_pct or 0) / 100.0
         while len(looks) + 1 > max(math.log2(due + 1) + 1, share * (due + 1) + 1e-9):
@@ -162,6 +162,33 @@ def test_ours_is_what_its_description_says_step_by_step(
     scores = [dict(zip("abc", map(float, row), strict=True)) for row in rows]
     controller = Reevaluation(1, 2.0, 16, 0.0, *stated)
     assert follow(controller, scores, trained) == by_hand(controller, scores, trained)
+
+
+@pytest.mark.parametrize("stated", [(1, 16, 1, 0.2, 20.0), (1, None, 3, 0.2, 100.0), (3, 48, 2, 0.5, 40.0)])
+@pytest.mark.parametrize("noise", [0.0, 0.8])
+def test_ours_is_what_its_description_says_also_where_a_stream_stays_for_long_and_turns(
+    stated: tuple[int, int | None, int, float, float], noise: float
+) -> None:
+    """Random scores turn at every look: there no interval is ever long, and no stay."""
+    first, cap, *others = stated
+    controller = Reevaluation(first, 2.0, cap, 0.0, *others)
+    rng = np.random.default_rng(3)
+    means = np.repeat([rng.permutation(3) for _ in range(12)], rng.integers(2, 70, 12), axis=0)
+    for trained in ({}, {"a": 0.5, "b": 1.0, "c": 2.0}):
+        scores = [dict(zip("abc", (row + rng.normal(0.0, noise, 3)).tolist(), strict=True)) for row in means]
+        assert follow(controller, scores, trained) == by_hand(controller, scores, trained)
+
+
+def test_what_a_forecast_never_saw_comes_last_in_it() -> None:
+    state = Reevaluation().evaluate(State(trained=A), 0, {"new": 0.0, **A}, lowest)
+    assert (state.follows, state.treatment) == (TRAINED, lowest(ranking_of(A)))
+    assert state.ranking[-1] == "new"
+
+
+def test_hysteresis_leaves_what_is_in_force_where_it_is_beaten_by_just_as_much() -> None:
+    controller = Reevaluation(hysteresis=1.0, memory_evaluations=1)
+    state = controller.evaluate(State(), 0, {"a": 2.0, "b": 1.0}, lowest)
+    assert controller.evaluate(state, 1, {"a": 1.0, "b": 2.0}, lowest).treatment == {"b": "shed"}
 
 
 @settings(max_examples=60, deadline=None)
