@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from spillway.errors import Refused
 from spillway.levers import rate_distortion
-from spillway.levers.rate_distortion import Alternative, least_cost, lower_hull
+from spillway.levers.rate_distortion import WORTH_DIVIDING, Alternative, least_cost, least_mixed, lower_hull
 
 whole = st.integers(0, 30)
 choices = st.lists(
@@ -57,6 +58,59 @@ def test_with_few_states_it_still_fits_and_says_how_far_it_may_be(
         assert found.cost[0] - found.gap <= cost[0] + 1e-9
         assert found.cost[0] >= cost[0]
     assert not found.exact or found.cost == pytest.approx(cost)
+
+
+divisible = st.lists(
+    st.builds(Alternative, whole, st.tuples(whole, st.integers(0, 1), whole), divisible=st.just(True)),
+    min_size=1,
+    max_size=4,
+)
+
+
+def mixed_by_hand(items: list[list[Alternative]], room: float) -> float:
+    """The least first cost of all ways to divide one item between two of its choices."""
+    costs = []
+    for picks in product(*items):
+        crosses = math.fsum(one.crosses for one in picks)
+        cost = math.fsum(one.cost[0] for one in picks)
+        for item, before in zip(items, picks, strict=True):
+            for after in item:
+                width = after.crosses - before.crosses
+                share = min(1.0, (room - crosses) / width) if width > 0 else 0.0
+                if crosses <= room:
+                    costs.append(cost + share * (after.cost[0] - before.cost[0]))
+    return min(costs)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(divisible, min_size=1, max_size=3), st.integers(0, 90))
+def test_no_way_to_divide_one_item_costs_less(items: list[list[Alternative]], room: int) -> None:
+    found = least_cost(items, room)
+    mixed = least_mixed(items, room, found)
+    if found.over:
+        assert mixed is None
+        return
+    best = mixed_by_hand(items, room)
+    if best >= found.cost[0] * (1.0 - WORTH_DIVIDING):
+        assert mixed is None, "a part is not divided for next to nothing"
+    else:
+        assert mixed is not None
+        assert mixed.cost[0] == pytest.approx(best)
+        assert mixed.crosses <= room + 1e-9
+
+
+def test_what_may_not_be_divided_is_not_and_a_last_resort_is_none_of_the_parts() -> None:
+    kept, half, gone = (
+        Alternative(crosses, (cost, 0, 0), divisible=True) for crosses, cost in ((4, 0), (2, 50), (0, 60))
+    )
+    items = [[kept, half, replace(gone, last_resort=True)]]
+    found = least_mixed(items, 3.0, least_cost(items, 3.0))
+    assert found is not None
+    assert (found.picks, found.finer, found.share, found.cost[0]) == ((1,), 0, 0.5, 25.0)
+    items = [[kept, replace(half, divisible=False)]]
+    assert least_mixed(items, 3.0, least_cost(items, 3.0)) is None
+    items = [[kept, half], [Alternative(0.0, (6000, 0, 0), divisible=True)]]
+    assert least_mixed(items, 3.0, least_cost(items, 3.0)) is None, "for less than a hundredth of all"
 
 
 def test_one_of_two_crosses_as_a_synopsis_the_other_as_it_is() -> None:

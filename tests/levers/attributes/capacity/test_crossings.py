@@ -260,6 +260,18 @@ def test_what_is_held_takes_its_smallest_form() -> None:
     assert (held.option.precision, held.loss) == (1, 100.0)
 
 
+def test_a_rounding_that_takes_as_much_as_the_column_is_no_way() -> None:
+    kept = Option("a", "keep", 1.0)
+    options = [kept, Option("a", "round", 1.0, 0.0, 0.5), Option("a", "round", 0.9, 0.0, 0.7)]
+    assert [one.option for one in crossings_of(options, Terms())] == [kept, options[2]]
+
+
+def test_what_lies_around_a_sent_synopsis_counts_where_nothing_else_tells_two_ways_apart() -> None:
+    options = [Option("a", "keep", 2.0), Option("a", "round", 1.0), Option("a", "shed", 0.0, 0.4)]
+    for around, way in ((0.5, "shed, its synopsis sent"), (0.7, "round")):
+        assert cross({"a": options}, {"a": 1.0}, 1.5, Terms(), around).ways["a"].name == way
+
+
 def test_every_way_says_why() -> None:
     temp = [Option("temp", "keep", 2.0), Option("temp", "shed", 0.0, 0.4, 1.25)]
     assert why(Crossing(temp[0]), temp) == "kept: 2 bytes a tuple"

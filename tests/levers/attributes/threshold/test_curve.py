@@ -93,6 +93,10 @@ def test_the_fixed_point_is_where_the_rest_of_the_curve_is_flat() -> None:
     assert fixed_point(Curve((0, 1, 2, 3), (100, 20, 30, 20), 100)) == 3
 
 
+def test_what_is_flat_is_a_share_of_the_drop_from_the_top_of_a_curve_that_rises_first() -> None:
+    assert fixed_point(Curve((0, 1, 2, 3), (50.0, 100.0, 50.4, 50.0), 250)) == 2.0
+
+
 def test_an_outlier_does_not_move_the_fixed_point() -> None:
     random = np.random.default_rng(7)
     calm = 100 * (1 + 0.05 * random.uniform(-1, 1, 4000))

@@ -81,3 +81,13 @@ def test_few_values_are_codes_however_they_lie_and_however_few_rows_there_are(
 ) -> None:
     values = np.tile(start + step * np.arange(count), repeats)
     assert are_codes(Column.integer(values))
+
+
+def test_whole_reals_that_recur_and_leave_gaps_are_codes_also_where_there_are_few_rows() -> None:
+    names = np.random.default_rng(1).choice(100_000, 20, replace=False).astype(np.float64)
+    assert are_codes(Column.real(np.tile(names, 5)))
+
+
+def test_names_that_lie_further_apart_than_a_double_tells_are_codes_however_evenly() -> None:
+    far = [place * 2**54 for place in range(-100, 100)]
+    assert are_codes(Column.integer(far * 50))

@@ -251,8 +251,6 @@ def _best(
         name, way = list(options)[mixed.place], offered[mixed.place][0][mixed.finer]
         finer = Finer(name, way, mixed.share)
         lost -= mixed.share * worths[name] * (ways[name].loss - way.loss)
-    if not any(one.sent for one in (*ways.values(), *([finer.way] if finer else []))):
-        around = 0.0
     first, second, third = better.cost
     cost = (
         (first + around * terms.sent_price, second, third)

@@ -49,8 +49,8 @@ def window_tuples(cycle_length: int, tuples_at_least: int = 64) -> int:
 def window_count(low: int, high: int, window: int) -> int:
     """How many windows (W) a stretch is cut into: the last one takes what is over, up to half a window.
 
-    >>> window_count(0, 149, 66), window_count(0, 10, 66)
-    (2, 1)
+    >>> window_count(0, 149, 66), window_count(0, 97, 66), window_count(0, 98, 66), window_count(0, 10, 66)
+    (2, 1, 2, 1)
     """
     return max(1, (high - low + 1 + window // 2) // window)
 
