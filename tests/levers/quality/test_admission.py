@@ -85,6 +85,148 @@ def test_it_never_passes_the_room_and_ends_within_one_batch_of_the_optimum(
         )
 
 
+@st.composite
+def entitled_loads(draw: st.DrawFn) -> tuple[Batches, Entitlements, float, np.ndarray]:
+    """Everything that may be said of a few batches and queries."""
+    queries, count = draw(st.integers(1, 6)), draw(st.integers(1, 18))
+
+    def each(values: st.SearchStrategy[float], of: int = queries) -> np.ndarray:
+        return np.array(draw(st.lists(values, min_size=of, max_size=of)))
+
+    eighths = st.integers(0, 8).map(lambda one: one / 8)
+    batches = Batches(
+        each(st.integers(0, queries - 1), count),
+        each(st.sampled_from([0.25, 0.5, 1.0]), count),
+        each(st.integers(1, 6).map(float), count),
+        np.array(draw(st.permutations(range(count)))) if draw(st.booleans()) else None,
+        each(eighths, count) if draw(st.booleans()) else None,
+    )
+    to = Entitlements(
+        each(st.sampled_from([0.5, 1.0, 2.0])),
+        each(eighths),
+        each(st.integers(0, 2)),
+        each(st.sampled_from([0.0, 0.5, 1.5])),
+        each(st.integers(0, 3)),
+        each(st.integers(0, 3)),
+    )
+    must = each(st.sampled_from([True, False, False]), count)
+    return batches, to, draw(st.integers(1, 40)) + 0.5, must
+
+
+def own_order(batches: Batches) -> list[int]:
+    """All batches, those of one query in the order in which it wants them."""
+    tie = np.arange(len(batches)) if batches.tie is None else batches.tie
+
+    def key(one: int) -> tuple[float, int]:
+        worth = batches.sic[one] / batches.cost[one]
+        return (-round(worth, 9) if batches.turn is None else batches.turn[one]), int(tie[one])
+
+    return sorted(range(len(batches)), key=key)
+
+
+def as_is_said(batches: Batches, to: Entitlements, room: float, must: np.ndarray) -> list[bool]:
+    """What `admit_fairly` promises, one line after the other."""
+    admitted, level, left = np.zeros(len(batches), np.bool_), to.reached.copy(), room
+
+    def admit(one: int) -> None:
+        nonlocal left
+        if batches.cost[one] <= left:
+            admitted[one] = True
+            left -= batches.cost[one]
+            level[batches.query[one]] += batches.sic[one]
+
+    def fill(among: np.ndarray, cap: np.ndarray) -> None:
+        waiting: dict[int, list[int]] = {}
+        for one in own_order(batches):
+            if among[one] and not admitted[one] and level[batches.query[one]] < cap[batches.query[one]]:
+                waiting.setdefault(int(batches.query[one]), []).append(one)
+        while waiting:
+            query = min(waiting, key=lambda q: (level[q] / to.weight[q], q))
+            admit(waiting[query].pop(0))
+            if not waiting[query] or level[query] >= cap[query]:
+                del waiting[query]
+
+    every, no_cap = np.ones(len(batches), np.bool_), np.full(len(level), np.inf)
+    fill(must, no_cap)
+    had = set(batches.query[admitted].tolist())
+    for query in sorted(range(len(level)), key=lambda q: -to.waited[q]):
+        owed = to.starve_rounds[query] and to.waited[query] >= to.starve_rounds[query] - 1
+        mine = [one for one in range(len(batches)) if batches.query[one] == query and not admitted[one]]
+        if owed and mine and query not in had:
+            admit(min(mine, key=lambda one: batches.cost[one]))
+    fill(every, np.where(to.floor > 0, to.floor, -np.inf))
+    for priority in sorted(set(to.priority.tolist()), reverse=True):
+        fill(to.priority[batches.query] == priority, no_cap)
+    return admitted.tolist()
+
+
+@given(entitled_loads())
+@settings(max_examples=300, deadline=None)
+def test_what_is_admitted_is_what_is_said_one_line_after_the_other(
+    load: tuple[Batches, Entitlements, float, np.ndarray],
+) -> None:
+    assert admit_fairly(*load).tolist() == as_is_said(*load)
+
+
+@given(entitled_loads())
+@settings(max_examples=100, deadline=None)
+def test_a_policy_takes_what_fits_in_its_order_and_what_must_be_kept_before(
+    load: tuple[Batches, Entitlements, float, np.ndarray],
+) -> None:
+    batches, to, room, must = load
+    mine = own_order(batches)
+    turns: dict[int, int] = {}
+    seen: dict[int, int] = {}
+    for one in mine:
+        query = int(batches.query[one])
+        turns[one] = seen[query] = seen.get(query, -1) + 1
+    tie = np.arange(len(batches)) if batches.tie is None else batches.tie
+    keys = {
+        "random": lambda one: tie[one],
+        "round_robin": lambda one: (turns[one], -to.waited[batches.query[one]], batches.query[one]),
+        "priority": lambda one: (-to.priority[batches.query[one]], batches.query[one], turns[one]),
+    }
+    for policy, key in keys.items():
+        admitted, left = np.zeros(len(batches), np.bool_), room
+        for one in sorted(range(len(batches)), key=lambda one, key=key: (not must[one], key(one))):
+            if batches.cost[one] <= left:
+                admitted[one], left = True, left - batches.cost[one]
+        assert chosen(policy, batches, to, room, must).tolist() == admitted.tolist()
+
+
+def test_of_those_who_have_waited_too_long_the_longest_comes_first() -> None:
+    three = four_each(3)
+    waited, rounds = np.array([5, 9, 7]), np.full(3, 3)
+    to = replace(Entitlements.equal(3), waited=waited, starve_rounds=rounds, priority=np.array([2, 1, 0]))
+    assert [counts(three, admit_fairly(three, to, room)) for room in (1.0, 2.0)] == [[0, 1, 0], [0, 1, 1]]
+
+
+def test_of_equals_the_first_is_helped_first_however_many_there_are() -> None:
+    """As the heap of the poorest has been through any number of changes."""
+    chance = np.random.default_rng(5)
+    for _ in range(40):
+        query = chance.integers(0, 9, 60)
+        load = Batches(query, chance.choice([0.25, 0.5], 60), np.ones(60))
+        nothing = np.zeros(9, np.int64)
+        to = replace(Entitlements.equal(9), waited=nothing, starve_rounds=nothing)
+        room = float(chance.integers(5, 55))
+        assert admit_fairly(load, to, room).tolist() == as_is_said(load, to, room, np.zeros(60, np.bool_))
+
+
+def test_some_of_the_batches_keep_their_order_among_equals() -> None:
+    four = replace(four_each(1), tie=np.array([3, 0, 2, 1]))
+    some = four.at(np.array([0, 2, 3]))
+    assert some.tie is not None
+    assert some.tie.tolist() == [2, 1, 0]
+    assert admit_fairly(some, Entitlements.equal(1), 1.0).tolist() == [False, False, True]
+
+
+def test_at_the_optimum_nobody_loses_what_he_has_reached_elsewhere() -> None:
+    two = four_each(2)
+    filled = fill_level(two, Entitlements.equal(2, np.array([0.9, 0.0])), 2.0)
+    assert filled.sic.tolist() == pytest.approx([0.9, 0.5])
+
+
 def test_large_loads_end_within_one_batch_of_the_optimum() -> None:
     chance = np.random.default_rng(7)
     for weights in (np.ones(100), chance.choice([0.5, 1.0, 3.0], 100)):

@@ -31,6 +31,7 @@ COST_AXIS = json.loads((GOLDEN / "003_tables.json").read_text())["cost"]
 def test_figure_5_2_and_what_is_discarded_of_a_buffer() -> None:
     cost = TupleCost().after(COSTS["figure_5_2"]["t_ms"] / 1e3, COSTS["figure_5_2"]["n"])
     assert cost.keeps(0.25) == COSTS["figure_5_2"]["N_keep_floor"]
+    assert TupleCost().after(0.1, 1).keeps(0.3) == 3, "what fits exactly fits"
     for case in COSTS["with_buffer"]:
         assert cost.discards(case["IB_size"], 0.25) == case["N_discard"]
 
