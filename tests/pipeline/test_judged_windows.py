@@ -14,12 +14,17 @@ from tests.levers.quality.worlds import COUNT, put_queries, query
 from tests.pipeline.streams import World
 
 from spillway.batch import utc_now
+from spillway.checks import Outcome
+from spillway.contracts import Contracts, read_workload
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.pipeline.judged_windows import FAILED_FOR, _last_judged
+from spillway.levers.windows import DONE, PLANNED, Window
+from spillway.pipeline.judged_windows import FAILED_FOR, _last_judged, tables_of_windows, unjudged_windows
 from spillway.pipeline.keep import Kept, keep
 from spillway.pipeline.validate import validate
+from spillway.settings import Settings
 from spillway.show.summary import expectation_figures
+from spillway.store.tables import Tables
 
 PLACE = ("table", "stream", "batch_date", "expectation")
 WARM = COUNT.replace("sites", "east").replace("temp", "level")
@@ -64,6 +69,39 @@ def test_what_was_worked_out_after_a_validation_is_judged_by_the_next_one_and_on
     assert all(row["success"] for row in world.rows("validations"))
     world.validate()
     assert world.said[-1] == "nothing was shed since the last validation"
+
+
+def test_windows_of_the_minutes_before_the_last_validation_are_looked_at_again_with_those_since() -> None:
+    tables, now = Tables(Settings.in_memory("unjudged")), utc_now()
+    contracts = Contracts({}, {}, queries={"warm": read_workload(query("warm", COUNT))})
+    told = Outcome("coverage", "warm", None, "coverage_is_a_share", True, "", "", "", "a sentence")
+    tables.at("validations").append([told.row("run", now)])
+
+    def unjudged(*minutes: int) -> list[int]:
+        """Of windows that were worked out so many minutes after that."""
+        rows = [
+            Window("query", "warm", number, DONE, now, now, (), now, now + timedelta(minutes=after)).row()
+            for number, after in enumerate(minutes)
+        ]
+        tables.now().at("windows").replace(rows, subject="warm")
+        found = unjudged_windows(tables.now(), contracts, ["sites"])
+        return [window.window for window in found.get("warm", [])]
+
+    assert unjudged(-1, -2) == [], "they were judged"
+    assert unjudged(-20, -9, 1, 20) == [1, 2, 3], "a clock may be ten minutes behind"
+    tables.forget()
+
+
+def test_of_windows_that_are_to_be_worked_out_anew_no_result_is_judged(world: World) -> None:
+    tables = world.tables.now()
+    rows = tables.at("windows").rows(subject="warm", status=DONE).to_pylist()
+    first, *others = (Window.from_row(row) for row in rows)
+    late = first.becomes(utc_now(), status=PLANNED, inputs=(*first.inputs, ("east", 99)))
+    found = tables_of_windows(tables, world.contracts, "warm", [late, *others])
+    assert len(found["windows"]) == len(rows)
+    assert set(found["coverage"]["window"].to_pylist()) == {one.window for one in others}
+    assert set(found["results/warm"].found["window"].to_pylist()) == {one.window for one in others}
+    assert first.window not in found["ledger"]["batch"].to_pylist()
 
 
 def test_a_stream_that_they_do_not_read_is_validated_without_them(world: World) -> None:

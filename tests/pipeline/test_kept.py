@@ -115,3 +115,7 @@ def test_only_what_a_batch_touched_is_left_to_its_certificate(world: World) -> N
     kept = kept_columns(tables, world.contracts.streams["sites"], world.batches("sites")[:1])
     assert {"site", "at"} <= set(kept)
     assert set(kept) < set(world.contracts.streams["sites"].names)
+    # what another batch did not touch has nothing but its checksum
+    (first, *_) = world.batches("sites")
+    both = kept_columns(tables, world.contracts.streams["sites"], [first, replace(first, batch=99)])
+    assert both == list(world.contracts.streams["sites"].names)
