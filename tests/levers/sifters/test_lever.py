@@ -143,6 +143,23 @@ def test_a_filter_stays_while_it_does_and_says_why_it_is_left(tmp_path: Path) ->
     assert abs(kept - 0.3) < 0.03
 
 
+def test_a_filter_is_left_that_keeps_much_less_than_there_is_room_for(tmp_path: Path) -> None:
+    """Where more must be kept than fits, all else goes; the next batch has room for rows that are asked for."""
+    lever = {**SIFTERS, "rows_per_second": 30.0, "queries": [{"where": "latency >= 0"}]}
+    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
+    errors = [{**row, "severity": "ERROR"} if i % 5 < 2 else row for i, row in enumerate(logs(0, 1000))]
+    world.deliver("logs/2020-01-01/a.json", json_lines(errors))
+    world.shed()
+    world.train("logs")
+    world.shed()
+    world.deliver("logs/2020-01-01/b.json", json_lines(logs(1000, 1000)))
+    world.shed()
+    kept = world.frame("transmitted", "logs").groupby("batch").size()
+    assert kept[1] > 400
+    assert 290 < kept[2] <= 300
+    assert "keeps" in world.rows("sifters")[-1]["reason"]
+
+
 def uneven_logs(first: int, count: int, seed: int) -> list[dict[str, Any]]:
     """Rows that lie elsewhere between the stretches that a plan looks at than in them."""
     rng = np.random.default_rng(seed)

@@ -124,7 +124,7 @@ class SifterPlan(Plan):
         margin = self.settings.rebuild.throttle
         # bytes are known when they are drafted; rows by their number now
         most = room.rows_share if room.rows_share <= share else share + margin / 2
-        if before.share <= share <= before.share + margin and keeps <= most + ROUNDED:
+        if before.share <= share and share - margin <= keeps <= most + ROUNDED:
             outcome = Configured(
                 before.filter.thresholds, keeps, mine.worth(counts).overall(before.filter.thresholds),
                 self.settings.fairness,
