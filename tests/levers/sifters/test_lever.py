@@ -231,6 +231,35 @@ def test_what_lies_aside_comes_back_and_counts_as_recoverable(tmp_path: Path) ->
     assert found.synopsis_bytes_read > 0
 
 
+def test_what_became_of_a_batchs_rows_outlives_what_its_contract_said(tmp_path: Path) -> None:
+    """One batch is merely observed, of one rows lie aside, of one they are gone; then the lever goes."""
+    lever = {**SIFTERS, "rows_per_second": 50.0}
+    said: list[dict[str, Any]] = [
+        {"mode": "observe", "levers": [lever]},
+        {"levers": [{**lever, "keep_aside": True}]},
+        {"levers": [lever]},
+        {"levers": []},
+    ]
+    world = World.begin(InProcess(), tmp_path, {**LOGS, **said[0]}, capacity="1 Mbps")
+    for number, changes in enumerate(said):
+        world.contract_becomes({**LOGS, **changes}, capacity="1 Mbps")
+        world.deliver(f"logs/2020-01-01/{number}.json", json_lines(logs(400 * number, 400)))
+        world.shed()
+        if not number:
+            world.train("logs")
+            world.shed()
+    world.validate(every=True)
+    sent = world.frame("transmitted", "logs").groupby("batch").size().tolist()
+    assert sent[0] == sent[3] == 400
+    assert max(sent[1:3]) <= 200
+    assert world.frame("recovered", "logs").groupby("batch").size().tolist() == [400, 400, sent[2], 400]
+    assert [(row["drops"], row["keep_aside"]) for row in world.rows("sifters")] == [
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
+
+
 def test_observing_drops_nothing_and_says_what_would_go(tmp_path: Path) -> None:
     world = shed_world(tmp_path, mode="observe")
     assert len(world.frame("transmitted", "logs")) == 3700

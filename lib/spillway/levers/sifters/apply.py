@@ -40,6 +40,10 @@ class SiftedBatch:
     first_seq: int
     last_seq: int
     filter: SifterFilter | None
+    drops: bool = True
+    """Whether rows go at all; else (`mode: observe`) it is only counted what would."""
+    keep_aside: bool = False
+    """Whether rows that go can be given back."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,6 @@ class Sifting(Decision):
     """In the order of their `seq`; others share their date with them."""
     columns: tuple[str, ...]
     """All columns that reach this stage."""
-    keep_aside: bool = False
-    drops: bool = True
-    """Whether rows go at all; else (`mode: observe`) it is only counted what would."""
     counted: CountedQueries = field(default_factory=CountedQueries)
     aside_rows: Stored | None = None
 
@@ -75,7 +76,7 @@ class Sifting(Decision):
                 if not len(gone):
                     continue
                 counts["values"] = counts.get("values", 0) + int(before.values(gone).sum())
-                if self.keep_aside and self.drops:
+                if one.keep_aside and one.drops:
                     rows = before(self.columns, int(gone[0]), int(gone[-1]))
                     rows = rows.filter(pa.array(np.isin(np.asarray(rows["seq"]), gone)))
                     yield rows.append_column("batch", pa.array(np.full(rows.num_rows, parts[0].batch)))
@@ -115,15 +116,16 @@ class Sifting(Decision):
         was = np.asarray(truth([], part.from_seq, part.to_seq)["seq"])
         gone = np.empty(0, np.int64)
         one = self.of_seq(part.from_seq)
-        if one is not None and one.filter is not None and self.drops:
+        if one is not None and one.filter is not None and one.drops:
             pieces = [
                 piece.within(part.from_seq, part.to_seq)
                 for piece in judged.pieces(one, part.from_seq, part.to_seq)
             ]
             gone = np.concatenate([piece.seq[~piece.kept] for piece in pieces]) if pieces else gone
         # what is gone for good was promised to nobody: that it is what the filter drops, is
-        shed = len(gone) if self.keep_aside else 0
-        expected = was if self.keep_aside else np.setdiff1d(was, gone)
+        aside = one is not None and one.keep_aside
+        shed = len(gone) if aside else 0
+        expected = was if aside else np.setdiff1d(was, gone)
         violations = len(np.setxor1d(expected, back))
         certificate = Certificate(0.0, shed_values=shed, stored_values=shed, violations=violations)
         return [Measured(part.batch, "", frozenset(["shed"] if shed else []), certificate)]
@@ -212,9 +214,9 @@ class KeptRows:
                     if len(mine.seq)
                     else slice(0)
                 )
-                kept[at] = mine.kept | (not self.plan.drops)
+                kept[at] = mine.kept | (not one.drops)
                 marked[at] = mine.marked
-                if self.plan.drops:
+                if one.drops:
                     weights[at] = one.filter.weights[mine.regions]
         if not kept.all():
             rows = rows.filter(pa.array(kept))

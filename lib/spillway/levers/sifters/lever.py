@@ -76,23 +76,14 @@ class Sifters(Lever):
     def decided(
         self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
     ) -> Decision:
-        from spillway.levers.sifters.apply import SiftedBatch, Sifting
-        from spillway.levers.sifters.record import filters_of
+        from spillway.levers.sifters.apply import Sifting
+        from spillway.levers.sifters.record import sifted_batches
 
-        filters = filters_of(tables, contract.stream, batches)
+        found = sifted_batches(tables, contract, batches)
         aside = tables.at(ASIDE, contract.stream)
-        kept = contract.lever_settings("sifters").keep_aside if self.name in contract.lever_names else False
         days = sorted({batch.batch_date for batch in batches})
-        return Sifting(
-            tuple(
-                SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, filters.get(batch.batch))
-                for batch in sorted(batches, key=lambda one: one.first_seq)
-            ),
-            contract.names,
-            kept,
-            contract.mode != "observe",
-            aside_rows=aside.stored(batch_date=days) if kept and aside.exists else None,
-        )
+        lies = aside.exists and any(one.keep_aside for one in found)
+        return Sifting(found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None)
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
         from spillway.levers.sifters.mine import entry_from

@@ -24,7 +24,7 @@ from spillway.levers.sifters.learn import (
     learned_regions,
 )
 from spillway.levers.sifters.others import columns_lose_pct
-from spillway.levers.sifters.record import SIFTERS, InUse, filter_row, filters_of, in_use_before
+from spillway.levers.sifters.record import SIFTERS, InUse, filter_row, in_use_before, sifted_batches
 from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.sift import PIECE_SEQS
 from spillway.levers.sifters.throttle import Configured, RoomForRows, configured_for, variation
@@ -68,19 +68,20 @@ class SifterPlan(Plan):
                 )  # fmt: skip
         mine = {batch.batch for batch in work.batches}
         others = [batch for batch in work.framed if batch.batch not in mine]
-        self._others = filters_of(room.tables, self.contract.stream, others)
+        self._others = sifted_batches(room.tables, self.contract, others)
 
     @property
     def decision(self) -> Sifting:
-        found = {number: one.filter for number, one in self.chosen.items()} | self._others
+        mine = [
+            SiftedBatch(
+                batch.batch, batch.first_seq, batch.last_seq, self.chosen[batch.batch].filter,
+                self.drops, self.settings.keep_aside,
+            )
+            for batch in self.work.batches
+        ]  # fmt: skip
         return Sifting(
-            tuple(
-                SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, found.get(batch.batch))
-                for batch in sorted(self.work.framed, key=lambda one: one.first_seq)
-            ),
+            tuple(sorted([*mine, *self._others], key=lambda one: one.first_seq)),
             self.work.columns,
-            self.settings.keep_aside,
-            self.drops,
             CountedQueries(self._counted[0], self._counted[2]),
         )
 
@@ -325,6 +326,8 @@ class SifterPlan(Plan):
                     self.chosen[batch.batch],
                     self.outcomes.get(batch.batch),
                     self.short_kbps.get(batch.batch, 0.0),
+                    self.drops,
+                    self.settings.keep_aside,
                 )
                 for batch in self.work.batches
             ]

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from spillway.batch import SHOWN_BATCHES, Batch
+from spillway.contracts import StreamContract
 from spillway.levers.protocol import Drafted, Views
+from spillway.levers.sifters.apply import SiftedBatch
 from spillway.levers.sifters.chosen import ChosenFilter
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.words import region_words
@@ -31,7 +33,14 @@ class InUse:
     digest: str
 
 
-def filter_row(batch: Batch, one: ChosenFilter, drafted: Drafted | None, short_kbps: float) -> dict[str, Any]:
+def filter_row(
+    batch: Batch,
+    one: ChosenFilter,
+    drafted: Drafted | None,
+    short_kbps: float,
+    drops: bool,
+    keep_aside: bool,
+) -> dict[str, Any]:
     """A batch's filter as a row."""
     outcome = one.outcome
     return {
@@ -50,6 +59,8 @@ def filter_row(batch: Batch, one: ChosenFilter, drafted: Drafted | None, short_k
         "reason": one.reason,
         "queries": "" if one.regions is None else one.regions.digest,
         "regions": [] if one.filter is None else _regions(one, drafted),
+        "drops": drops,
+        "keep_aside": keep_aside,
         "payload": b"" if one.filter is None else one.filter.to_bytes(),
     }
 
@@ -73,23 +84,35 @@ def in_use_before(tables: Views, stream: str, batch: int) -> InUse | None:
     )
 
 
-def filters_of(tables: Views, stream: str, batches: Iterable[Batch]) -> dict[int, SifterFilter | None]:
-    """By batch, its filter; None: it has none, all of its rows went on."""
-    chosen = list(batches)
+def sifted_batches(
+    tables: Views, contract: StreamContract, batches: Iterable[Batch]
+) -> tuple[SiftedBatch, ...]:
+    """What became of the rows of some batches, in order of their `seq`; without a filter all of them went on.
+
+    Whether rows went, and lie aside, is what was recorded of the batch: the contract may say otherwise by now.
+    """
+    chosen = sorted(batches, key=lambda one: one.first_seq)
     if not chosen:
-        return {}
-    rows = tables.at(SIFTERS).rows(
-        ["batch", "filter", "payload"],
-        stream=stream,
+        return ()
+    found = tables.at(SIFTERS).rows(
+        ["batch", "filter", "payload", "drops", "keep_aside"],
+        stream=contract.stream,
         batch_date=sorted({batch.batch_date for batch in chosen}),
         batch=[batch.batch for batch in chosen],
     )
-    return {
-        row["batch"]: SifterFilter.from_bytes(row["payload"], f"{stream}: sifters, batch {row['batch']}")
-        if row["filter"]
-        else None
-        for row in rows.to_pylist()
-    }
+    rows = {row["batch"]: row for row in found.to_pylist()}
+    return tuple(_sifted(contract, batch, rows.get(batch.batch)) for batch in chosen)
+
+
+def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | None) -> SiftedBatch:
+    if row is None or not row["filter"]:
+        return SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, None)
+    drops, aside = row["drops"], row["keep_aside"]
+    if drops is None or aside is None:  # a row of an older Spillway
+        drops = contract.mode != "observe"
+        aside = SIFTERS in contract.lever_names and contract.lever_settings(SIFTERS).keep_aside
+    found = SifterFilter.from_bytes(row["payload"], f"{contract.stream}: sifters, batch {row['batch']}")
+    return SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, found, drops, aside)
 
 
 def newest_sifted(tables: Views, stream: str) -> Mapping[str, Any] | None:
