@@ -284,7 +284,7 @@ def test_the_interval_holds_however_many_pairs_there_are(chance: float, pairs: i
     found = np.arange(pairs + 1)
     probable = stats.binom.pmf(found, pairs, chance)
     seen = found[probable > 1e-9]
-    ends = np.array([pairs_there(int(one), chance) for one in seen])
+    ends = np.array([pairs_there([(int(one), chance)]) for one in seen])
     held = (ends[:, 0] <= pairs + 1e-9) & (pairs <= ends[:, 1] + 1e-9)
     assert probable[seen][held].sum() > 0.945
 
@@ -304,6 +304,25 @@ def test_who_draws_nothing_knows_nothing_and_who_draws_everything_misses_nothing
     assert missed_of(7, 1.0) == Missed(0.0, 0.0, 0.0)
     # nothing was found: at most what would be found with 97.5 %, ln 40 / q
     assert missed_of(0, 0.001).high == pytest.approx(np.log(40) / 0.001, rel=0.01)
+
+
+@pytest.mark.parametrize("pairs", [2, 30, 2000])
+def test_of_many_windows_with_samples_of_their_own_the_sum_is_held(pairs: int) -> None:
+    """2000 draws of ten windows, of which each was drawn from with another chance: below 93.5 % with chance 0.2 %."""
+    chance = np.random.default_rng(7)
+    q = np.geomspace(0.005, 0.2, 10)
+    there = chance.integers(0, 2 * pairs, 10)
+    held = []
+    for _ in range(2000):
+        found = chance.binomial(there, q)
+        low, high = pairs_there(list(zip(found.tolist(), q.tolist(), strict=True)))
+        held.append(low <= there.sum() <= high)
+    assert np.mean(held) > 0.935
+
+
+def test_samples_with_one_chance_are_one_sample() -> None:
+    together = pairs_there([(3, 0.01), (0, 0.01), (9, 0.01)])
+    assert together == pytest.approx(pairs_there([(12, 0.01)]), rel=1e-9)
 
 
 def test_windows_know_nothing_of_one_another_so_half_widths_add_up_as_squares() -> None:

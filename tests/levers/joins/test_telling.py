@@ -16,7 +16,7 @@ from spillway.engine import InProcess
 from spillway.errors import ContractError, SpillwayError
 from spillway.levers.joins import telling
 from spillway.levers.joins.lever import LEVER
-from spillway.levers.joins.missed import Missed
+from spillway.levers.joins.missed import Missed, missed_together
 from spillway.levers.joins.telling import missed_in
 from spillway.show.explain import explain, explain_workload
 from spillway.show.report import build_report
@@ -130,9 +130,26 @@ def test_a_join_by_a_lever_of_streams_is_refused_by_name(world: World, tmp_path:
         run(other)
 
 
-def test_what_windows_missed_adds_up_by_the_squares_of_half_widths() -> None:
-    rows = [
-        {"missed": 3.0, "missed_low": 1.0, "missed_high": 9.0},
-        {"missed": 0.0, "missed_low": 0.0, "missed_high": 8.0},
+def test_what_windows_missed_is_told_from_their_samples_together() -> None:
+    def row(found: int, chance: float, **said: float) -> dict[str, Any]:
+        learned = {"sample": [chance, float(found)]}
+        return {"possible": 9000, "compared": 1000, "left_learned": learned, "right_learned": learned, **said}
+
+    sampled = [
+        row(found, 0.01, missed=198.0 * found, missed_low=0.0, missed_high=8000.0) for found in (0, 4, 2)
     ]
-    assert missed_in(rows) == Missed(3.0, 1.0, 13.0)
+    one, other = (vars(told) for told in (missed_in(sampled), missed_together([(12, 0.01)])))
+    assert one == pytest.approx(other)
+    counted = row(0, 0.0, missed=70.0, missed_low=70.0, missed_high=70.0)
+    assert missed_in([counted]) == Missed(70.0, 70.0, 70.0)
+    both = missed_in([*sampled, counted])
+    assert both.high - both.low == pytest.approx(missed_in(sampled).high - missed_in(sampled).low)
+    assert both.estimate == missed_in(sampled).estimate + 70
+    rows_sampled = {f"{side}_learned": {"sample": [1.0] * 7} for side in ("left", "right")}
+    older = [
+        {**row(0, 0.0, missed=3.0, missed_low=1.0, missed_high=9.0), **rows_sampled},
+        {**row(0, 0.0, missed=0.0, missed_low=0.0, missed_high=8.0), **rows_sampled},
+    ]
+    assert missed_in(older) == Missed(3.0, 1.0, 13.0)
+    # no more is missed than was not compared
+    assert missed_in([row(1, 1e-6, missed=1.0, missed_low=0.0, missed_high=8000.0)]).high == 8000

@@ -110,7 +110,7 @@ def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with
             pairs += float(equal_pairs(one.probes, one.window, reach, with_itself).sum())
         return Answer(pairs, pairs, pairs, 1.0, "counted", note="of all these rows, by their values")
     found = sum(len(one.found.row) for one in looked)
-    low, high = pairs_there(found, chance, _CONFIDENCE)
+    low, high = pairs_there([(found, chance)], _CONFIDENCE)
     drawn = sum(one.facing.drawn.many for one in looked)
     note = f"{drawn:,} comparisons picked by chance"
     return Answer(found / chance, low, high, _CONFIDENCE, "sample", note=note)

@@ -7,14 +7,17 @@ pairs that selecting left out, those that chance found are
 
 whatever the streams are like: in a burst, of one heavy row in hundreds, of a kind that was never there before. Nothing
 is assumed of them, and windows are independent of one another given the streams. The interval is Clopper and Pearson's,
-for M: every M that would not have made F too rare on either side (2.5 % each), in closed form by Wilson and Hilferty's
-chi-square quantiles (Garwood's Poisson interval), drawn in by sqrt(1 - q) since what was found is not missed.
+for M: every M that would not have made F too rare on either side (2.5 % each), in closed form by chi-square quantiles
+(Garwood's Poisson interval, by Wilson and Hilferty), drawn in by sqrt(1 - q) since what was found is not missed.
 
-    M between  F / q - (F - G_low) sqrt(1 - q) / q   and   F / q + (G_high - F) sqrt(1 - q) / q
+Both windows of a join are drawn from with one q, so their finds add up before the interval is made. Windows that follow
+have their own q each: of their sum, T = sum F_i / q_i with v = sum F_i / q_i^2, it is Fay and Feuer's for weighted
+counts, which for one q is the same as above,
 
-Both windows of a join are drawn from with one q, so their finds add up before the interval is made; windows that follow
-add up by the squares of their half-widths. Of equal values nothing is estimated: their pairs are counted (`equals`).
-The paper has no such estimate; what these intervals cover is measured in the evidence.
+    T between  gamma(T^2 / v) v / T   and   gamma((T + w)^2 / (v + w^2)) (v + w^2) / (T + w),    w = max 1 / q_i
+
+Of equal values nothing is estimated: their pairs are counted (`equals`). The paper has no such estimate; what these
+intervals cover is measured in the evidence.
 
 >>> missed_of(found=10, chance=0.1)
 Missed(estimate=90.0, low=40.5..., high=169.6...)
@@ -25,6 +28,7 @@ Missed(estimate=0.0, low=0.0, high=364.9...)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -51,24 +55,38 @@ class Missed:
         return Missed(middle, max(0.0, middle - below), middle + above)
 
 
-def missed_of(found: int, chance: float, confidence: float = _CONFIDENCE) -> Missed:
+def missed_of(found: int, chance: float) -> Missed:
     """What was missed, where chance alone found so many pairs."""
     if chance >= 1:
         return Missed(0.0, 0.0, 0.0)
     if chance <= 0:
         return Missed(0.0, 0.0, math.inf)
-    low, high = pairs_there(found, chance, confidence)
-    return Missed(found / chance - found, low - found, high - found)
+    return missed_together([(found, chance)])
 
 
-def pairs_there(found: int, chance: float, confidence: float = _CONFIDENCE) -> tuple[float, float]:
-    """Between what and what M lies, of which Binomial(M, q) were found."""
+def missed_together(samples: Sequence[tuple[float, float]]) -> Missed:
+    """What some windows missed, where chance alone found so many pairs of each with its q: samples of (found, q)."""
+    found, total = sum(many for many, _ in samples), sum(many / chance for many, chance in samples)
+    low, high = pairs_there(samples)
+    return Missed(total - found, low - found, high - found)
+
+
+def pairs_there(
+    samples: Sequence[tuple[float, float]], confidence: float = _CONFIDENCE
+) -> tuple[float, float]:
+    """Between what and what the sum of all M lies, of which Binomial(M, q) were found: samples of (found, q)."""
     deviations = NormalDist().inv_cdf((1 + confidence) / 2)
-    below = found - _half_chi_square(-deviations, found)
-    above = _half_chi_square(deviations, found + 1) - found
-    drawn_in = math.sqrt(1 - chance) / chance
-    middle = found / chance
-    return max(float(found), middle - below * drawn_in), middle + above * drawn_in
+    found = sum(many for many, _ in samples)
+    total = sum(many / chance for many, chance in samples)
+    squares = sum(many / chance**2 for many, chance in samples)
+    heaviest = max(1 / chance for _, chance in samples)
+    low = 0.0 if found == 0 else _half_chi_square(-deviations, total**2 / squares) * squares / total
+    more = total + heaviest, squares + heaviest**2
+    high = _half_chi_square(deviations, more[0] ** 2 / more[1]) * more[1] / more[0]
+    # what was found is not missed: the variance is (1 - q) of what it would be of a rare event
+    unseen = sum((many + 1) * (1 - chance) / chance**2 for many, chance in samples)
+    drawn_in = math.sqrt(unseen / sum((many + 1) / chance**2 for many, chance in samples))
+    return max(float(found), total - (total - low) * drawn_in), total + (high - total) * drawn_in
 
 
 def _half_chi_square(deviations: float, events: float) -> float:

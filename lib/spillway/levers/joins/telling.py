@@ -12,7 +12,7 @@ from typing import Any
 from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
 from spillway.ledger import Row
-from spillway.levers.joins.missed import Missed
+from spillway.levers.joins.missed import Missed, missed_together
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.protocol import Picture, Told, Views
 
@@ -107,11 +107,19 @@ def _sic(rows: Sequence[Row]) -> float:
 
 
 def missed_in(rows: Sequence[Row]) -> Missed:
-    """Of these windows together: each rests on a sample of its own, so half-widths add up as squares."""
-    found = Missed(0.0, 0.0, 0.0)
+    """Of these windows together: what was counted is added, and samples are taken together as one.
+
+    A window of an older Spillway, whose sample was of rows, adds up by the square of its half-width.
+    """
+    found, samples, can = Missed(0.0, 0.0, 0.0), [], 0.0
     for row in rows:
-        found += Missed(row["missed"], row["missed_low"], row["missed_high"])
-    return found
+        mine = [row[f"{side}_learned"]["sample"] for side in ("left", "right")]
+        if row["missed_low"] < row["missed_high"] and all(len(one) == 2 and one[0] > 0 for one in mine):
+            samples.append((sum(many for _, many in mine), mine[0][0]))
+            can += row["possible"] - row["compared"]
+        else:
+            found += Missed(row["missed"], row["missed_low"], row["missed_high"])
+    return found + missed_together(samples).at_most(can) if samples else found
 
 
 def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
