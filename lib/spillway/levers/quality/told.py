@@ -15,6 +15,7 @@ from spillway.contracts.workload import Workload
 from spillway.levers.protocol import Picture, Told, Views
 from spillway.levers.quality.fairness import spread_of
 from spillway.levers.quality.history import COVERAGE
+from spillway.levers.quality.settings import QualitySettings
 
 DRAWN_WINDOWS = 200
 CoverageRows = Sequence[Mapping[str, Any]]
@@ -67,13 +68,15 @@ def query_told(contract: Workload, tables: Views) -> Told | None:
 def _because(contract: Workload, last: Mapping[str, Any], shed: int, members: int) -> str:
     if last["capacity"] is None:
         return "its room has no capacity: everything is worked on"
-    others = f"{members} queries" if members > 1 else "it alone"
-    can = f"room {last['room']} can do {last['capacity']:g} in a slice, and {others} share it ({last['policy']})"
+    others = f"{members} queries share it" if members > 1 else "it has it alone"
+    can = f"room {last['room']} can do {last['capacity']:g} in a slice, and {others} ({last['policy']})"
     return can if shed else f"{can}; it was never too little"
 
 
 def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, ...]:
     found = []
+    if (larger := larger_than_the_room(contract, rows)) is not None:
+        found.append(larger)
     if shed:
         found.append(f"see what more capacity would give: spillway what-if {rows[-1]['room']} --capacity ...")
         found.append(
@@ -89,6 +92,21 @@ def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, .
             "let it answer: see whether its conditions can be met, some windows were read whole and gave no row"
         )
     return tuple(found)
+
+
+def larger_than_the_room(contract: Workload, rows: CoverageRows) -> str | None:
+    """What to do where portions are whole files, and one left out alone holds more than the room can do in a slice."""
+    settings: QualitySettings = contract.lever_settings("quality")
+    if settings.portion_tuples is not None or settings.capacity is None or settings.capacity.tuples is None:
+        return None
+    left_out = [(row["tuples_shed"], row["portions_offered"] - row["portions_kept"]) for row in rows]
+    largest = max((tuples / portions for tuples, portions in left_out if portions), default=0.0)
+    if largest <= settings.capacity.tuples:
+        return None
+    return (
+        f"read parts of its files, which hold {largest:,.0f} tuples and more, where the room can do "
+        f"{settings.capacity.tuples:,.0f}: `portion_tuples: {max(1, round(settings.capacity.tuples / 10))}`"
+    )
 
 
 def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
