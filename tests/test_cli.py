@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from datetime import date, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -381,7 +382,10 @@ def test_explain_names_what_the_owner_overruled(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["explain", "feilds", "temp"], "`stream` must be one of fields, meadows, got 'feilds'"),
+        (
+            ["explain", "feilds", "temp"],
+            "`stream` must be a stream, a join or a query, got 'feilds'; did you mean fields?",
+        ),
         (
             ["explain", "fields", "tmp"],
             "`attribute` must be one of fields's (site, at, temp, wind, rain), got 'tmp'",
@@ -404,6 +408,14 @@ def test_explain_names_what_the_owner_overruled(
             ["recover", "fields", "--output", "a.xlsx"],
             "`output` must end in .parquet, .csv or .json, got 'a.xlsx'",
         ),
+        (
+            ["join-advice", "fields", "fields", "--on", "site", "--lasts", "-5"],
+            "`--lasts` must be a number above 0",
+        ),
+        (
+            ["join-advice", "fields", "fields", "--on", "site", "--predicate", "overlap"],
+            "`--threshold` must be there for overlap, got None; write e.g. --threshold 3",
+        ),
         (["contracts", "new", "nowhere.csv"], "`sample` must be a file, got 'nowhere.csv'"),
     ],
 )
@@ -416,6 +428,30 @@ def test_a_name_nobody_knows_is_a_usage_error(
     assert (code, json_code) == (2, 2)
     assert said in text
     assert said in found["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ask", "fields", "--from-date", "1.2.2026"],
+        ["replay", "fields", "--date", "1.2.2026"],
+        ["resend", "fields", "--from", "1.2.2026"],
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_a_date_that_is_none_is_told_with_one_that_is(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert f"{arguments[2]}: must be a date like 2026-02-01, got '1.2.2026'" in capsys.readouterr().err
+
+
+def test_its_version_is_asked_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert (stopped.value.code, capsys.readouterr().out) == (0, f"spillway {version('spillway')}\n")
 
 
 def test_contracts_check_lists_every_problem(

@@ -245,7 +245,7 @@ def test_good_contracts_load_and_streams_find_their_channel(tmp_path: Path) -> N
         ("stream: weather\n\tmode: shed\n", "the file", "weather.yaml:2: `the file` must be YAML"),
         ("a: &x [*x]\n", "a[0]", "must not hold itself"),
         ("- weather\n", "the file", "must be a mapping"),
-        ("", "the file", "must be a mapping"),
+        ("# drafted in vain\n", "the file", "must hold a contract, got 'nothing'; draft one"),
         ("---\na: 1\n---\nb: 2\n", "the file", "must be YAML"),
     ],
 )

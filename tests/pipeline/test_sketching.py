@@ -242,7 +242,7 @@ def test_a_question_that_cannot_be_answered_says_what_can(
 ) -> None:
     code, told = ask(world, monkeypatch, capsys, "temp", "frequency", "1")
     assert code == 1
-    assert "`name` must be one of" in told["error"]
+    assert "`sketch` must be one that the stream has: count_min of site" in told["error"]
     code, told = ask(world, monkeypatch, capsys, "pulses", "quantile", "half")
     assert (code, "`quantile` must be given some numbers, got half" in told["error"]) == (2, True)
     code, told = ask(world, monkeypatch, capsys, "site", "join", "sites")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from spillway.cli.ask import add_ask
@@ -58,6 +59,13 @@ class _Parser(argparse.ArgumentParser):
         super().error(safely(message, 2000))
 
 
+def _version() -> str:
+    try:
+        return version("spillway")
+    except PackageNotFoundError:
+        return "(not installed: run from its sources)"
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = _Parser(
@@ -66,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="Roots come from SPILLWAY_HOME, SPILLWAY_LAKE, SPILLWAY_DESTINATION, SPILLWAY_LANDING and "
         "SPILLWAY_SCHEMAS. Exit codes: 0 all is well, 1 something is wrong, 2 the command was not understood.",
     )
+    top.add_argument("--version", action="version", version=f"spillway {_version()}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in COMMANDS:
         add(commands)

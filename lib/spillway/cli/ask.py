@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from datetime import date, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from spillway.cli.output import command, say_json, say_table
-from spillway.errors import UsageError
+from spillway.cli.output import command, day, say_json, say_table
+from spillway.errors import UsageError, so_many
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
 from spillway.sketches.kinds import every_kind
@@ -36,8 +36,8 @@ def add_ask(commands: Any) -> None:
     )
     made.add_argument("question", nargs="?", choices=QUESTIONS, help="what to ask, see below")
     made.add_argument("values", nargs="*", help="what the question is about; dates and times as in the data")
-    made.add_argument("--from-date", type=date.fromisoformat, help="first batch date")
-    made.add_argument("--to-date", type=date.fromisoformat, help="last batch date")
+    made.add_argument("--from-date", type=day, help="first batch date")
+    made.add_argument("--to-date", type=day, help="last batch date")
     made.add_argument("--confidence", type=float, default=0.95, help="of the interval (default: 0.95)")
     made.set_defaults(run=_run)
 
@@ -74,7 +74,7 @@ def _run(asked: argparse.Namespace) -> int:
     missing = f" ({covers.told_missing})" if covers.missing else ""
     say_table(
         f"{asked.stream}, {asked.sketch}, {covers.from_date} to {covers.to_date}: "
-        f"{covers.rows:,} rows in {covers.batches} batches{missing}",
+        f"{so_many(covers.rows, 'row')} in {so_many(covers.batches, 'batch', 'batches')}{missing}",
         ["", "#estimate", "#from", "#to", "#confidence", "method", "note"],
         [
             (told, *_shown(one, zone).values(), f"{100 * one.confidence:g} %", one.method, one.note or "-")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_table
+from spillway.errors import ContractError, Problem, UsageError
 from spillway.settings import Settings
 
 _PREDICATES = ("equality", "subset", "superset", "overlap", "inner_product")
@@ -67,7 +69,11 @@ def _run(asked: argparse.Namespace) -> int:
     }
     join = JoinAsked(asked.left, asked.right, told)
     rows = MOST_ROWS_READ if asked.rows is None else asked.rows
-    found = advise(Tables(settings), contracts, join, rows)
+    try:
+        found = advise(Tables(settings), contracts, join, rows)
+    except ContractError as error:
+        # one round of what was typed at a time: the others follow from it
+        raise UsageError(str(_as_typed(error.problems[0]))) from None
     if asked.json:
         say_json(
             {
@@ -84,6 +90,21 @@ def _run(asked: argparse.Namespace) -> int:
         [(about, one.estimate, one.low, one.high, one.method, _noted(one)) for about, one in found.said],
     )
     return 0
+
+
+_TYPED = {
+    "left.attributes": "--on", "right.attributes": "--on-right", "left.lasts_seconds": "--lasts",
+    "right.lasts_seconds": "--lasts", "basic_window_seconds": "--basic", "threshold": "--threshold",
+    "sets.separator": "--separator", "sets.weight": "--weight",
+}  # fmt: skip
+"""By the field of a contract, the option that says the same."""
+
+
+def _as_typed(problem: Problem) -> Problem:
+    """A problem of the contract that the options make, with the option's name in the place of the field's."""
+    field = problem.field.removeprefix("levers[0].")
+    option = _TYPED.get(field, field)
+    return replace(problem, where="", field=option, remedy=problem.remedy.replace(f"{field}:", option))
 
 
 def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:

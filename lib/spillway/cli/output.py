@@ -119,6 +119,14 @@ def said(value: object) -> str:
     return str(value)
 
 
+def day(text: str) -> date:
+    """A date of the command line."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a date like 2026-02-01, got {text!r}") from None
+
+
 def say_line(text: str, style: str = "") -> None:
     """A line; words in brackets stay as they are."""
     from rich.text import Text

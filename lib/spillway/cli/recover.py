@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from spillway.cli.output import command, say_json, say_line, say_table
@@ -71,7 +72,7 @@ def _run(asked: argparse.Namespace) -> int:
         shown, count = None, write_output(rows, path)
     else:
         shown, count = _held(rows, None if asked.json else asked.limit)
-    _say(asked, shown, count, counts)
+    _say(asked, shown, count, counts, contract.timezone)
     return 0
 
 
@@ -88,7 +89,9 @@ def _held(rows: Iterator[pa.Table], most: int | None) -> tuple[pa.Table, int]:
     return pa.concat_tables(held), count
 
 
-def _say(asked: argparse.Namespace, shown: pa.Table | None, count: int, counts: dict[str, int]) -> None:
+def _say(
+    asked: argparse.Namespace, shown: pa.Table | None, count: int, counts: dict[str, int], zone: str
+) -> None:
     read = {"synopsis_bytes_read": counts["asked_back_bytes"], "frames": counts["frames"]}
     if asked.json:
         tuples = [] if shown is None else shown.to_pylist()
@@ -98,21 +101,29 @@ def _say(asked: argparse.Namespace, shown: pa.Table | None, count: int, counts: 
         say_line(f"Wrote {count:,} tuples of {asked.stream} to {asked.output}")
     else:
         heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in shown.schema]
-        say_table("", heads, [[_cell(row, name) for name in shown.column_names] for row in shown.to_pylist()])
+        say_table(
+            "", heads, [[_cell(row, name, zone) for name in shown.column_names] for row in shown.to_pylist()]
+        )
         if count > shown.num_rows:
             say_line(f"{count - shown.num_rows:,} more; raise --limit, or write them with --output", "dim")
     say_line(f"Read {read['synopsis_bytes_read']:,} bytes of synopsis in {read['frames']:,} frames.", "dim")
 
 
-def _cell(row: dict[str, Any], name: str) -> object:
-    """A value: in all its digits where it is exact, in six where it has a bound.
+def _cell(row: dict[str, Any], name: str, zone: str = "UTC") -> object:
+    """A value: in all its digits where exact, in six where it has a bound; a moment as clocks in the zone show it.
 
     >>> [_cell({"hpa": 1012.1875, "hpa__bound_pct": bound}, "hpa") for bound in (None, 0.03)]
     ['1012.1875', '1012.19']
+    >>> from datetime import UTC
+    >>> _cell({"at": datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}, "at", "Europe/Berlin")
+    '2026-10-25 02:30:00+02:00'
     """
     from spillway.contracts.column_names import BOUND_SUFFIX
+    from spillway.contracts.timezone import UTC_NAME, in_zone
 
     value = row[name]
+    if isinstance(value, datetime) and zone != UTC_NAME:
+        return in_zone(value, zone).isoformat(" ")
     if name == "seq":
         return str(value)
     if not isinstance(value, float) or name.endswith(BOUND_SUFFIX):

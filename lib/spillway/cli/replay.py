@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from datetime import date
 from typing import Any
 
-from spillway.cli.output import command, jsonable, say_json, say_line
+from spillway.cli.output import command, day, jsonable, say_json, say_line
 from spillway.settings import Settings
 
 
@@ -24,7 +23,7 @@ def add_replay(commands: Any) -> None:
     made.add_argument("stream", help="a stream with a contract")
     made.add_argument("--file", help="only of this landing file: its name, or how it ends")
     made.add_argument("--reason", help="only what was refused for a reason that holds these words")
-    made.add_argument("--date", type=date.fromisoformat, help="only of this batch date")
+    made.add_argument("--date", type=day, help="only of this batch date")
     made.set_defaults(run=_run)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import date
 from typing import Any
 
-from spillway.cli.output import command, say_json
+from spillway.cli.output import command, day, say_json
 from spillway.cli.run import add_engine, engine_of
 from spillway.settings import Settings
 
@@ -23,10 +22,8 @@ def add_resend(commands: Any) -> None:
         ],
     )
     made.add_argument("stream", help="a stream with a contract")
-    made.add_argument("--from", dest="first", type=date.fromisoformat, required=True, help="first batch date")
-    made.add_argument(
-        "--to", dest="last", type=date.fromisoformat, help="last batch date (default: the first)"
-    )
+    made.add_argument("--from", dest="first", type=day, required=True, help="first batch date")
+    made.add_argument("--to", dest="last", type=day, help="last batch date (default: the first)")
     add_engine(made)
     made.set_defaults(run=_run)
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from spillway.cli.output import command, said, say_json, say_line, say_table
-from spillway.errors import UsageError
+from spillway.errors import UsageError, so_many
 from spillway.settings import Settings
 
 TIMES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -113,7 +113,8 @@ def _weight(text: str) -> tuple[str, float]:
 
 def _say(found: WhatIf) -> None:
     say_line(
-        f"{found.room}, {found.first} to {found.last}: {found.windows} windows, {found.offered:,} tuples offered",
+        f"{found.room}, {found.first} to {found.last}: {so_many(found.windows, 'window')}, "
+        f"{found.offered:,} tuples offered",
         "bold",
     )
     if found.left_out:

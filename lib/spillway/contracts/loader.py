@@ -116,6 +116,9 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
         for path in _contract_files(schemas / folder):
             report = Report(f"{folder}/{path.name}")
             value = _read(path, report, "")
+            if value is None:
+                remedy = "draft one (a stream's by spillway contracts new SAMPLE --output FILE), or remove the file"
+                value = report.add("", "hold a contract", "nothing", remedy)
             contract = BAD if value is BAD else Record(of).read(value, "", report)
             if contract is not BAD:
                 _check_name(contract, path, files, report)

@@ -170,12 +170,20 @@ def rated_batches(tables: Tables, stream: str, others: Iterable[Batch] = ()) -> 
     ]
 
 
+def _told(seconds: float) -> str:
+    """
+    >>> _told(86400.0), _told(0.02054)
+    ('86,400', '0.02054')
+    """
+    return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.4g}"
+
+
 def _disagreement(seconds: float, arrival: float, order: Moments, batch: Batch) -> str | None:
     if 1 / DISAGREE <= seconds / arrival <= DISAGREE:
         return None
     note = (
-        f"event time says that it covers {seconds:,.4g} s, its files arrived within {arrival:,.4g} s; where the clocks "
-        "of its senders are wrong write `rate: {from: arrival}`"
+        f"event time says that it covers {_told(seconds)} s, its files arrived within {_told(arrival)} s; where the "
+        "clocks of its senders are wrong write `rate: {from: arrival}`"
     )
     arrived = max((file.modified_at for file in batch.files if file.modified_at), default=None)
     ended = _moment(int(np.median(order)))

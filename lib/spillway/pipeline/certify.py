@@ -13,6 +13,7 @@ import numpy as np
 from spillway.batch import Batch, utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
+from spillway.errors import so_many
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Say
 from spillway.pipeline.recover import WayBack, recover_batches
@@ -92,7 +93,8 @@ def recover_and_certify(
     errors = sum(one.certificate.sum_error_pct for one in measured.values())
     violations = sum(row["violations"] for row in rows)
     say(
-        f"{stream}: recovered {len(batches)} batches in {time.monotonic() - started:.1f} s, and certified {values:,} "
+        f"{stream}: recovered {so_many(len(batches), 'batch', 'batches')} in {time.monotonic() - started:.1f} s, and "
+        f"certified {values:,} "
         f"shed or rounded values: {violations} outside their threshold, accuracy {100 - errors / max(1, values):.2f} %"
     )
 

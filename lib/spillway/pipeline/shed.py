@@ -18,7 +18,7 @@ from functools import partial
 from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, UNTRAINED, Batch, utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError
+from spillway.errors import SpillwayError, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.accounting import sent_kbps
@@ -250,7 +250,8 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
         for plan in way.plans:
             plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps)
     if short:
-        say(f"{stream}: {len(short)} batches stay above the channel's part; the shortfall is on record")
+        many = so_many(len(short), "batch stays", "batches stay")
+        say(f"{stream}: {many} above the channel's part; the shortfall is on record")
     publish(tables, way, drafts, time.monotonic() - started)
     for batch in way.batches:
         said = "; ".join(filter(None, (plan.said(batch.batch) for plan in way.plans))) or "all kept"
@@ -291,9 +292,11 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                 (way,) = plan_all(room, {(stream, levers): way.batches}, bold)
             if fitting is None:
                 what = "the channel's part" if _above(way, drafts) else "what its server takes in"
-                say(f"{stream}: {len(over)} batches came out above {what}; planned again by what came out")
+                many = so_many(len(over), "batch", "batches")
+                say(f"{stream}: {many} came out above {what}; planned again by what came out")
             elif _worth_a_draft(way, fitting[0]):
-                say(f"{stream}: {len(losing)} batches could lose less; planned again by what came out")
+                many = so_many(len(losing), "batch", "batches")
+                say(f"{stream}: {many} could lose less; planned again by what came out")
             else:
                 break
     except BaseException:

@@ -19,7 +19,7 @@ from spillway.batch import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess
-from spillway.errors import ConcurrentRun, Refused, SpillwayError
+from spillway.errors import ConcurrentRun, Refused, SpillwayError, so_many
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room, Say
 from spillway.levers.windows import (
@@ -348,5 +348,5 @@ def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made) -> 
     now = utc_now()
     done = [window.becomes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
     save_windows(run.tables, done)
-    run.say(f"{subject}: {len(done)} windows worked out by {found.name}")
+    run.say(f"{subject}: {so_many(len(done), 'window')} worked out by {found.name}")
     return done

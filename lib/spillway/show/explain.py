@@ -55,9 +55,13 @@ def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
     if any(one.subject == stream for one in contracts.broken):
         contracts.stream(stream)
     if stream not in streams:
-        names = sorted(streams)
+        if stream in contracts.joins or stream in contracts.queries:
+            raise UsageError(
+                f"`attribute` must be left out, got {attribute!r}; {stream} is no stream: spillway explain {stream}"
+            )
+        names = sorted([*streams, *contracts.joins, *contracts.queries])
         raise UsageError(
-            f"`stream` must be one of {', '.join(names)}, got {stream!r}; {suggest(stream, names)}"
+            f"`stream` must be a stream, a join or a query, got {stream!r}; {suggest(stream, names)}"
         )
     contract = streams[stream]
     if attribute is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spillway.batch import SET_ASIDE, Batch
 from spillway.contracts import StreamContract
-from spillway.errors import safely
+from spillway.errors import safely, so_many
 from spillway.intake.landing import Landing
 from spillway.intake.rate import HISTORY_NOTE
 from spillway.intake.take_in import waits_for_a_rate
@@ -24,8 +24,8 @@ def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landin
         more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
         yield (
             "refused",
-            f"{len(names):,} delivered files are refused ({', '.join(names[:NAMED])}{more}): "
-            f"{landing.refused[-1][1].reason}",
+            f"{so_many(len(names), 'delivered file is', 'delivered files are')} refused "
+            f"({', '.join(names[:NAMED])}{more}): {landing.refused[-1][1].reason}",
             "mend the file (one that was taken in before it changed: as its sentence says), or the contract and then "
             f"spillway replay {stream}; a file that is removed is forgotten",
         )

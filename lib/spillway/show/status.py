@@ -12,7 +12,7 @@ from datetime import date, datetime
 
 from spillway.batch import PENDING, SET_ASIDE, UNTRAINED, utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
-from spillway.errors import SpillwayError
+from spillway.errors import SpillwayError, so_many
 from spillway.intake.landing import landed
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
@@ -267,7 +267,7 @@ def _not_answered(tables: Tables, names: Collection[str]) -> Iterator[Shortage]:
         told, _, mended_by = last["failed"].partition("; ")
         yield Shortage(
             name, "failed", False,
-            f"{len(failed[name]):,} windows wait that could not be worked out, the last of "
+            f"{so_many(len(failed[name]), 'window waits', 'windows wait')} that could not be worked out, the last of "
             f"{last['from_time']:%Y-%m-%d %H:%M}: {told}",
             mended_by or "correct the query",
         )  # fmt: skip
@@ -345,8 +345,9 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
         reason = f": {worst['reason']}" if worst["reason"] else ""
         yield Shortage(
             stream, "capacity", False,
-            f"{batches:,} batches do not fit: of the {worst['kept']:,} {worst['unit']} that {worst['stage']} kept of "
-            f"batch {worst['batch']}, about {worst['shortfall']:,} are more than there is room for{reason}",
+            f"{so_many(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} that "
+            f"{worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} are more than there is "
+            f"room for{reason}",
             f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
         )  # fmt: skip
 

@@ -127,9 +127,10 @@ def load(
 
 def no_such_sketch(rows: Iterable[Mapping[str, Any]], name: str, kind: str) -> Refused:
     """The refusal of a sketch that a stream has not, with those it has."""
-    have = sorted({f"{row['kind']} {row['name']}" for row in rows})
+    have = sorted({f"{row['kind']} of {row['name']}" for row in rows})
+    rule = f"be one that the stream has: {', '.join(have) or 'none yet'}"
     return Refused(
-        "name", f"be one of {have}", f"{kind} {name}", "name a sketch of the contract, or build it"
+        "sketch", rule, f"{kind} of {name}", "name one of them, or add it under `sketches` in its contract"
     )
 
 
@@ -137,7 +138,7 @@ def no_such_dates(
     dates: Sequence[datetime.date], from_date: datetime.date | None, to_date: datetime.date | None
 ) -> Refused:
     """The refusal of dates that a sketch does not touch, with those it does."""
-    got = (str(from_date), str(to_date))
+    got = " to ".join(str(date or "...") for date in (from_date, to_date))
     return Refused("dates", f"touch {min(dates)} to {max(dates)}", got, "ask for dates with sketches")
 
 
