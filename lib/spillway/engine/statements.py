@@ -41,6 +41,18 @@ AGAIN_AFTER_SECONDS = 0.5
 """How long after a question was told to end it is told again: what has not begun yet hears nothing."""
 
 
+class TookTooLong(Refused):
+    """A question that had no answer in time."""
+
+    REMEDY = "ask for less, or raise most_seconds"
+
+    @staticmethod
+    def than(seconds: float | None) -> TookTooLong:
+        """Longer than so many seconds."""
+        rule = f"answer a window within {seconds:g} seconds"
+        return TookTooLong("sql", rule, "no answer by then", TookTooLong.REMEDY)
+
+
 class _Limit:
     """So many seconds for a question; one that takes longer is told to end until it does."""
 
@@ -72,12 +84,7 @@ class _Limit:
 
     def refused(self) -> Refused:
         """What is said of a question that took longer."""
-        return Refused(
-            "sql",
-            f"answer a window within {self._seconds:g} seconds",
-            "no answer by then",
-            "ask for less, or raise most_seconds",
-        )
+        return TookTooLong.than(self._seconds)
 
 
 def ask_duckdb(

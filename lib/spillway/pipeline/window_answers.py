@@ -18,7 +18,7 @@ from spillway.engine.statements import SqlView
 from spillway.errors import SpillwayError
 from spillway.job import side_by_side
 from spillway.levers.windows import PORTION, AskingDecision, SqlQuestion, SqlRead, Window
-from spillway.pipeline.window_failures import refuse_unasked
+from spillway.pipeline.window_failures import Patience, refuse_unasked
 from spillway.pipeline.window_inputs import WindowRows
 from spillway.store.drafts import Draft
 from spillway.store.table_contracts import spark_type
@@ -102,6 +102,7 @@ def answered(
     counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
     ended = [threading.Event() for _ in windows]
     good: dict[int, dict[str, int]] = {}
+    patience = Patience(decision.asks, windows)
 
     def ask(place: int) -> pa.Table | SpillwayError | None:
         window = windows[place]
@@ -113,7 +114,10 @@ def answered(
 
         mine = counts[window.window]
         try:
-            found = asked_of(engine, decision, window, inputs[window.window], mine, this_run)
+            found = patience.ask(
+                window,
+                lambda: asked_of(engine, decision, window, inputs[window.window], mine, this_run),
+            )
             good[window.window] = mine
             return found
         except SpillwayError as problem:

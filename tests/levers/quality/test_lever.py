@@ -21,6 +21,7 @@ from tests.levers.quality.worlds import (
 from tests.pipeline.streams import BEGIN, SITES, World, attribute, json_lines, sites
 
 from evidence.quality.noted import noted_groups
+from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.quality.examined_answer import examined_answer
@@ -30,6 +31,7 @@ from spillway.levers.quality.numbers_before import NumbersBefore
 from spillway.levers.quality.room_plan import RoomRules, beginnings
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import Portion
+from spillway.pipeline.window_failures import MOST_TOO_LONG
 from spillway.pipeline.window_look import KnownWindows
 from spillway.pipeline.window_portions import window_portions
 from spillway.show.status import status
@@ -606,6 +608,33 @@ def test_a_query_without_end_keeps_no_other_back(tmp_path: Path) -> None:
         run(world)
     assert {name for name, _ in coverage(world)} == {"means"}
     assert {row["status"] for row in world.rows("windows") if row["subject"] == "endless"} >= {"planned"}
+
+
+def test_a_run_waits_for_a_few_windows_of_a_query_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes its time, and all that is asked besides waits for it; the next run waits for one, and says so."""
+    asked: list[str] = []
+    ask = InProcess.ask
+    monkeypatch.setattr(InProcess, "ask", lambda *told: asked.append(told[2][-1][1]) or ask(*told))
+    endless = "SELECT count(*) AS n FROM range(100000000000) r, sites WHERE r.range % 3 = sites.seq % 3"
+    short = {"window": {"seconds": 600}, "bounds": False}
+    world = begun(tmp_path, query("endless", endless, most_seconds=0.05, **short), files=8)
+    with pytest.raises(SpillwayError, match="endless") as told:
+        run(world)
+    windows = len([row for row in world.rows("windows") if row["status"] == "planned"])
+    assert windows > 6
+    first = asked.count(endless)
+    assert MOST_TOO_LONG <= first < MOST_TOO_LONG + 3 < windows
+    assert "must answer a window within 0.05 seconds" in str(told.value)
+    assert all(row["failed"] for row in world.rows("windows") if row["status"] == "planned")
+    # those that have never been asked come before those that were asked in vain
+    with pytest.raises(SpillwayError, match="endless"):
+        run(world)
+    slow = [row for row in world.rows("windows") if "no answer by then" in (row["failed"] or "")]
+    assert len(slow) > first
+    put_queries(world, query("endless", endless.replace("100000000000", "3"), **short))
+    assert run(world) == windows
 
 
 def test_groups_of_any_key_are_estimated(tmp_path: Path) -> None:
