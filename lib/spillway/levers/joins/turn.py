@@ -72,9 +72,9 @@ class JoinTurn:
         """Of rows that came, the share of their window that they were compared with, on average."""
         shares = []
         for one in self.allotment.facing:
-            there = (one.how.high - one.how.low)[one.how.high > one.how.low]
-            selected = one.how.take[one.how.high > one.how.low] / there
-            shares.append(selected + one.chance * (1.0 - selected))
+            probes = one.how.high > one.how.low
+            made, there = one.how.take + np.diff(one.drawn.first), one.how.high - one.how.low
+            shares.append(np.minimum(1.0, made[probes] / there[probes]))
         rows = sum(len(one) for one in shares)
         return float(sum(one.sum() for one in shares) / rows) if rows else 1.0
 
