@@ -106,6 +106,27 @@ def test_an_older_run_of_a_query_puts_nothing_over_a_newer_one(
     stands_still(tmp_path, query_lake, late, tables, monkeypatch, after=(1, 2, 4))
 
 
+def test_an_older_answer_does_not_stay_where_a_newer_one_is_empty(
+    query_lake: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newer run answers none of these windows, so that it commits nothing where results are."""
+    for k in (2, 3):  # behind its claim, and behind its results
+        world = query_lake.copy(tmp_path / str(k))
+
+        def another(world: World = world) -> None:
+            other = world.copy(world.folder / "contracts")
+            worlds.put_queries(other, worlds.query("means", "SELECT 1 AS n FROM sites WHERE temp < -999"))
+            tables = Tables(own_settings(world.folder))
+            assert len(run_workloads(tables, InProcess(), other.contracts)) == 2
+
+        with monkeypatch.context() as patch:
+            StandsStill(patch, k, another)
+            with pytest.raises(ConcurrentRun, match="run it again"):
+                run(world)
+        assert not world.at("results", "means").exists or not world.rows("results", "means")
+        assert [row["status"] for row in world.rows("windows")].count("done") == 2
+
+
 def test_an_older_run_of_a_join_puts_nothing_over_a_newer_one(
     join_lake: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

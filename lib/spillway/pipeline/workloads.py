@@ -9,6 +9,7 @@ worked out before anything is published, and where one fails the room is divided
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -333,20 +334,26 @@ def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made) -> 
     """A claim, results, then the lever's own rows, then the ledger, then done; each replaces its own."""
     subject, numbers = contract.subject, [window.window for window in made.windows]
     written_too = [run.tables.at(name) for name in (*found.record_tables, "ledger")]
+    days = sorted({window.day for window in made.windows})
+    written = [one for draft in made.drafts for one in draft.written]
     try:
         claim_windows(run.tables, made.windows, [made.table, *written_too])
+        made.table.publish(written, batch_date=days, window=numbers)
     except ConcurrentRun:
         made.discard()
         raise
-    days = sorted({window.day for window in made.windows})
-    written = [one for draft in made.drafts for one in draft.written]
-    made.table.publish(written, batch_date=days, window=numbers)
-    for name in found.record_tables:
-        rows = [row for told in made.records for row in told.get(name, ())]
-        run.tables.at(name).replace(rows, subject=subject, window=numbers)
-    write_ledger(run.tables, subject, numbers, [found.name], made.lines)
-    now = utc_now()
-    done = [window.becomes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
-    save_windows(run.tables, done)
+    try:
+        for name in found.record_tables:
+            rows = [row for told in made.records for row in told.get(name, ())]
+            run.tables.at(name).replace(rows, subject=subject, window=numbers)
+        write_ledger(run.tables, subject, numbers, [found.name], made.lines)
+        now = utc_now()
+        done = [window.becomes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
+        save_windows(run.tables, done)
+    except ConcurrentRun:
+        # the other run has no result of these windows, or its commit would have kept ours from their place
+        with suppress(SpillwayError):
+            made.table.delete(batch_date=days, window=numbers)
+        raise
     run.say(f"{subject}: {so_many(len(done), 'window')} worked out by {found.name}")
     return done
