@@ -52,6 +52,15 @@ def test_it_is_what_is_defined(keys: list[int], hashes: int, capacity: int, seed
     assert AlternatingBloom(p).observe(np.array(keys, np.uint64)).tolist() == by_definition(keys, p)
 
 
+@pytest.mark.parametrize("capacity", [1, 2, 7, 20])
+def test_it_is_what_is_defined_over_many_turns(capacity: int) -> None:
+    keys = np.random.default_rng(capacity).integers(0, 60, 2000)
+    p = AlternatingBloomParameters(1024, 4, capacity, 3)
+    sketch = AlternatingBloom(p)
+    assert sketch.observe(keys.astype(np.uint64)).tolist() == by_definition(keys.tolist(), p)
+    assert 1 <= sketch.turns[1] <= capacity
+
+
 @pytest.mark.parametrize("shards", [1, 4])
 def test_nothing_is_forgotten_within_reach(shards: int) -> None:
     """Keys that come again after exactly as many others as are promised, between new ones and repeats."""

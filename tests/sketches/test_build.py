@@ -179,3 +179,12 @@ def test_no_rows_all_nulls_and_one_key_make_sketches_or_none(tmp_path: Path) -> 
 def test_a_filter_is_not_built_from_parts(tmp_path: Path) -> None:
     spec = SketchSpec("alternating_bloom", ("flight",), ("integer",), within=9)
     assert built(tmp_path, flights(40), [spec]) == []
+
+
+def test_a_key_of_just_the_share_that_is_asked_for_is_one_of_the_heavy_ones(tmp_path: Path) -> None:
+    names = ["a"] * 10 + ["b"] * 9 + [f"c{place}" for place in range(81)]
+    table = pa.table({"seq": range(100), "batch": [1] * 100, "origin": names})
+    spec = SketchSpec("count_min", ("origin",), ("string",), heavy_pct=10.0, memory_kib=8)
+    (made,) = built(tmp_path, table, [spec])
+    top = load([made], "flights", "origin").top(5)
+    assert [(one.key, one.answer.estimate, one.answer.method) for one in top] == [(("a",), 10.0, "exact")]

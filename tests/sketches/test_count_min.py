@@ -286,3 +286,39 @@ def test_a_few_keys_are_answered_as_many_are(values: list[int], width: int, seed
     few, many = table.point(keys), table.point(np.resize(keys, 200))
     for edge in ("estimate", "low", "high"):
         assert getattr(few, edge).tolist() == getattr(many, edge)[: keys.size].tolist()
+
+
+def test_what_comes_later_widens_the_intervals_of_what_was_asked_before() -> None:
+    first, later = np.arange(50, dtype=np.uint64), np.arange(5000, dtype=np.uint64)
+    parameters = CountMinParameters(64, 5, 1)
+    asked = CountMin(parameters).update(first)
+    asked.point(first)
+    asked.update(later)
+    fresh = CountMin(parameters).update(first).update(later)
+    assert asked.point(first).high.tolist() == fresh.point(first).high.tolist()
+
+
+def test_of_an_even_number_of_rows_the_middle_is_the_mean_of_two() -> None:
+    keys = np.random.default_rng(2).integers(0, 300, 4000).astype(np.uint64)
+    sketch, asked = CountMin(CountMinParameters(32, 4, 1)).update(keys), np.arange(20, dtype=np.uint64)
+    counters = sketch._touched(asked)
+    for estimator in ("cmm_mean", "cmm_median"):
+        residues = np.median(sketch.residues(counters, estimator), axis=0)
+        wanted = np.clip(residues, 0.0, counters.min(axis=0))
+        assert sketch.point(asked, estimator).estimate.tolist() == pytest.approx(wanted.tolist())
+
+
+def test_the_usual_estimate_is_neither_above_the_truth_nor_below_it() -> None:
+    """A hundred keys are heavy: the least of the rows is the sharpest, and lies 80 below until it is corrected."""
+    keys = np.arange(2000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    weights = np.where(np.arange(2000) < 100, 400, 20)
+    sketch = CountMin(CountMinParameters(256, 5, 1)).update(keys, weights)
+    errors = sketch.point(keys[:100]).estimate - 400
+    # one deviates by 33, so the mean of a hundred by 3.3: three of these
+    assert abs(errors.mean()) < 10
+
+
+def test_a_self_join_is_never_said_to_be_more_than_its_counters_can_hold() -> None:
+    for seed in range(20):
+        sketch = CountMin(CountMinParameters(3, 1, seed)).update(np.arange(40, dtype=np.uint64))
+        assert sketch.self_join_size().high <= sketch.self_join_size("cm").estimate

@@ -64,6 +64,22 @@ def test_labels_follow_their_keys_through_merging_and_bytes() -> None:
     assert merged.top(1).sizes.estimate.tolist() == [3.0]
 
 
+def test_what_is_heavy_in_one_part_alone_is_kept_if_it_is_heavy_in_all_and_what_is_not_is_forgotten() -> None:
+    parameters = CountMinParameters(1024, 3)
+    one = HeavyHitters(parameters, 0.2).update(np.repeat([1, 2, 3], [50, 30, 20]).astype(np.uint64))
+    other = HeavyHitters(parameters, 0.3).update(np.repeat([4, 5, 2], [100, 60, 40]).astype(np.uint64))
+    for part, keys in ((one, [1, 2, 3]), (other, [4, 5, 2])):
+        part.label(np.array(keys, np.uint64), [str(key) for key in keys])
+    assert one.candidates.tolist() == [1, 2, 3]
+    for both in (one.merge(other), other.merge(one)):
+        # of 300, key 4 came 100 times, 2 70 times, and no other as often as a share of 0.3 asks
+        assert both.share == 0.3
+        assert both.candidates.tolist() == [4]
+        assert both.labels == {4: "4"}
+    light = HeavyHitters(parameters, 0.2).update(np.repeat([6, 7, 8], 40).astype(np.uint64))
+    assert one.merge(light).candidates.tolist() == [1]
+
+
 def hash_of(name: str) -> int:
     return int.from_bytes(name.encode(), "little") * 0x9E3779B97F4A7C15 % 2**64
 

@@ -148,3 +148,11 @@ def test_a_row_of_the_table_says_what_the_sketch_is(case: str) -> None:
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
     with pytest.raises(Refused, match="be one of count_min, quantiles"):
         kind_of("hyperloglog")
+
+
+def test_counts_of_keys_are_as_coarse_as_the_coarser_and_wider_the_surer() -> None:
+    fine, coarse = (Hll(lg_k).update(range(20_000)) for lg_k in (12, 8))
+    for both in (fine.merge(coarse), coarse.merge(fine)):
+        assert both.lg_k == both.to_bytes()[3] == 8
+    widths = [(found := fine.count(sure)).high - found.low for sure in (0.6, 0.9, 0.99)]
+    assert 0 < widths[0] < widths[1] < widths[2]

@@ -132,3 +132,38 @@ def test_changed_bytes_are_read_or_refused(seed: int) -> None:
             assert found.n >= 0
         except Refused:
             continue
+
+
+def test_what_is_merged_is_as_sure_as_its_coarser_part_and_what_was_never_compacted_is_exact() -> None:
+    coarse, fine, exact = made(np.arange(500), 8), made(np.arange(500), 64), made(np.arange(5), 8)
+    assert exact.error() == 0.0
+    for one, other in ((coarse, fine), (fine, coarse)):
+        both = one.merge(other)
+        assert both.parameters.k == 8
+        assert both.error() == rank_error(8) * 1000
+    assert coarse.merge(exact).error() == rank_error(8) * 500
+
+
+def test_integers_and_doubles_do_not_merge_and_zeros_are_one() -> None:
+    with pytest.raises(Refused, match="quantiles"):
+        made([1], 8, integers=True).merge(made([1.0], 8))
+    assert made([-0.0], 8).to_bytes() == made([0.0], 8).to_bytes()
+
+
+def test_ends_are_those_of_all_that_came_in_whatever_order() -> None:
+    sketch = Kll(KllParameters(8))
+    for value in (5.0, 9.0, 1.0, 4.0):
+        assert sketch.update([value]).n
+    assert (sketch.least, sketch.greatest) == (1.0, 9.0)
+
+
+def test_more_items_than_a_sketch_has_room_for_are_written_as_many_as_it_has() -> None:
+    found = Kll.from_native(Kll(KllParameters(8)).update(np.arange(1000.0)).to_bytes())
+    assert (found.n, found.quantiles([0.0, 1.0]).tolist()) == (1000, [0.0, 999.0])
+
+
+def test_of_two_that_are_merged_the_one_that_knows_its_type_tells_it() -> None:
+    named, unnamed = made([1.0, 2.0], 8), made([3.0], 8)
+    named.context = {"attributes": ["temp"], "types": ["double"]}
+    for both in (named.merge(unnamed), unnamed.merge(named)):
+        assert both.context == named.context

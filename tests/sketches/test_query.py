@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -382,3 +383,44 @@ def test_sparks_own_functions_read_what_is_stored_and_unite_with_it(spark: Any) 
     assert found.quarter == pytest.approx(500, abs=20)
     assert found.different == pytest.approx(2000, rel=0.06)
     assert [found["all"], found.both] == pytest.approx([3000, 3000], rel=0.06)
+
+
+def test_a_counted_key_is_answered_as_counted_but_where_the_tables_estimate_is_asked_for() -> None:
+    sketch: Any = ORIGIN.empty()
+    sketch.context = ORIGIN.context
+    (key,) = keys = np.array([fingerprint(["JFK"], ORIGIN.types, ORIGIN.seed)], dtype=np.uint64)
+    sketch.update(np.repeat(keys, 30))
+    sketch.label(keys, [["JFK"]])
+    sketch.exact = {int(key): 29}
+    asked = loaded(sketch)
+    assert [asked.frequency("JFK", estimator=by).estimate for by in ("auto", "cm")] == [29, 30]
+    assert asked.frequencies([pa.array(["JFK", "LGA"])]).estimate.tolist() == [29, 0]
+    assert asked.frequencies([pa.array(["JFK"])]).low.tolist() == [29]
+
+
+def test_of_ranges_with_other_shares_the_top_is_complete_above_the_largest() -> None:
+    rows = [ROWS[0], row(replace(ORIGIN, heavy_pct=5.0, memory_kib=16), 2, DAYS[1])]
+    top = load(rows, "weather", "origin").top(1)
+    assert top[0].answer.note == "complete above 5 % of the rows; added up over 2 ranges"
+
+
+def test_a_skew_lies_within_its_interval() -> None:
+    found = load(ROWS, "weather", "origin").skew()
+    assert found.low < found.estimate < found.high
+
+
+def test_keys_of_other_types_are_none_of_the_same_sketch() -> None:
+    texts, numbers = ORIGIN.empty(), replace(ORIGIN, types=("integer",)).empty()
+    texts.context, numbers.context = ORIGIN.context, replace(ORIGIN, types=("integer",)).context
+    alike = ORIGIN.made_of.alike
+    assert alike(texts) == alike(texts.merge(texts))
+    assert alike(texts) != alike(numbers)
+
+
+def test_batches_that_cannot_be_read_are_missing_as_many_as_they_were_and_a_day_is_as_many_as_it_sums_up() -> (
+    None
+):
+    torn = {**ROWS[1], "payload": b"torn", "batches": 7}
+    day = {**ROWS[2], "batches": 5}
+    covers = load([ROWS[0], torn, day], "weather", "origin", missing=2).covers
+    assert (covers.batches, covers.missing) == (6, 9)

@@ -51,8 +51,8 @@ def median_row_tail(depth: int, tail: float) -> float:
 
     An even number of rows averages the middle two, which exceeds t only when depth/2 rows do.
 
-    >>> round(median_row_tail(1, 0.025), 3), round(median_row_tail(5, 0.025), 3)
-    (0.025, 0.147)
+    >>> [round(median_row_tail(depth, 0.025), 3) for depth in (1, 2, 4, 5)]
+    [0.025, 0.013, 0.068, 0.147]
     """
     needed = (depth + 1) // 2
     low, high = 0.0, 1.0
