@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -10,12 +11,27 @@ import pytest
 from tests.levers.quality.worlds import COUNT, query
 from tests.pipeline.test_room import stream
 
-from spillway.batch import DONE, PENDING, RETIRED, SET_ASIDE, Batch
+from spillway.batch import (
+    DONE,
+    DUPLICATE,
+    EMPTY,
+    MISSED,
+    PENDING,
+    PLANNED,
+    REFUSED,
+    REPLAYED,
+    RETIRED,
+    SET_ASIDE,
+    TAKEN,
+    Batch,
+    LandingFile,
+)
 from spillway.contracts import Contracts, read_workload
 from spillway.ledger import LedgerRow
 from spillway.levers.windows import Window
 from spillway.pipeline.drafting import own_table
-from spillway.pipeline.retention import TRANSMITTED, Outlived, Retention
+from spillway.pipeline.keep import _done_files, keep
+from spillway.pipeline.retention import TRANSMITTED, Outlived, Retention, first_open
 from spillway.settings import Settings
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
@@ -111,3 +127,36 @@ def test_what_a_query_left_goes_on_the_day_after_it_has_been_kept_as_long_as_is_
         tables.now().at("ledger").append([line.to_dict()])
     (found,) = outlived(tables, "ledger")
     assert (found.where["batch"], found.rows) == ([0], 1)
+
+
+def test_a_dry_run_takes_nothing_out_and_says_as_much(tables: Tables) -> None:
+    save_batches(tables, [batch(1, DONE), batch(2, DONE), batch(3, DONE)])
+    contracts = Contracts({"net": stream("net")}, {})
+    told = [keep(tables, contracts, now=NOW, dry_run=dry).rows_removed for dry in (True, False)]
+    assert told == [{"batches": 2}] * 2, "all of it was there still"
+    assert tables.now().at("batches").rows(stream="net")["batch"].to_pylist() == [3]
+
+
+def test_of_delivered_files_only_those_whose_bytes_are_in_a_batch_that_is_through_may_be_put_away(
+    tables: Tables,
+) -> None:
+    fates = (TAKEN, DUPLICATE, EMPTY, REFUSED, MISSED, REPLAYED)
+    for number, status in enumerate((DONE, RETIRED, PLANNED, SET_ASIDE), 1):
+        files = tuple(LandingFile(f"{status}/{fate}", 1, "d", 1, 0, fate) for fate in fates)
+        save_batches(tables, [replace(batch(number, status), files=files)])
+    assert sorted(_done_files(tables.now(), "net")) == [
+        f"{status}/{fate}" for status in (DONE, RETIRED) for fate in (DUPLICATE, TAKEN)
+    ]
+
+
+def test_somebody_may_still_work_on_what_waits_and_on_all_of_today(tables: Tables) -> None:
+    today, eve = NOW.date(), NOW.date() - timedelta(days=1)
+    assert first_open(tables, "net", today) is None
+    save_batches(tables, [batch(1, DONE, eve), batch(2, DONE, eve)])
+    assert first_open(tables.now(), "net", today) is None
+    save_batches(tables.now(), [batch(3, DONE, today), batch(4, DONE, today)])
+    assert first_open(tables.now(), "net", today) == 3
+    save_batches(tables.now(), [batch(5, PLANNED, eve)])
+    assert first_open(tables.now(), "net", today) == 3
+    (waiting,) = save_batches(tables.now(), [batch(0, PLANNED, eve)])
+    assert first_open(tables.now(), "net", today) == waiting.batch == 0
