@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tests.intake.landing_world import START, LandingWorld, contract, lines
 from spillway.batch import DONE, Batch
 from spillway.intake import record as recording
 from spillway.intake import tasks as parsing
+from spillway.intake.take_in import in_steps
 from spillway.store.batches import save_batches
 from spillway.store.landing_zone import GoneOrChanged, list_landed, open_landed
 
@@ -343,6 +345,16 @@ def test_a_backlog_is_taken_in_in_steps_of_bounded_size_each_a_commit_of_its_own
     world.take_in()
     assert world.ats() == [*range(10, 31), *range(100, 120)]
     assert world.is_quiet()
+
+
+def test_a_step_holds_as_many_files_as_are_said_and_a_large_one_is_one_of_its_own() -> None:
+    source = contract({"files_at_a_time": 3, "mb_at_a_time": 1})
+    sizes = [1, 1, 1, 1, 2_000_000, 600_000, 400_000, 1]
+    files: Any = [
+        SimpleNamespace(name=f"delays/2026-03-01/{n}.json", size=size) for n, size in enumerate(sizes)
+    ]
+    steps = [[sizes[int(one.name[-6])] for one in step] for step in in_steps(source, files, START.date())]
+    assert steps == [[1, 1, 1], [1], [2_000_000], [600_000, 400_000], [1]]
 
 
 def test_a_file_whose_time_lies_ahead_of_the_clock_waits_and_is_named(world: LandingWorld) -> None:

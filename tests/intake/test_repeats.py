@@ -240,6 +240,43 @@ def test_a_batch_that_comes_late_is_compared_with_what_stands_before_and_after_i
             assert held.holds(np.concatenate(keys)).all()
 
 
+def looked_up(folder: Path, rows: dict[int, str], within: int, together: bool = False) -> list[int]:
+    """Which of the batch's rows 50 to 59 repeat one that stays; the others (by `seq`) lie in a file each, or in one."""
+    folder.mkdir()
+    mine = table(50, [(rows.get(seq, f"own {seq}"), 1.0) for seq in range(50, 60)])
+    others = [table(seq, [(site, 1.0)]) for seq, site in rows.items() if not 50 <= seq < 60]
+    history = [
+        file for one in ([pa.concat_tables(others)] if together else others) for file in stored(folder, one)
+    ]
+    around = window.window_around((50, 59), stored(folder, mine), history, ((0, 49), (60, 99)), within, 1)
+    on = window.Compared(("site", "temp"), ("string", "double"))
+    return window.repeated_exactly(HERE, on, around).tolist()
+
+
+def test_a_row_as_far_as_is_said_is_within_reach_before_the_batch_and_after_it(tmp_path: Path) -> None:
+    assert looked_up(tmp_path / "within", {43: "a", 50: "a", 59: "b", 66: "b"}, 7) == [50, 59]
+    assert looked_up(tmp_path / "beyond", {42: "a", 50: "a", 59: "b", 67: "b"}, 7) == []
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_lies_out_of_a_rows_reach_on_one_side_hides_nothing_on_the_other(
+    together: bool, tmp_path: Path
+) -> None:
+    assert looked_up(tmp_path / "before", {44: "a", 58: "a", 62: "a"}, 7, together) == [58]
+    assert looked_up(tmp_path / "after", {46: "a", 51: "a", 64: "a"}, 7, together) == [51]
+
+
+def test_batches_that_are_taken_in_at_once_are_compared_with_each_other_in_their_order(
+    tmp_path: Path,
+) -> None:
+    world = LandingWorld(tmp_path, landed(duplicates={"rows": "exact", "on": ["at"]}))
+    for day, ats in enumerate(([1, 2], [2, 3, 4], [1, 4]), 1):
+        world.deliver(f"2026-01-0{day}/{day}.json", lines(ats))
+    assert [one.batch for one in world.take_in()] == [1, 2, 3]
+    assert world.ats() == [1, 2, 3, 4]
+    assert world.totals() == [(2, 2, 0, 0), (3, 2, 0, 1), (2, 0, 0, 2)]
+
+
 def test_no_rows_and_no_repeats_find_nothing(tmp_path: Path) -> None:
     files = stored(tmp_path, table(0, [("x", 1.0), ("y", 1.0)]))
     for way in ("exact", "filter"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,32 @@ def test_rows_that_were_delivered_before_are_replayed_only_when_that_is_asked_fo
     assert world.totals() == [(5, 4, 0, 1), (1, 1, 0, 0)]
 
 
+def test_beside_rows_that_were_delivered_before_those_that_were_refused_are_replayed_alone(
+    tmp_path: Path,
+) -> None:
+    world = LandingWorld(tmp_path, contract(attributes=STRICT, duplicates={"rows": "exact"}))
+    world.deliver("a.json", lines([1, 2, 3]))
+    world.deliver("b.json", lines(range(3, 40)) + without_delay(40))
+    world.take_in()
+    mended(world)
+    assert world.replay().records == 1
+    assert world.ats() == list(range(1, 41))
+
+
+def test_records_whose_header_nobody_knows_are_refused_by_the_name_of_their_file(tmp_path: Path) -> None:
+    world = LandingWorld(tmp_path, contract({"format": "csv"}, attributes=STRICT))
+    rows = b"".join(b"%d,r,%.1f\n" % (at, at / 2) for at in range(30))
+    world.deliver("a.csv", b"at,router,delay_ms\n" + rows + b"30,r,\n")
+    (batch,) = world.take_in()
+    files = tuple(replace(file, header=None) for file in batch.files)
+    save_batches(world.tables, [replace(batch, files=files)])
+    mended(world)
+    with pytest.raises(
+        SpillwayError, match=r"`--file` must be one whose header is known, got 'delays/a.csv'"
+    ):
+        world.replay()
+
+
 def test_of_batches_that_nothing_waits_of_nothing_but_columns_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +288,8 @@ def test_one_row_of_a_repeat_stays_whatever_order_its_batches_are_written_in(
     assert [one.rows for one in world.batches()] == [2, None, 2, None, 3], "what failed counts for nothing"
     broken.discard(2)
     assert "batch 4 failed a second time" in world.fails()
+    with pytest.raises(SpillwayError, match="batch 4 could not be written"):
+        world.replay()
     broken.discard(4)
     world.replay()
     assert sorted(world.ats()) == [1, 2, 3, 4, 5, 6, 7, 9]
@@ -324,6 +353,7 @@ def test_a_batch_that_was_set_aside_while_it_was_shed_goes_on_with_all_that_came
     aside = first.becomes(now, status=SET_ASIDE, attempts=2, reason="a kernel failed", **pinned)
     save_batches(world.tables, [aside, *(b.becomes(now, status=DONE, **pinned) for b in (second, third))])
     assert world.replay(day=date(2026, 3, 2)).reopened == ()
+    assert world.replay(file="a.json", reason="another").reopened == ()
     assert world.replay(file="a.json", reason="kernel").reopened == (1,)
     assert [b.status for b in world.batches()][:3] == [PLANNED, PLANNED, DONE]
     assert (world.batches()[0].attempts, world.batches()[0].reason) == (0, None)
