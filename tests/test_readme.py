@@ -123,7 +123,11 @@ def exit_code(words: list[str]) -> int:
     sorted(set(re.findall(r"(?:\.venv/bin/|`)(spillway [a-z][^\n`|>]*)", README))),
 )
 def test_every_command_the_readme_shows_runs(
-    home: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = shlex.split(command)
     if "sample.csv" in words:
@@ -131,6 +135,7 @@ def test_every_command_the_readme_shows_runs(
             "turbine,at,watts\na,2026-01-01T00:00:00Z,12.5\nb,2026-01-01T00:00:00Z,11\n"
         )
         words[words.index("my_link")] = "uplink"
+        words[words.index("--output") + 1] = str(tmp_path / "turbines.yaml")
     monkeypatch.chdir(home)
     monkeypatch.setenv("SPILLWAY_HOME", str(home))
     code = exit_code(words[1:])
