@@ -121,3 +121,24 @@ def weights(join: JoinSettings, left: Operand, right: Operand, memory: Memory) -
         for table in decision.results(None, part, counts):  # type: ignore[arg-type]
             total += float(np.sum(table["weight"].to_numpy()))
     return total, turn.came_to(counts)["steps"]
+
+
+def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_allows_everything() -> None:
+    """Of two rows a second, each of four pairs, one in eight is fetched: the first windows of a followed rate."""
+    join = equality(4, False, budget={"comparisons_per_second": 1.0}, adapt={"rate": "followed"}, sets={})
+    pairs = replace(join, predicate="subset")
+    turn = JoinTurn(pairs, Memory(), *(Given(rows, 0, ROWS) for rows in SIDES), SECONDS)
+    counts: dict[str, int] = {}
+    decision = turn.decision
+    for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+        list(decision.results(None, part, counts))  # type: ignore[arg-type]
+    said = turn.came_to(counts)
+    assert said["r"] == 1
+    assert said["passed_over"] > 0
+    missed = said["possible"] - said["pairs"]
+    assert missed > 1000
+    assert said["missed_low"] <= missed <= said["missed_high"] < 2 * missed
+    # where none falls out everything is compared, and nothing is drawn
+    roomy = replace(pairs, budget=Budget(comparisons_per_second=1000.0))
+    whole = allotted(*(Given(rows, 0, ROWS) for rows in SIDES), roomy, Memory(), (1.0,), SECONDS)
+    assert all(one.everything and not one.drawn.many for one in whole.facing)

@@ -102,7 +102,7 @@ def allotted(
     counts = settings.adapt.rate == "counted"
     r = counted(spends, possible) if counts else memory.r
     chance, rows_chance = 1.0, 1.0
-    if r >= 1.0:
+    if r >= 1.0 and (counts or _all_fetched(base, settings, budget / seconds, memory.free_at)):
         chosen = (_whole(base[0]), _whole(base[1]))
     elif counts and settings.index and settings.single_values and len(worth) == 1:
         # nothing to choose among, as every entry that is read is a pair, and what is missed is counted
@@ -254,6 +254,14 @@ def _fetched(
     for one, kept in zip(sides, mine, strict=True):
         found.append(replace(one, how=replace(one.how, take=np.where(kept, one.how.take, 0)), fetched=kept))
     return (found[LEFT], found[RIGHT]), float(free_at)
+
+
+def _all_fetched(
+    sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
+) -> bool:
+    """Whether no row falls out where each is compared whole: what those that do miss, a sample has to tell."""
+    found, _ = _fetched((_whole(sides[LEFT]), _whole(sides[RIGHT])), settings, per_second, free_at)
+    return all(bool(one.fetched.all()) for one in found)
 
 
 def uniform(seq: Array, seed: int) -> Array:
