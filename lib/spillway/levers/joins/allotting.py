@@ -40,8 +40,8 @@ Calibrate = Callable[[Sequence[Facing], JoinSettings], float]
 ENOUGH_TIMED = 0.05
 """Of what may be used: where less was measured (at the start, after quiet windows) a few rows are timed anew."""
 ENOUGH_FOUND = 100.0
-"""Pairs of the sample a window, of both sides: what was missed is known within a tenth then, and nothing is gained by
-looking more once it is known where matches lie."""
+"""Pairs of the sample a window, of both sides: what was missed is known within a fifth then, and of many windows far
+better; nothing is gained by looking more once it is known where matches lie."""
 MOST_DRAWN = 8_000_000.0
 """Comparisons of a window that are drawn at most: what is held of them is bounded however large a budget is."""
 
