@@ -19,6 +19,7 @@ from numba import njit
 
 from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, uniform
 from spillway.levers.joins.correlation import expected, ranks
+from spillway.levers.joins.drawing import nothing_drawn
 from spillway.levers.joins.equals import equal_pairs
 from spillway.levers.joins.facing import Facing, Given
 from spillway.levers.joins.index import index_for
@@ -79,7 +80,7 @@ def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: 
     steps = float(sum(one.whole_steps for one in facing))
     if settings.index:
         yield _counted("steps with an index", steps)
-    yield from _cost(facing, steps, seconds, settings, with_itself)
+    yield from _cost(looked, steps, seconds, settings, with_itself)
     yield from _budgets(looked, settings)
 
 
@@ -117,9 +118,11 @@ def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with
 
 
 def _cost(
-    facing: Sequence[Facing], steps: float, seconds: float, settings: JoinSettings, with_itself: bool
+    looked: Sequence[_Looked], steps: float, seconds: float, settings: JoinSettings, with_itself: bool
 ) -> Iterator[Advised]:
     """Time of a core, as measured here on some rows; between the fastest and the slowest repeat."""
+    # what was drawn is not compared again, and the index is there
+    facing = [replace(one.facing, drawn=nothing_drawn(one.facing.probes.rows)) for one in looked]
     each = steps / max(1, sum(one.probes.rows for one in facing))
     rows = int(min(TIMED_ROWS[1], max(TIMED_ROWS[0], TIMED_STEPS / max(1.0, each))))
     made, took = 0, np.zeros(REPEATS)
