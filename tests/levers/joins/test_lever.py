@@ -347,7 +347,7 @@ def test_sets_of_any_size_and_none_are_joined(world: World) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"left": {"attribute": "tgas"}}, "`tgas` must be a column of east, got 'tgas'; did you mean tags?"),
+        ({"left": {"attribute": "tgas"}}, "`tgas` must be an attribute of east, got 'tgas'; did you mean tags?"),
         ({"left": {"attribute": "level"}}, "`attribute` must be text where it holds sets, got 'double'"),
         (
             {"left": {"attribute": "level"}, "predicate": "equality", "threshold": None, "sets": None},

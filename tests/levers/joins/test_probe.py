@@ -120,6 +120,10 @@ def test_selecting_finds_no_pair_that_is_none_and_the_index_changes_nothing(
     assert (selected.compared == np.minimum(take, how.high - how.low)).all()
     assert (plain.compared == indexed.compared).all()
     assert plain.steps == selected.compared.sum() + drawn.many
+    every = run(mine, other, how, predicate, 1.0, False, is_left, drawn)
+    assert (every.compared == how.high - how.low).all(), "what is selected and drawn is one comparison"
+    assert not every.beyond.any()
+    assert (plain.compared <= selected.compared + np.diff(drawn.first)).all()
     by_chance = {
         (k, int(row)) for k in range(len(take)) for row in drawn.rows[drawn.first[k] : drawn.first[k + 1]]
     }
