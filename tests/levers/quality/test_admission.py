@@ -315,6 +315,8 @@ def test_no_capacity_no_weight_and_no_such_policy_are_refused_by_name() -> None:
 def test_who_is_new_is_owed_nothing_from_before() -> None:
     assert remembered({"a": [0.4, 0.4]}, ["a", "b"]).tolist() == [0.8, 0.8]
     assert remembered({}, ["a", "b"]).tolist() == [0.0, 0.0]
+    # half of what another reached, where the other is entitled to twice as much
+    assert remembered({"a": [0.5]}, ["a", "b"], np.array([2.0, 1.0])).tolist() == [0.5, 0.25]
 
 
 def test_two_jobs_that_share_a_room_fill_it_at_one_level() -> None:

@@ -28,7 +28,7 @@ from spillway.levers.quality.examined_answer import examined_answer
 from spillway.levers.quality.history import RoomHistory
 from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
 from spillway.levers.quality.numbers_before import NumbersBefore
-from spillway.levers.quality.room_plan import RoomRules, beginnings
+from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _taken, _weights, beginnings
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import Portion
 from spillway.pipeline.window_failures import MOST_TOO_LONG
@@ -668,6 +668,45 @@ def test_where_a_query_begins_does_not_depend_on_who_else_is_planned_now() -> No
     assert before == pytest.approx({"a": 2.0, "b": 0.6, "c": 1.3})
     history.add("a", 2, 1.0, 100.0, 100.0)
     assert beginnings(rules, history, 2) == before
+
+
+def test_what_a_query_had_before_is_told_by_slices_that_it_was_in() -> None:
+    history = RoomHistory()
+    windows = [(0, 1.0, 80.0, 80.0), (2, 0.5, 40.0, 20.0), (2, 0.1, 60.0, 6.0), (3, 0.0, 30.0, 0.0)]
+    for number, sic, offered, given in [*windows, (4, 1.0, 0.0, 0.0), (6, 0.0, 9.0, 0.0)]:
+        history.add("a", number, sic, offered, given)
+    assert history.reached("a", 4, 3) == [0.3, 0.0], (
+        "of the two slices right before it, windows of one together"
+    )
+    assert history.reached("a", 4, 5) == [1.0, 0.3, 0.0]
+    assert [history.waited("a", number) for number in (3, 4, 5, 7)] == [0, 1, 0, 1], (
+        "nothing offered is no wait"
+    )
+    assert [history.last_load("a", number) for number in (0, 2, 3, 5, 7)] == [0.0, 80.0, 100.0, 0.0, 9.0]
+    assert [history.windows_last_time("a", number) for number in (0, 2, 3, 4)] == [0, 1, 2, 1]
+    assert history.load(2, ["a", "b"]) == 100.0
+
+
+def test_a_teams_weight_is_divided_among_its_queries_by_theirs() -> None:
+    one, two = (
+        QualitySettings(sql=MEAN, team="ops", team_weight=6.0, weight=weight) for weight in (1.0, 3.0)
+    )
+    assert _weights({"one": one, "two": two, "own": QualitySettings(sql=MEAN, weight=2.0)}) == {
+        "one": 1.5, "two": 4.5, "own": 2.0,
+    }  # fmt: skip
+
+
+def test_what_queries_are_likely_to_ask_for_yet_is_left_to_them_and_not_to_those_that_fail() -> None:
+    queries = {name: QualitySettings(sql=MEAN) for name in ("a", "b", "c")}
+    rules = RoomRules(queries, None, "fair", 600.0, dict.fromkeys(queries, 1.0), frozenset({"c"}))
+    history = RoomHistory()
+    for name, windows in (("a", 4), ("b", 2), ("c", 2)):
+        for _ in range(windows):
+            history.add(name, 0, 1.0, 100.0, 100.0)
+    history.add("b", 1, 1.0, 100.0, 100.0)
+    found = _elsewhere(rules, history, 1, ["a"], {"a": 1})
+    assert (found.sic.tolist(), found.cost.tolist()) == ([0.75, 0.5], [300.0, 100.0])
+    assert _taken(rules, history, 1) == 100.0
 
 
 def test_a_slice_begins_where_its_windows_do() -> None:

@@ -181,6 +181,15 @@ def test_the_looser_a_class_the_more_of_the_words_its_domain_must_explain() -> N
         assert found.assumed is not recognised
 
 
+@pytest.mark.parametrize(("criticality", "enough"), [("extremely", [2, 3]), ("low", [2, 3]), ("not", [3])])
+def test_two_names_are_believed_but_where_almost_any_error_is_allowed(
+    criticality: str, enough: list[int]
+) -> None:
+    words = ["wone", "wtwo", "wthree"]
+    judge = with_domains({"d": words}, {"d": criticality})
+    assert [count for count in (1, 2, 3) if not judge.classify(words[:count]).assumed] == enough
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.permutations(["origin", "temp", "dewp", "humid", "wind_dir", "pressure", "visib"]))
 def test_the_order_of_the_names_does_not_matter(names: list[str]) -> None:
