@@ -143,6 +143,12 @@ def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added
         return column_problems(rows.types, contract)
     if stream is None or stream not in streams:
         raise Refused("tables", "name streams with a contract", name, "pass its contract")
+    owner = next(
+        (name for name, of in registry.folders("tables").items() if (of / f"{table}.yaml").is_file()), None
+    )
+    if owner is not None and owner not in streams[stream].lever_names:
+        # nothing is written there any more: it has what the contract had when the lever went
+        return column_problems(rows.types, contract)
     attributes = [(attribute.name, attribute.type) for attribute in streams[stream].attributes]
     mine = contract.with_attributes(attributes, () if table == "raw" else added.get(stream, ()))
     return column_problems(rows.types, mine, streams[stream].sheddable)

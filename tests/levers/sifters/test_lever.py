@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, logged, logs
-from tests.pipeline.streams import World, json_lines
+from tests.pipeline.streams import World, attribute, json_lines
 from tests.whole_reads import whole_reads
 
 from spillway.contracts import read_stream
@@ -232,13 +232,14 @@ def test_what_lies_aside_comes_back_and_counts_as_recoverable(tmp_path: Path) ->
 
 
 def test_what_became_of_a_batchs_rows_outlives_what_its_contract_said(tmp_path: Path) -> None:
-    """One batch is merely observed, of one rows lie aside, of one they are gone; then the lever goes."""
+    """One batch is merely observed, of one rows lie aside, of one they are gone; then the lever goes, and an attribute
+    comes that is in no table of it."""
     lever = {**SIFTERS, "rows_per_second": 50.0}
     said: list[dict[str, Any]] = [
         {"mode": "observe", "levers": [lever]},
         {"levers": [{**lever, "keep_aside": True}]},
         {"levers": [lever]},
-        {"levers": []},
+        {"levers": [], "attributes": [*LOGS["attributes"], attribute("zone", "string")]},
     ]
     world = World.begin(InProcess(), tmp_path, {**LOGS, **said[0]}, capacity="1 Mbps")
     for number, changes in enumerate(said):
