@@ -1,4 +1,4 @@
-"""Which raw dates are deleted is decided from what the tables say of each batch, and one doubt keeps a whole date."""
+"""Which batches are validated, and which raw dates are deleted: one doubt of a batch keeps its whole date."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 from tests.pipeline.test_room import stream
 
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch, utc_now
+from spillway.checks import Outcome
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.retire import retire
+from spillway.pipeline.validate import _finish
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
@@ -112,3 +114,36 @@ def test_raw_is_kept_for_as_many_days_as_are_said_and_for_good_where_nothing_is(
     assert retire(tables.now(), stream("net", retain_raw={"days": 0}), (), lambda _: None) == []
     assert retired(tables) == [1]
     assert in_raw(tables) == [2, 3]
+
+
+def failing(name: str, day: date | None) -> Outcome:
+    return Outcome("ledger", name, day, "ledger_balances", False, "1", "0", "", "a sentence")
+
+
+@pytest.mark.parametrize(
+    ("failed", "held"),
+    [
+        (("net", OLD), [1]),
+        (("net", None), []),
+        (("", None), []),
+        (("", OLDER), [2]),
+        (("other", None), [1, 2]),
+    ],
+)
+def test_a_batch_is_validated_where_nothing_failed_of_its_date_its_stream_or_what_all_share(
+    tables: Tables, failed: tuple[str, date | None], held: list[int]
+) -> None:
+    batches = [shed(tables, 1, OLDER), shed(tables, 2, OLD)]
+    reported = replace(failing("net", OLDER), success=True, reported=True)
+    _finish(tables.now(), batches, [failing(*failed), reported], lambda _: None)
+    assert [one.batch for one in load_batches(tables.now(), "net") if one.is_validated] == held
+
+
+def test_what_was_shed_again_while_it_was_judged_is_not_validated_by_that_and_it_is_said(
+    tables: Tables,
+) -> None:
+    batches, said = [shed(tables, 1, OLDER), shed(tables, 2, OLD)], list[str]()
+    save_batches(tables.now(), [batches[1]])
+    _finish(tables.now(), batches, [], said.append)
+    assert [one.batch for one in load_batches(tables.now(), "net") if one.is_validated] == [1]
+    assert said == ["net: batches were shed again meanwhile; the next run validates them"]

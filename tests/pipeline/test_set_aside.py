@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ from tests.levers.failing import lever as failing
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
 from spillway import registry
-from spillway.batch import DONE, PLANNED, SET_ASIDE, Batch
+from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch, utc_now
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, is_its_own
 from spillway.intake.replay import Selection, replay
+from spillway.pipeline.setting_aside import _none_went_through_since
+from spillway.settings import Settings
 from spillway.show.status import status
+from spillway.store.batches import save_batches
+from spillway.store.tables import Tables
 
 
 @pytest.fixture(autouse=True)
@@ -182,3 +187,23 @@ def test_spark_that_is_gone_is_told_from_a_task_that_failed(problem: Exception, 
     wrapped.__cause__ = problem
     assert is_its_own(problem) is own
     assert is_its_own(wrapped) is own
+
+
+def test_only_what_went_through_after_a_batch_was_set_aside_says_that_its_stream_is_sound() -> None:
+    tables, at = Tables(Settings.in_memory("set-aside")), utc_now()
+    hour = timedelta(hours=1)
+
+    def batch(number: int, status: str, when: datetime) -> Batch:
+        return Batch("net", number, at.date(), status, (), number, number, "run", at, when, 1, 0, 0)
+
+    assert not _none_went_through_since(tables, "net"), "none was set aside"
+    for one, none_since in (
+        (batch(2, SET_ASIDE, at), True),
+        (batch(1, DONE, at + hour), True),
+        (batch(3, DONE, at - hour), True),
+        (batch(4, PLANNED, at + hour), True),
+        (batch(5, RETIRED, at + hour), False),
+    ):
+        save_batches(tables.now(), [one])
+        assert _none_went_through_since(tables.now(), "net") is none_since
+    tables.forget()

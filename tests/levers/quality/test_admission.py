@@ -319,6 +319,13 @@ def test_who_is_new_is_owed_nothing_from_before() -> None:
     assert remembered({"a": [0.5]}, ["a", "b"], np.array([2.0, 1.0])).tolist() == [0.5, 0.25]
 
 
+def test_what_others_have_reached_already_takes_nothing_of_the_room() -> None:
+    mine = Batches(np.zeros(40, np.int64), np.full(40, 0.025), np.ones(40))
+    others = Elsewhere(np.array([0.5]), np.ones(1), np.array([0.5]), np.array([40.0]))
+    # all at 2/3: mine take 2/3 of 40, the others 1/6 at 80 a whole
+    assert own_room(mine, Entitlements.equal(1), others, 40.0) == pytest.approx(80 / 3)
+
+
 def test_two_jobs_that_share_a_room_fill_it_at_one_level() -> None:
     """Each decides its own queries alone, from what the other was last offered and has reached."""
     loads_ = {"a": 400.0, "b": 400.0, "c": 800.0}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from evidence.sifters.linear_program import by_solver, compare, random_instance, violation
 from spillway.errors import Refused
 from spillway.levers.sifters.configure import configured, least_fairness
+from spillway.levers.sifters.throttle import configured_for, variation
 
 YES = np.array([True, True])
 
@@ -97,3 +101,38 @@ def test_the_smallest_fairness_is_feasible_and_no_smaller_one() -> None:
         if least > 1e-6:
             with pytest.raises(Refused, match="fairness"):
                 configured(one.worths, one.frequencies, touched, 1 - drop, least - 1e-6, most)
+
+
+def worth(frequencies: list[float], most: list[float], touched: list[bool]) -> Any:
+    """Regions of which all rows are worth the same."""
+    given = np.array(frequencies)
+    return SimpleNamespace(
+        frequencies=given, worths=given * touched, touched=np.array(touched), most_dropped=np.array(most),
+        overall=lambda thresholds: 1.0,
+    )  # fmt: skip
+
+
+def test_as_much_is_dropped_as_queries_allow_and_what_is_too_much_then_is_told() -> None:
+    found = configured_for(worth([0.5, 0.5], [0.4, 0.4], [True, True]), 0.1, 0.0, 1.0, 0.0)
+    assert found.thresholds.tolist() == pytest.approx([0.4, 0.4])
+    assert (found.kept, found.short) == pytest.approx((0.6, 0.5))
+    # half of all rows must be kept, and what is sampled of the rest
+    found = configured_for(worth([1.0], [1.0], [True]), 0.55, 0.5, 1.0, 0.2)
+    assert (found.thresholds.tolist(), found.kept, found.short) == (
+        pytest.approx([0.8]),
+        pytest.approx(0.6),
+        pytest.approx(0.05),
+    )
+
+
+def test_fairness_is_widened_as_little_as_must_be_once_what_nobody_asks_for_has_gone() -> None:
+    alone = configured_for(worth([0.5, 0.5], [0.2, 1.0], [True, True]), 0.65, 0.0, 0.1, 0.0)
+    assert (alone.fairness, alone.kept, alone.short) == (pytest.approx(0.3), pytest.approx(0.65), 0.0)
+    beside = configured_for(worth([0.4, 0.4, 0.2], [0.2, 1.0, 1.0], [True, True, False]), 0.65, 0.0, 0.1, 0.0)
+    assert (beside.fairness, beside.kept) == (0.1, pytest.approx(0.65))
+
+
+def test_the_noise_between_two_samples_is_that_of_both() -> None:
+    few, many = np.array([10, 10]), np.array([600, 400])
+    assert variation(few, many) == pytest.approx(variation(many, few))
+    assert variation(few, many)[1] > variation(few * 50, many)[1]
