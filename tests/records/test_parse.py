@@ -280,6 +280,15 @@ def test_carriage_returns_a_byte_order_mark_and_blank_lines_are_nothing() -> Non
     assert parsed.table.column("note").to_pylist() == ["fine", "fine"]
 
 
+@pytest.mark.parametrize("name", ["count", "Delay (ms)", "up"])
+def test_a_number_that_json_has_in_quotes_is_to_be_sent_without(name: str) -> None:
+    record = json.loads(json_with())
+    parsed = parse_records(contract("json"), "a", json.dumps({**record, name: str(record[name])}).encode())
+    (rejected,) = parsed.rejected.to_pylist()
+    assert (rejected["field"], rejected["value"]) == (name, str(record[name]))
+    assert rejected["remedy"].startswith("send it without quotes")
+
+
 def test_a_quoted_record_may_span_lines_and_is_named_by_its_first() -> None:
     parsed = csv_parsed(
         csv_with(note='"one\n\ntwo, ""three"""'), csv_with(), csv_with(count='"x\ny"'), csv_with()

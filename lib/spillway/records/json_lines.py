@@ -219,6 +219,8 @@ class _Reader:
             value = record.get(name)
             if value is not None and not _is(attribute, value, fields.finite):
                 rule, remedy = rule_of(attribute.type, non_finite=fields.contract.non_finite)
+                if isinstance(value, str) and attribute.type in _BARE:
+                    remedy = "send it without quotes, which make it text, or declare the attribute string"
                 raise _Refused(name, rule, _shown(value), remedy)
             row[name] = float(value) if value is not None and attribute.type == "double" else value
         for name in unknown:
@@ -233,6 +235,10 @@ def _between(positions: npt.NDArray[np.int64], start: int, end: int) -> npt.NDAr
 
 class _NoNumber(float):
     """NaN or an infinity that was written as such, and no number too large to be held."""
+
+
+_BARE = ("boolean", "integer", "double")
+"""What JSON writes without quotes."""
 
 
 def _is(attribute: Attribute, value: object, finite: bool) -> bool:
