@@ -226,6 +226,9 @@ def test_a_join_shows_with_its_windows_its_levers_and_what_its_stages_did(
     (tmp_path / "schemas" / "joins" / "beside.yaml").write_text(
         "name: beside\ninputs: [fields, meadows]\nwindow: {seconds: 60}\nlevers: [{lever: attributes}]\n"
     )
+    _, text = told(capsys, "status")
+    assert "beside, from fields, meadows: windows none; attributes -" in text
+    assert "handed on" not in text  # there is no stage to tell of yet
     line = LedgerRow("join", "beside", 7, DAY, "meet", 1, "comparisons", offered=9, kept=8, shed=1, lost=1)
     write_table(settings, "ledger", [line.to_dict()])
 
@@ -415,6 +418,10 @@ def test_explain_names_what_the_owner_overruled(
         (
             ["join-advice", "fields", "fields", "--on", "site", "--predicate", "overlap"],
             "`--threshold` must be there for overlap, got None; write e.g. --threshold 3",
+        ),
+        (
+            ["plan", "fields", "--capacity", "40"],
+            "`--capacity` must be a number with a unit of rate, got '40'",
         ),
         (["contracts", "new", "nowhere.csv"], "`sample` must be a file, got 'nowhere.csv'"),
     ],

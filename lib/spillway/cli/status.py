@@ -71,10 +71,13 @@ def _run(asked: argparse.Namespace) -> int:
         ],
     )  # fmt: skip
     for one in found.workloads:
-        say_stages(
-            f"\n{one.name}, from {', '.join(one.inputs)}: windows {said(one.windows)}; {_levers(one.facts)}",
-            one.stages,
+        title = (
+            f"\n{one.name}, from {', '.join(one.inputs)}: windows {said(one.windows)}; {_levers(one.facts)}"
         )
+        if one.stages:
+            say_stages(title, one.stages)
+        else:
+            say_line(title)
     if found.quotas:
         say_line("\nQuotas")
     for quota in found.quotas:

@@ -88,7 +88,6 @@ def _refuse(stream: str, dates: tuple[date, date], dated: Sequence[Batch]) -> No
     ]
     if begun:
         numbers = ", ".join(str(batch.batch) for batch in begun)
+        got = f"batch {numbers} that is not" if len(begun) == 1 else f"batches {numbers} that are not"
         remedy = f"bring it through first: spillway run --stream {stream}"
-        raise Refused(
-            "--from", "be dates whose batches are done", f"batch {numbers} that is not", remedy, stream
-        )
+        raise Refused("--from", "be dates whose batches are done", got, remedy, stream)

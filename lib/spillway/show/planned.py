@@ -81,8 +81,9 @@ def plan_of(
 def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
     try:
         other = read_channel(name, {"capacity": capacity})
-    except ContractError as problem:
-        raise UsageError(str(problem)) from problem
+    except ContractError as error:
+        problem = replace(error.problems[0], where="", field="--capacity")
+        raise UsageError(str(problem)) from None
     channel = replace(contracts.channels[name], capacity=other.capacity)
     return replace(contracts, channels={**contracts.channels, name: channel})
 
