@@ -8,7 +8,8 @@ pairs that selecting left out, those that chance found are
 whatever the streams are like: in a burst, of one heavy row in hundreds, of a kind that was never there before. Nothing
 is assumed of them, and windows are independent of one another given the streams. The interval is Clopper and Pearson's,
 for M: every M that would not have made F too rare on either side (2.5 % each), in closed form by chi-square quantiles
-(Garwood's Poisson interval, by Wilson and Hilferty), drawn in by sqrt(1 - q) since what was found is not missed.
+(Garwood's Poisson interval, by Wilson and Hilferty), drawn in by sqrt(1 - q) since what was found is not missed. M is
+whole, so the ends are too, outwards: within a pair of them, where nearly everything is drawn, the closed form is rough.
 
 Both windows of a join are drawn from with one q, so their finds add up before the interval is made. Windows that follow
 have their own q each: of their sum, T = sum F_i / q_i with v = sum F_i / q_i^2, it is Fay and Feuer's for weighted
@@ -20,9 +21,9 @@ Of equal values nothing is estimated: their pairs are counted (`equals`). The pa
 intervals cover is measured in the evidence.
 
 >>> missed_of(found=10, chance=0.1)
-Missed(estimate=90.0, low=40.5..., high=169.6...)
+Missed(estimate=90.0, low=40.0, high=170.0)
 >>> missed_of(found=0, chance=0.01)
-Missed(estimate=0.0, low=0.0, high=364.9...)
+Missed(estimate=0.0, low=0.0, high=365.0)
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def pairs_there(
     # what was found is not missed: the variance is (1 - q) of what it would be of a rare event
     unseen = sum((many + 1) * (1 - chance) / chance**2 for many, chance in samples)
     drawn_in = math.sqrt(unseen / sum((many + 1) / chance**2 for many, chance in samples))
-    return max(float(found), total - (total - low) * drawn_in), total + (high - total) * drawn_in
+    low, high = total - (total - low) * drawn_in, total + (high - total) * drawn_in
+    return max(float(found), float(math.floor(low))), float(math.ceil(high))
 
 
 def _half_chi_square(deviations: float, events: float) -> float:
