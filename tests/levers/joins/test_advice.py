@@ -28,10 +28,22 @@ URGENCY = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    stream = {**STREAM, "sketches": [{"kind": "count_min", "attributes": ["urgency"]}]}
+    kept = [
+        {"kind": "count_min", "attributes": ["urgency"]},
+        {"kind": "pair_count", "attributes": ["site", "urgency"], "at_least": 1},
+    ]
+    stream = {**STREAM, "sketches": kept}
     world = begun(tmp_path_factory.mktemp("lake"), InProcess(), stream=stream)
     sketch_channel(world.tables, world.engine, world.contracts, "narrow")
     run(world)
+    return world
+
+
+@pytest.fixture
+def here(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The lake as the command line finds it."""
+    for name in ("home", "lake", "destination", "landing", "schemas", "build", "output"):
+        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(world.settings, name))
     return world
 
 
@@ -89,6 +101,43 @@ def test_sketches_answer_for_all_rows_where_there_are_any(world: World) -> None:
     assert with_itself["pairs"].estimate == own
 
 
+def test_of_rows_alike_in_several_attributes_a_pair_count_is_asked_for_all_rows(world: World) -> None:
+    side = {"attributes": ["site", "urgency"], "lasts_seconds": 1e6}
+    settings = {"left": side, "right": side, "predicate": "overlap", "basic_window_seconds": 1e5}
+    whole = "pairs of the whole join, without windows"
+
+    def alike(left: list[dict[str, Any]], right: list[dict[str, Any]], least: int) -> int:
+        return sum(
+            sum(one[name] == other[name] for name in ("site", "urgency")) >= least
+            for one in left
+            for other in right
+        )
+
+    for least in (1, 2):
+        answer = said(world, {**settings, "threshold": least})[whole]
+        assert answer.covers.rows == len(EAST)
+        assert answer.low <= alike(EAST, WEST, least) <= answer.high, "nulls agree in a sketch"
+        assert answer.estimate == pytest.approx(alike(EAST, WEST, least), rel=0.1)
+        assert "nulls agree here, and are no items of a join" in str(answer.note)
+        asked = JoinAsked("east", "east", {**settings, "threshold": least})
+        own = dict(advise(world.tables.now(), world.contracts, asked).said)[whole]
+        meets = alike(EAST, EAST, least) - len(EAST)
+        assert own.low <= meets <= own.high, "either row of a pair is the left one, and none its own partner"
+        assert own.estimate == pytest.approx(meets, rel=0.1)
+    # the right rows' attributes are others, and no sketch counts pairs by these
+    other = {**settings, "threshold": 1, "right": {**side, "attributes": ["site", "tags"]}}
+    assert whole not in said(world, other)
+
+
+@pytest.mark.parametrize("rows", ["0", "-1"])
+def test_advice_on_no_rows_is_refused_by_name(
+    here: World, capsys: pytest.CaptureFixture[str], rows: str
+) -> None:
+    asked = ["join-advice", "east", "west", "--on", "urgency", f"--rows={rows}"]
+    assert main(asked) == 2
+    assert f"`rows` must be at least 1, got {rows}" in capsys.readouterr().err
+
+
 def test_of_equal_values_the_size_is_counted_however_few_rows_are_looked_at(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,11 +189,7 @@ def test_a_stream_without_rows_or_contract_is_refused_by_name(tmp_path: Path) ->
         advise(world.tables.now(), world.contracts, JoinAsked("eats", "west", OVERLAP))
 
 
-def test_the_command_line_prints_and_tells_programs(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("home", "lake", "destination", "landing", "schemas", "build", "output"):
-        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(world.settings, name))
+def test_the_command_line_prints_and_tells_programs(here: World, capsys: pytest.CaptureFixture[str]) -> None:
     asked = [
         "join-advice",
         "east",
