@@ -433,7 +433,7 @@ def test_no_row_that_came_late_past_the_filter_is_denied(
         found: Any = load_sketch(world.tables, "delays", "at", "alternating_bloom")
         assert (found.seen(4).high, found.covers.missing) == (1.0, 0), "the filter was made anew with it"
     else:
-        with pytest.raises(Refused, match="`name` must be one of"):
+        with pytest.raises(Refused, match="`sketch` must be one that the stream has"):
             load_sketch(world.tables, "delays", "at", "alternating_bloom")
 
 
