@@ -16,7 +16,7 @@ from spillway.levers.joins.allotting import Allotment, allotted
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.operands import Operand
+from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings
 from spillway.levers.joins.turn import JoinTurn
 
@@ -142,3 +142,128 @@ def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_
     roomy = replace(pairs, budget=Budget(comparisons_per_second=1000.0))
     whole = allotted(*(Given(rows, 0, ROWS) for rows in SIDES), roomy, Memory(), (1.0,), SECONDS)
     assert all(one.everything and not one.drawn.many for one in whole.facing)
+
+
+def sets_alike(seed: int = 2, rows: int = 400) -> tuple[Operand, Operand]:
+    """Two streams of sets of three out of nine items, ten rows a second."""
+    chance = np.random.default_rng(seed)
+    left, right = (
+        operand(
+            [
+                Row(at / 10 + half, dict.fromkeys(chance.choice(9, 3, replace=False).tolist(), 1.0), at % 2)
+                for at in range(rows)
+            ]
+        )
+        for half in (0.0, 0.05)
+    )
+    return left, right
+
+
+def sets_join(index: bool, budget: float | None, **more: Any) -> JoinSettings:
+    side = {"attribute": "x", "lasts_seconds": 10, **more.pop("side", {})}
+    stated = {"predicate": "overlap", "threshold": 2, "sets": {}} | more
+    if budget is not None:
+        stated["budget"] = {"comparisons_per_second": budget / 40}
+    return join_settings(left=side, right=side, index=index, basic_window_seconds=2, **stated)
+
+
+def turn_of(join: JoinSettings, memory: Memory = Memory()) -> tuple[JoinTurn, dict[str, Any]]:  # noqa: B008
+    """The turn of one window of 40 seconds, and what it came to."""
+    left, right = sets_alike()
+    if not join.types:
+        left, right = (replace(one, kinds=np.zeros_like(one.kinds)) for one in (left, right))
+    if not join.sets:
+        left, right = (replace(one, sets=firsts(one.sets)) for one in (left, right))
+    turn = JoinTurn(join, memory, Given(left, 0, left.rows), Given(right, 0, right.rows), 40.0)
+    counts: dict[str, int] = {}
+    decision = turn.decision
+    for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+        list(decision.results(None, part, counts))  # type: ignore[arg-type]
+    return turn, turn.came_to(counts)
+
+
+def firsts(sets: ItemSets) -> ItemSets:
+    """The first item of each row alone."""
+    rows = len(sets.first) - 1
+    return ItemSets(np.arange(rows + 1), sets.items[sets.first[:-1]], np.ones(rows))
+
+
+KNOWN = LearnedSide(np.full(6, 60.0), np.full(6, 300.0), 360.0)
+
+
+@pytest.mark.parametrize("learned", [LearnedSide(), KNOWN], ids=["nothing", "much"])
+@pytest.mark.parametrize(
+    ("index", "more"),
+    [
+        (True, {}),
+        (False, {}),
+        (True, {"predicate": "equality", "threshold": None, "sets": None, "side": {"type": "kind"}}),
+    ],
+    ids=["index", "plain", "single values of types"],
+)
+def test_what_is_drawn_and_what_is_selected_take_the_budget_together(
+    index: bool, more: dict[str, Any], learned: LearnedSide
+) -> None:
+    if "side" in more:
+        more = more | {"types": [{"name": "a", "worth": 1.0}], "otherwise": 0.5}
+    whole = turn_of(sets_join(index, None, **more))[1]["steps"]
+    join = sets_join(index, 0.3 * whole, adapt={"sample_pct": 40}, **more)
+    turn, row = turn_of(join, Memory(left=learned, right=learned))
+    assert 0 < turn.allotment.chance < 1
+    # rows by chance, of 800, and a row's whole window at a time
+    assert row["steps"] == pytest.approx(0.3 * whole, rel=0.12)
+    drawn = sum(one.drawn.many for one in turn.allotment.facing)
+    assert row["sampled"] >= drawn > 0
+
+
+def test_by_an_index_no_more_than_gamma_is_drawn_one_by_one_also_where_nothing_is_known() -> None:
+    whole = turn_of(sets_join(True, None))[1]["steps"]
+    turn, row = turn_of(sets_join(True, 0.3 * whole))
+    drawn = sum(one.drawn.many for one in turn.allotment.facing)
+    assert drawn < 0.05 * 0.3 * whole, "whole rows find more for it"
+    # and the others are whole rows: where nothing is known what costs least is no better
+    for one in turn.allotment.facing:
+        there = one.how.high - one.how.low
+        assert ((one.how.take == 0) | (one.how.take == there)).all()
+        assert one.rows_chance == turn.allotment.rows_chance == pytest.approx(0.29, abs=0.01)
+    assert row["missed_low"] < row["missed_high"]
+    plain, _ = turn_of(sets_join(False, 9000.0))
+    assert sum(one.how.take.sum() for one in plain.allotment.facing) == 0, "without an index all is drawn"
+
+
+def test_windows_that_are_cut_otherwise_now_are_not_known() -> None:
+    whole = turn_of(sets_join(True, None))[1]["steps"]
+    other = LearnedSide(KNOWN.matches[:4], KNOWN.comparisons[:4], KNOWN.squares)
+    turn, _ = turn_of(sets_join(True, 0.3 * whole), Memory(left=other, right=KNOWN))
+    assert turn.allotment.rows_chance < 1
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_what_is_learned_is_how_many_comparisons_are_a_pair(index: bool) -> None:
+    """Of whole rows by chance and of comparisons that were drawn beside them: over 60 samples, and all of one size."""
+    _, whole = turn_of(sets_join(index, None))
+    truth = whole["pairs"] / whole["possible"]
+    assert whole["left_learned"]["comparisons"] == pytest.approx(
+        (turn_of(sets_join(index, None))[0].allotment.facing[0].volumes.sum(axis=1)).tolist()
+    )
+    budget = 0.5 * whole["steps"]
+    found = []
+    for seed in range(60):
+        row = turn_of(sets_join(index, budget, adapt={"sample_pct": 60}, seed=seed))[1]
+        sides = [row["left_learned"], row["right_learned"]]
+        pairs = sum(sum(one["matches"]) for one in sides)
+        found.append(pairs / sum(sum(one["comparisons"]) for one in sides))
+    assert np.std(found) > 0
+    assert abs(np.mean(found) - truth) < 4 * np.std(found) / 60**0.5
+
+
+def test_shares_say_what_is_selected_and_drawn() -> None:
+    left, right = sets_alike()
+    one = allotted(
+        Given(left, 0, 400), Given(right, 0, 400), sets_join(False, None), Memory(), (1.0,), 40.0
+    ).facing[0]
+    assert one.compared_shares() == [1.0]
+    none = replace(one, how=replace(one.how, take=np.zeros(400, np.int64)))
+    assert none.drawing(0.25, 3).compared_shares() == [pytest.approx(0.25)]
+    half = replace(one, how=replace(one.how, take=(one.how.high - one.how.low) // 2))
+    assert half.drawing(0.5, 3).compared_shares() == [pytest.approx(0.75, abs=0.01)]
