@@ -63,9 +63,19 @@ def test_the_size_and_the_comparisons_are_those_of_the_join(world: World) -> Non
     )
     assert found["comparisons"].estimate == len(every)
     for pct in (50, 20):
+        # what is alike is alike at any lag there, so that a join by the index compares whole rows
         missed = found[f"% of pairs missed with {pct} % of the steps"]
-        assert 0 <= missed.low <= missed.estimate <= missed.high <= 100
+        assert (missed.low, missed.estimate, missed.high) == (100 - pct,) * 3
+        assert missed.note.startswith("whole rows are compared, as chance picks them")
+        missed = said(world, {**OVERLAP, "index": False})[f"% of pairs missed with {pct} % of the steps"]
+        assert 0 <= missed.low < missed.estimate < missed.high <= 100
         assert missed.note == f"dropping rows at random would miss {100 - pct} %"
+
+
+def test_who_splits_sets_where_nothing_splits_is_told(world: World) -> None:
+    note = said(world, {**OVERLAP, "sets": {"separator": "|"}})["pairs"].note
+    assert note.endswith("no row has more than one item: is the separator another?")
+    assert "separator" not in said(world, OVERLAP)["pairs"].note
 
 
 def test_a_sample_says_so_with_an_interval_that_holds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +216,7 @@ def test_the_command_line_prints_and_tells_programs(here: World, capsys: pytest.
     assert main(asked) == 0
     text = capsys.readouterr().out
     assert "pairs" in text
-    assert "dropping rows at random would miss 50 %" in text
+    assert "whole rows are compared, as chance" in text
     assert main([*asked, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["left_rows"], found["right_rows"]) == (250, 250)

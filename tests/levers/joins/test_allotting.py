@@ -11,7 +11,7 @@ from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import equality, join_settings
 from spillway.engine import InProcess
-from spillway.levers.joins import deciding
+from spillway.levers.joins import allotting, deciding
 from spillway.levers.joins.allotting import Allotment, allotted
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.facing import Given
@@ -267,3 +267,18 @@ def test_shares_say_what_is_selected_and_drawn() -> None:
     assert none.drawing(0.25, 3).compared_shares() == [pytest.approx(0.25)]
     half = replace(one, how=replace(one.how, take=(one.how.high - one.how.low) // 2))
     assert half.drawing(0.5, 3).compared_shares() == [pytest.approx(0.75, abs=0.01)]
+
+
+def test_once_enough_is_found_no_more_is_looked_for_and_never_more_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    basic = np.full(6, 1e6)
+    known = LearnedSide(0.2 * basic, basic, 0.2 * float(basic.sum()))
+    turn, row = turn_of(sets_join(False, 30_000.0), Memory(left=known, right=known))
+    # 14,000 pairs are expected where a fifth of 70,000 comparisons is one: a hundred of them is enough
+    expected_pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in turn.allotment.facing)
+    assert turn.allotment.chance == pytest.approx(allotting.ENOUGH_FOUND / expected_pairs)
+    assert row["sampled"] < 0.5 * 0.05 * 30_000
+    monkeypatch.setattr(allotting, "MOST_DRAWN", 50.0)
+    few, _ = turn_of(sets_join(False, 9000.0))
+    assert 0 < sum(one.drawn.many for one in few.allotment.facing) < 50 + 5 * 50**0.5

@@ -59,6 +59,13 @@ TYPES = [{"name": "high", "worth": 1.0}]
             {"budget": {"core_pct": 5, "comparisons_per_second": 5}},
             "budget.core_pct", "stand without comparisons_per_second", False,
         ),
+        (
+            {
+                "left": {"attributes": ["site", "tags"]}, "right": {"attributes": ["site", "tags"]}, "sets": None,
+                "threshold": 3,
+            },
+            "threshold", "be at most as many as the attributes (2)", False,
+        ),
         ({"types": [{"name": "high", "worth": -1}]}, "types[0].worth", "at least 0", True),
         ({"types": TYPES}, "types", "stand with left.type or right.type", False),
         ({"left": {"attribute": "tags", "type": "urgency"}}, "left.type", "stand with types", False),

@@ -30,7 +30,7 @@ from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
 from spillway.levers.joins.ring import newest_taken
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.utility import Side, by_worth
+from spillway.levers.joins.utility import Side, by_worth, picking_pays
 from spillway.sketches.answers import Answer
 
 MOST_PICKED = 4_000_000.0
@@ -114,6 +114,9 @@ def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with
     low, high = pairs_there([(found, chance)], _CONFIDENCE)
     drawn = sum(one.facing.drawn.many for one in looked)
     note = f"{drawn:,} comparisons picked by chance"
+    rows = [sets for one in looked for sets in (one.facing.probes.sets, one.facing.window.sets)]
+    if settings.sets is not None and all(np.diff(sets.first).max(initial=0) <= 1 for sets in rows):
+        note += "; no row has more than one item: is the separator another?"
     return Answer(found / chance, low, high, _CONFIDENCE, "sample", note=note)
 
 
@@ -149,15 +152,29 @@ def _cost(
 
 
 def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advised]:
-    """By budget, the share of pairs that would be missed: learned from one half of those found, seen on the other."""
+    """By budget, the share of pairs that would be missed: learned from one half of those found, seen on the other.
+
+    Where the join would compare whole rows, as chance picks them, it misses as much as it does not compare.
+    """
     curves = [_curve(one) for one in looked]
     sides = [
         Side(one.facing.volumes, curve, np.ones(1), one.facing.costs, ranks(curve / one.facing.costs))
         for one, curve in zip(looked, curves, strict=True)
     ]
     whole = sum(one.facing.whole_steps for one in looked)
+    if not any(len(one.found.row) for one in looked):
+        return
     for pct in BUDGETS_PCT:
-        shares, _ = by_worth(pct / 100.0 * whole, sides)
+        about = f"% of pairs missed with {pct:g} % of the steps"
+        budget = pct / 100.0 * whole
+        shares, yields = by_worth(budget, sides)
+        if settings.index and (settings.single_values or not picking_pays(yields, budget, sides, whole)):
+            left = 100.0 - pct
+            note = (
+                "whole rows are compared, as chance picks them: with the index there is nothing to choose by"
+            )
+            yield Advised(about, Answer(left, left, left, 1.0, "counted", note=note))
+            continue
         found = [
             _selected(looked[at], float(shares[at][0]), sides[at].order, settings) for at in (LEFT, RIGHT)
         ]
@@ -167,10 +184,10 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
         missed = seen - sum(int(one.sum()) for one in found)
         low, high = share_between(missed, seen, _CONFIDENCE)
         answer = Answer(
-            100.0 * missed / seen, 100.0 * low, 100.0 * high, _CONFIDENCE, "half of the sample",
+            100.0 * missed / seen, 100.0 * low, 100.0 * high, _CONFIDENCE, "half of the pairs found",
             note=f"dropping rows at random would miss {100 - pct:g} %",
         )  # fmt: skip
-        yield Advised(f"% of pairs missed with {pct:g} % of the steps", answer)
+        yield Advised(about, answer)
 
 
 def share_between(events: int, of: int, confidence: float) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from spillway.levers.joins.operands import Array
 from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND, counted, fetched_rows
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.type_worth import worth_by_type
-from spillway.levers.joins.utility import Side, by_worth
+from spillway.levers.joins.utility import Side, by_worth, picking_pays
 from spillway.sketches.mixing import mix64
 
 LEFT, RIGHT = 0, 1
@@ -206,9 +206,7 @@ def _shared_out(
     else:
         each = [_side(one, known, settings, worth) for one, known in zip(sides, learned, strict=True)]
         shares, yields = by_worth(left, each)
-        whole = sum(float((one.volumes.sum(axis=1) @ one.o) * np.mean(one.u)) for one in each)
-        whole_steps = sum(one.whole_steps for one in sides)
-        pays = yields * whole_steps >= whole * left * (1.0 - 1e-9)
+        pays = picking_pays(yields, left, each, sum(one.whole_steps for one in sides))
     return (
         _taking(sides[LEFT], shares[LEFT], settings),
         _taking(sides[RIGHT], shares[RIGHT], settings),

@@ -211,6 +211,11 @@ class JoinSettings:
         if several and self.predicate == "inner_product":
             rule_ = "be another where several attributes are the set: they have no weights"
             yield "predicate", rule_, self.predicate, "write overlap"
+        many = len(self.left.attributes)
+        wanted = self.threshold if _are_numbers(self.threshold) else None
+        if several and self.predicate == "overlap" and wanted is not None and wanted > many:
+            rule_ = f"be at most as many as the attributes ({many}): rows can be alike in no more"
+            yield "threshold", rule_, wanted, f"write e.g. threshold: {many}"
         if self.predicate != "equality" and self.sets is None and not several:
             yield "sets", f"be there for {self.predicate}", None, "write sets: {separator: ' '}"
         if self.predicate == "inner_product" and self.sets is not None and self.sets.weight is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from spillway.batch import SHOWN_BATCHES
@@ -66,8 +67,8 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         "... of values rounded, or shed and given back": given_back,
         "share of the source information made use of (sic)": _sic(rows),
         "pairs missed, estimated": round(missed.estimate),
-        "... at least, with 95 % confidence": math.floor(missed.low),
-        "... at most": math.ceil(missed.high) if math.isfinite(missed.high) else None,
+        "... at least, with 95 % confidence": round(missed.low),
+        "... at most": round(missed.high) if math.isfinite(missed.high) else None,
         "utility": sum(row["utility"] for row in rows),
         "comparisons picked by chance, to learn from": sum(row["sampled"] for row in rows),
         "rows passed over": sum(row["passed_over"] for row in rows),
@@ -75,8 +76,14 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     }
     basic = settings.basic_window_seconds
     for name, stream in zip(("left", "right"), contract.inputs, strict=True):
-        shares = ", ".join(f"{100 * one:.3g} %" for one in last[f"{name}_shares"])
-        numbers[f"share of the {name} window ({stream}) that is compared now"] = shares
+        kinds = [one.name for one in settings.types]
+        named = [*kinds, "others"] if len(last[f"{name}_shares"]) == len(kinds) + 1 and kinds else [""]
+        shares = ", ".join(
+            f"{kind} {100 * one:.3g} %".strip()
+            for kind, one in zip_longest(named, last[f"{name}_shares"], fillvalue="")
+        )
+        by = ", by the type of the row that it is compared with" if kinds else ""
+        numbers[f"share of the {name} window ({stream}) that is compared now{by}"] = shares
         best = ", ".join(f"{rank * basic:g}" for rank in last[f"{name}_ranks"][:3])
         numbers[f"best seconds back in the {name} window"] = best
     exact = (

@@ -80,3 +80,15 @@ def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
         for mine, total in ((taken[i], side.volumes.sum(axis=0)) for i, side in enumerate(sides))
     ]
     return shares, float(yields)
+
+
+def picking_pays(yields: float, budget: float, sides: Sequence[Side], whole_steps: float) -> bool:
+    """Whether what picking out yields is at least what the same steps do on whole rows, as many as chance picks.
+
+    >>> import numpy as np
+    >>> side = Side(np.array([[10.0], [10.0]]), np.array([3.0, 1.0]), np.ones(1), np.full(2, 2.0), np.array([0, 1]))
+    >>> picking_pays(30.0, 20.0, [side], whole_steps=40.0), picking_pays(30.0, 20.0, [side], whole_steps=25.0)
+    (True, False)
+    """
+    whole = sum(float((one.volumes * np.outer(one.o, one.u)).sum()) for one in sides)
+    return bool(yields * whole_steps >= whole * budget * (1.0 - 1e-9))
