@@ -277,6 +277,28 @@ def test_batches_that_are_taken_in_at_once_are_compared_with_each_other_in_their
     assert world.totals() == [(2, 2, 0, 0), (3, 2, 0, 1), (2, 0, 0, 2)]
 
 
+def test_what_is_retired_is_no_history_though_its_rows_are_there_still(tmp_path: Path) -> None:
+    files = stored(tmp_path, table(20, [("a", 1.0), ("b", 1.0)]))
+    history = stored(tmp_path, table(0, [("a", 1.0)]))
+    for status, repeated in ((TAKEN_IN, [20]), (RETIRED, [])):
+        before = replace(batch(1, 0, 19), status=status).numbered
+        found = find_repeated(HERE, contract(rows="exact"), batch(2, 20, 21), files, history, None, [before])
+        assert found.rows.tolist() == repeated
+
+
+def test_a_batch_that_comes_late_is_put_into_the_state_of_the_newest_one_which_reaches_as_far(
+    tmp_path: Path,
+) -> None:
+    mine, later = table(20, [("a", 1.0)]), [table(first, [(f"s{first}", 1.0)]) for first in (40, 60)]
+    history = [file for one in later for file in stored(tmp_path, one)]
+    after = [batch(3, 40, 59).numbered, batch(4, 60, 79).numbered]
+    asked = contract(rows="filter", within=60)
+    for standing in (after, after[::-1]):
+        found = find_repeated(HERE, asked, batch(2, 20, 39), stored(tmp_path, mine), history, None, standing)
+        assert found.state is not None
+        assert (found.state["batch"], found.state["rows"]) == (4, 3)
+
+
 def test_no_rows_and_no_repeats_find_nothing(tmp_path: Path) -> None:
     files = stored(tmp_path, table(0, [("x", 1.0), ("y", 1.0)]))
     for way in ("exact", "filter"):

@@ -1,4 +1,4 @@
-"""Which rows may go is decided from the tables alone, in milliseconds."""
+"""Which rows may go, and what windows still want, is decided from the tables alone, in milliseconds."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ from spillway.levers.windows import Window
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.keep import _done_files, keep
 from spillway.pipeline.retention import TRANSMITTED, Outlived, Retention, first_open
+from spillway.pipeline.window_look import KnownWindows, WindowsFound
+from spillway.pipeline.window_pins import _Pins
 from spillway.settings import Settings
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
@@ -160,3 +162,19 @@ def test_somebody_may_still_work_on_what_waits_and_on_all_of_today(tables: Table
     assert first_open(tables.now(), "net", today) == 3
     (waiting,) = save_batches(tables.now(), [batch(0, PLANNED, eve)])
     assert first_open(tables.now(), "net", today) == waiting.batch == 0
+
+
+def test_what_comes_for_a_window_is_late_only_where_it_had_been_worked_out(tables: Tables) -> None:
+    sent(tables, 1, 2)
+    save_batches(tables, [batch(number, DONE) for number in (1, 2)])
+    at, new = datetime(2020, 1, 1, tzinfo=UTC), ("net", 2)
+    rows = [{**window(number, 1, at=at), "status": status} for number, status in ((1, PLANNED), (2, DONE))]
+    tables.now().at("windows").append(rows)
+    contract = read_workload(query("warm", COUNT, inputs=["net"]))
+    contracts, now = Contracts({"net": stream("net")}, {}, queries={"warm": contract}), tables.now()
+    found = WindowsFound(KnownWindows(now, contract), {1: {new}, 2: {new}}, again={1: {new}, 2: {new}})
+    pinned = _Pins(now, contracts, contract, found, NOW).opened_again()
+    assert [(one.status, one.inputs, one.late) for one in pinned] == [
+        (PLANNED, (("net", 1), new), ()),
+        (PLANNED, (("net", 1), new), (new,)),
+    ]

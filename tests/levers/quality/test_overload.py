@@ -249,3 +249,14 @@ def test_intervals_hold_where_sizes_differ_a_little_and_are_refused_where_much()
         held.append(found.low <= values.sum() / sizes.sum() <= found.high)
     assert np.mean(held) >= 0.915
     assert not are_even(np.array([20.0] * 8 + [200.0] * 2))
+
+
+def test_what_chance_alone_chose_is_counted_in_the_order_of_turns() -> None:
+    batches = Batches(
+        np.zeros(3, np.int64), np.ones(3), np.ones(3), np.array([0, 1, 2]), np.array([0.5, 0.0, 0.5])
+    )
+    assert drawn_by_chance([0, 1, 2], [0], batches) == (), "the one whose turn came first was left out"
+    assert drawn_by_chance([0, 1, 2], [0, 1], batches) == (0, 1)
+    assert drawn_by_chance([0, 1, 2], [1, 2], batches) == (0,), (
+        "the last was kept though one before it was not"
+    )

@@ -29,7 +29,7 @@ from spillway.levers.sifters.lever import LEVER
 from spillway.levers.sifters.predicates import parse_predicate
 from spillway.levers.sifters.regions import RegionTree
 from spillway.levers.sifters.throttle import configured_for
-from spillway.levers.sifters.unasked import MOST_ASKED
+from spillway.levers.sifters.unasked import MOST_ASKED, AskedBoxes
 
 
 @settings(max_examples=25, deadline=None)
@@ -181,3 +181,15 @@ def test_it_is_better_than_regions_alone_and_than_telling_alone() -> None:
         generate(replace(of, side=(0.005, 0.01), throttle=0.5), 7, 20_000), ("auto", SHIPPED)
     ).quality
     assert easy["auto"] < easy[SHIPPED]
+
+
+def test_rows_beyond_the_ends_of_what_was_sampled_are_asked_for_by_what_reaches_as_far() -> None:
+    tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
+    keys, places = np.array([[[-20, -10]], [[110, 120]]]), np.array([[[-0.2, -0.1]], [[1.1, 1.2]]])
+    asked = AskedBoxes.of(tree, keys, places)
+    assert asked.hold(np.array([[-15, -5, 115, 105]]), np.array([0, 0, 1, 1])).tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]
