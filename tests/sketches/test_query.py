@@ -194,7 +194,7 @@ def test_streams_sketched_at_a_lower_rate_draw_apart_and_so_can_be_joined() -> N
 
 
 def test_missing_sketches_and_dates_are_refused_with_what_there_is() -> None:
-    with pytest.raises(Refused, match="'count_min origin'"):
+    with pytest.raises(Refused, match="be one that the stream has: count_min of origin,"):
         load(ROWS, "weather", "dest")
     with pytest.raises(Refused, match="touch 2013-01-01 to 2013-01-03"):
         load(ROWS, "weather", "origin", from_date=datetime.date(2014, 1, 1))
