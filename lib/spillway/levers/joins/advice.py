@@ -21,9 +21,9 @@ from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, uniform
 from spillway.levers.joins.correlation import expected, ranks
 from spillway.levers.joins.drawing import nothing_drawn
 from spillway.levers.joins.equals import equal_pairs
-from spillway.levers.joins.facing import Facing, Given
+from spillway.levers.joins.facing import Facing, Given, as_smooth
 from spillway.levers.joins.index import index_for
-from spillway.levers.joins.memory import Memory
+from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.missed import pairs_there
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.predicates import EQUALITY, PREDICATES
@@ -156,11 +156,7 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
 
     Where the join would compare whole rows, as chance picks them, it misses as much as it does not compare.
     """
-    curves = [_curve(one) for one in looked]
-    sides = [
-        Side(one.facing.volumes, curve, np.ones(1), one.facing.costs, ranks(curve / one.facing.costs))
-        for one, curve in zip(looked, curves, strict=True)
-    ]
+    sides = [_side(one) for one in looked]
     whole = sum(one.facing.whole_steps for one in looked)
     if not any(len(one.found.row) for one in looked):
         return
@@ -203,11 +199,14 @@ def share_between(events: int, of: int, confidence: float) -> tuple[float, float
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def _curve(one: _Looked) -> Array:
-    """Pairs a comparison, by basic window, as half of the pairs tell it."""
-    n = len(one.facing.how.order)
-    matches = np.bincount(one.behind[one.learns], minlength=n).astype(float)
-    return expected(matches, one.facing.volumes.sum(axis=1) * one.facing.chance / 2)
+def _side(one: _Looked) -> Side:
+    """A window as half of the pairs tell it: pairs a comparison by basic window, and what one costs."""
+    made = one.facing.volumes.sum(axis=1)
+    matches = np.bincount(one.behind[one.learns], minlength=len(made)).astype(float)
+    learned = LearnedSide(matches, made * one.facing.chance / 2)
+    curve = expected(learned.matches, learned.comparisons)
+    costs = as_smooth(one.facing.costs, made, learned) if one.facing.indexed else one.facing.costs
+    return Side(one.facing.volumes, curve, np.ones(1), costs, ranks(curve / costs))
 
 
 def _selected(one: _Looked, share: float, order: Array, settings: JoinSettings) -> Array:

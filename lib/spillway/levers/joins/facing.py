@@ -200,7 +200,7 @@ def facing_of(
         index = index_for(probes.sets, window.sets)
         stretches = _stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
         whole_cost, costs = _steps(probes, low, high, slots, starts, first, made, index, stretches)
-        costs = _as_smooth(costs, made, learned)
+        costs = as_smooth(costs, made, learned)
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
@@ -212,7 +212,7 @@ def facing_of(
     )  # fmt: skip
 
 
-def _as_smooth(costs: Array, made: Array, learned: LearnedSide) -> Array:
+def as_smooth(costs: Array, made: Array, learned: LearnedSide) -> Array:
     """Costs as smooth as the curve is: where rows have more in common, more entries are read, and more pairs found.
 
     A peak that is smoothed in one and not in the other would be the last that is worth its steps.
