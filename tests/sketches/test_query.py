@@ -402,6 +402,8 @@ def test_of_ranges_with_other_shares_the_top_is_complete_above_the_largest() -> 
     rows = [ROWS[0], row(replace(ORIGIN, heavy_pct=5.0, memory_kib=16), 2, DAYS[1])]
     top = load(rows, "weather", "origin").top(1)
     assert top[0].answer.note == "complete above 5 % of the rows; added up over 2 ranges"
+    both, truth = load(rows, "weather", "origin").frequency("JFK"), sum(day.count("JFK") for day in DAYS[:2])
+    assert both.low <= both.estimate == truth <= both.high
 
 
 def test_a_skew_lies_within_its_interval() -> None:
