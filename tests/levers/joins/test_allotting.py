@@ -282,3 +282,23 @@ def test_once_enough_is_found_no_more_is_looked_for_and_never_more_than_there_is
     monkeypatch.setattr(allotting, "MOST_DRAWN", 50.0)
     few, _ = turn_of(sets_join(False, 9000.0))
     assert 0 < sum(one.drawn.many for one in few.allotment.facing) < 50 + 5 * 50**0.5
+
+
+def test_no_more_is_missed_than_was_left_out_and_sic_says_how_much_was_compared() -> None:
+    _, row = turn_of(sets_join(False, 12.0))
+    left_out = row["possible"] - row["compared"]
+    assert row["missed_low"] <= row["missed"] <= row["missed_high"] <= left_out
+    turn, row = turn_of(sets_join(False, 9000.0))
+    assert sum(one.how.take.sum() for one in turn.allotment.facing) == 0, "all of it is by chance"
+    # rows weigh alike in sic, those of windows that fill as much as others
+    assert row["sic"] == pytest.approx(row["compared"] / row["possible"], rel=0.1)
+
+
+def test_what_chance_finds_does_not_hide_that_matches_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allotting, "ENOUGH_FOUND", 1e9)
+    believed = LearnedSide(np.array([900.0, 10.0, 10.0, 10.0, 10.0, 10.0]), np.full(6, 1000.0), 950.0)
+    join = sets_join(False, 15_000.0, adapt={"sample_pct": 85})
+    turn, row = turn_of(join, Memory(left=believed, right=believed))
+    assert row["sampled"] > 0.8 * 15_000
+    assert sum(one.how.take.sum() for one in turn.allotment.facing) > 1000
+    assert row["moved"], "a fifth of what is selected are pairs, not nine tenths"
