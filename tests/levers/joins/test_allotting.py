@@ -135,6 +135,8 @@ def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_
     said = turn.came_to(counts)
     assert said["r"] == 1
     assert said["passed_over"] > 0
+    out_of_budget = said["possible"] - said["compared"] - turn.passed_over
+    assert out_of_budget >= 0, "what chance drew for rows that fell out was compared"
     missed = said["possible"] - said["pairs"]
     assert missed > 1000
     assert said["missed_low"] <= missed <= said["missed_high"] < 2 * missed

@@ -121,8 +121,11 @@ class JoinTurn:
 
     @property
     def passed_over(self) -> int:
-        """Comparisons of rows that fell out of the input buffer."""
-        return sum(int((one.how.high - one.how.low)[~one.fetched].sum()) for one in self.allotment.facing)
+        """Comparisons of rows that fell out of the input buffer, less those that chance drew: they are made."""
+        return sum(
+            int((one.how.high - one.how.low - np.diff(one.drawn.first))[~one.fetched].sum())
+            for one in self.allotment.facing
+        )
 
     def came_to(self, counts: Counts) -> dict[str, Any]:
         """Columns of `join_windows`: what was done, found and missed, and what is known for the next window."""
