@@ -21,7 +21,7 @@ def test_a_file_that_landed_is_shed_and_validated_by_two_jobs(run: Run, world: W
     assert (newest.status, newest.run_id, newest.rows) == (DONE, "r7", 60)
     code, said = run("validate", "--stream", "sites")
     assert code == 0
-    assert "spillway: sites: recovered 1 batches" in said
+    assert "spillway: sites: recovered 1 batch in" in said
     report = Path(world.settings.build, "report.html")
     assert f"spillway: report: {report}" in said
     assert report.is_file()
