@@ -135,3 +135,19 @@ def test_a_peak_that_costs_more_entries_because_more_is_alike_there_still_comes_
     one = facing_of(*given_, settings, learned, (1.0,), probe_is_left=False)
     assert set(one.how.order[:4].tolist()) & {10, 11}
     assert 5 < one.how.order[0] < 16, "not those that cost least because nothing is alike there"
+
+
+def test_what_lies_beside_a_peak_is_expected_to_yield_as_little_as_it_takes() -> None:
+    # rows of a second have what those of the same second of the other side have: entries, and pairs, lie at no lag
+    rows = [[Row(k / 20 + half, dict.fromkeys([3 * (k // 20) + i for i in range(3)], 1.0)) for k in range(400)]
+            for half in (0.0, 0.02)]  # fmt: skip
+    given_ = Given(operand(rows[0]), 200, 400), Given(operand(rows[1]), 0, 400)
+    settings = equality(10.0, 1.0, predicate="overlap", threshold=2, sets={})
+    matches = np.zeros(11)
+    matches[0] = 40.0
+    learned = LearnedSide(matches, np.full(11, 100.0), squares=40.0)
+    one = facing_of(*given_, settings, learned, (1.0,), probe_is_left=True)
+    assert one.how.order[0] == 0
+    # the curve alone is smoothed over its neighbours; so are entries, and by the step they are told apart again
+    assert one.curve[0] > 20 * one.curve[2]
+    assert one.costs[0] > 5 * one.costs[2], "what a comparison takes is as it is"

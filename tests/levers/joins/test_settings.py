@@ -80,7 +80,7 @@ TYPES = [{"name": "high", "worth": 1.0}]
             },
             "types", "be worth something", False,
         ),
-        ({"adapt": {"sample_pct": 0}}, "adapt.sample_pct", "above 0", True),
+        ({"adapt": {"sample_pct": 0}}, "adapt.sample_pct", "at least 0.001", True),
         ({"adapt": {"memory": 1}}, "adapt.memory", "below 1", True),
         ({"most_rows": 0}, "most_rows", "at least 1", True),
     ],

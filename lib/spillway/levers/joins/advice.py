@@ -21,7 +21,7 @@ from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, uniform
 from spillway.levers.joins.correlation import expected, ranks
 from spillway.levers.joins.drawing import nothing_drawn
 from spillway.levers.joins.equals import equal_pairs
-from spillway.levers.joins.facing import Facing, Given, as_smooth
+from spillway.levers.joins.facing import Facing, Given, per_step
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.missed import pairs_there
@@ -204,8 +204,9 @@ def _side(one: _Looked) -> Side:
     made = one.facing.volumes.sum(axis=1)
     matches = np.bincount(one.behind[one.learns], minlength=len(made)).astype(float)
     learned = LearnedSide(matches, made * one.facing.chance / 2)
-    curve = expected(learned.matches, learned.comparisons)
-    costs = as_smooth(one.facing.costs, made, learned) if one.facing.indexed else one.facing.costs
+    curve, costs = expected(learned.matches, learned.comparisons), one.facing.costs
+    if one.facing.indexed:
+        curve = per_step(curve, costs, made, learned) * costs
     return Side(one.facing.volumes, curve, np.ones(1), costs, ranks(curve / costs))
 
 

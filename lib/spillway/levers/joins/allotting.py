@@ -39,6 +39,9 @@ Calibrate = Callable[[Sequence[Facing], JoinSettings], float]
 """Steps a second of a core, measured on rows of these."""
 ENOUGH_TIMED = 0.05
 """Of what may be used: where less was measured (at the start, after quiet windows) a few rows are timed anew."""
+LEAST_SPENT = 0.25
+"""Of a window's budget of comparisons, whatever was spent too much before: what is owed is saved in several windows
+then, so that none of them is not looked at. A share of a core is kept to strictly."""
 ENOUGH_FOUND = 100.0
 """Pairs of the sample a window, of both sides: what was missed is known within a fifth then, and of many windows far
 better; nothing is gained by looking more once it is known where matches lie."""
@@ -97,7 +100,8 @@ def allotted(
     budget = may_spend(settings, memory, base, seconds, calibrate)
     if np.isinf(budget):
         return Allotment(1.0, 1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
-    spends = max(0.0, budget - memory.debt_steps)
+    of_comparisons = settings.budget is not None and settings.budget.comparisons_per_second is not None
+    spends = max(LEAST_SPENT * budget if of_comparisons else 0.0, budget - memory.debt_steps)
     possible = sum(one.whole_steps for one in base)
     counts = settings.adapt.rate == "counted"
     r = counted(spends, possible) if counts else memory.r

@@ -200,7 +200,7 @@ def facing_of(
         index = index_for(probes.sets, window.sets)
         stretches = _stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
         whole_cost, costs = _steps(probes, low, high, slots, starts, first, made, index, stretches)
-        costs = as_smooth(costs, made, learned)
+        curve = per_step(curve, costs, made, learned) * costs
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
@@ -212,14 +212,18 @@ def facing_of(
     )  # fmt: skip
 
 
-def as_smooth(costs: Array, made: Array, learned: LearnedSide) -> Array:
-    """Costs as smooth as the curve is: where rows have more in common, more entries are read, and more pairs found.
+def per_step(curve: Array, costs: Array, made: Array, learned: LearnedSide) -> Array:
+    """Pairs a step by basic window: pairs a comparison over steps a comparison, both smoothed alike.
 
-    A peak that is smoothed in one and not in the other would be the last that is worth its steps.
+    Where rows have more in common more entries are read, and more pairs found. A peak that is smoothed in one and not
+    in the other would be the last that is worth its steps; one that is smoothed in both is worth them, and what lies
+    beside it, where a comparison takes few steps, is expected to yield as little as it takes.
     """
     passes = passes_for(learned.matches) if len(learned.matches) == len(costs) else 0
     there = smoothed(made, passes)
-    return np.where(there > 0, smoothed(costs * made, passes) / np.maximum(there, 1e-12), costs)
+    smooth = np.where(there > 0, smoothed(costs * made, passes) / np.maximum(there, 1e-12), costs)
+    found: Array = curve / smooth
+    return found
 
 
 def _steps_of_equals(

@@ -123,7 +123,7 @@ class Adapting:
         "each",
     )
     sample_pct: float = rule(
-        Number(above=0, most=100),
+        Number(least=0.001, most=100),
         "share of what may be spent on comparisons that chance picks, to learn where matches lie (gamma): more while "
         "little is known, less once enough is found to tell what is missed",
         5.0,
