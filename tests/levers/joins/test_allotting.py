@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tests.levers.joins.streams import Row, operand
 
-from evidence.joins.driver import equality, join_settings
+from evidence.joins.driver import equality, join_settings, overlap, run_join
+from evidence.joins.workload import PaperStreams, steady
 from spillway.engine import InProcess
 from spillway.levers.joins import allotting, deciding
 from spillway.levers.joins.allotting import Allotment, allotted
@@ -304,3 +305,15 @@ def test_what_chance_finds_does_not_hide_that_matches_have_moved(monkeypatch: py
     assert row["sampled"] > 0.8 * 15_000
     assert sum(one.how.take.sum() for one in turn.allotment.facing) > 1000
     assert row["moved"], "a fifth of what is selected are pairs, not nine tenths"
+
+
+def test_what_is_picked_side_by_side_is_looked_up_together_so_that_the_budget_is_spent() -> None:
+    """Few entries a list, so that look-ups are most of what picking out takes: 0.82 of it was spent, 0.93 is."""
+    streams = PaperStreams(items=300, mean_items=3.0, window_seconds=100.0, rates=steady(8, 300))
+    left, right = streams.both(1000)
+    join = overlap(100, True, threshold=2, basic=5)
+    whole = run_join(left, right, join, 100, 200)
+    budget = Budget(comparisons_per_second=whole.sum("steps") * 0.3 / 100)
+    ours = run_join(left, right, replace(join, budget=budget), 100, 200)
+    assert 0.88 < ours.sum("steps") / ours.sum("may_spend") < 1.02
+    assert ours.sum("pairs") > 0.35 * whole.sum("pairs"), "more than whole rows would find with three tenths"

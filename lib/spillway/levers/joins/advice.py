@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 from numba import njit
 
-from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, uniform
+from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, picked_out, uniform
 from spillway.levers.joins.correlation import expected, ranks
 from spillway.levers.joins.drawing import nothing_drawn
 from spillway.levers.joins.equals import equal_pairs
@@ -30,7 +30,7 @@ from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
 from spillway.levers.joins.ring import newest_taken
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.utility import Side, by_worth, picking_pays
+from spillway.levers.joins.utility import Side, picking_pays
 from spillway.sketches.answers import Answer
 
 MOST_PICKED = 4_000_000.0
@@ -163,8 +163,8 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
     for pct in BUDGETS_PCT:
         about = f"% of pairs missed with {pct:g} % of the steps"
         budget = pct / 100.0 * whole
-        shares, yields = by_worth(budget, sides)
-        if settings.index and (settings.single_values or not picking_pays(yields, budget, sides, whole)):
+        shares, yields, spread = picked_out(budget, [one.facing for one in looked], sides)
+        if settings.index and (settings.single_values or not picking_pays(yields, budget, spread, whole)):
             left = 100.0 - pct
             note = (
                 "whole rows are compared, as chance picks them: with the index there is nothing to choose by"

@@ -209,12 +209,28 @@ def _shared_out(
         shares = [np.full(types, share) for share in found]
     else:
         each = [_side(one, known, settings, worth) for one, known in zip(sides, learned, strict=True)]
-        shares, yields = by_worth(left, each)
+        shares, yields, each = picked_out(left, sides, each)
         pays = picking_pays(yields, left, each, sum(one.whole_steps for one in sides))
     return (
         _taking(sides[LEFT], shares[LEFT], settings),
         _taking(sides[RIGHT], shares[RIGHT], settings),
     ), pays
+
+
+def picked_out(
+    budget: float, facing: Sequence[Facing], sides: Sequence[Side]
+) -> tuple[list[Array], float, list[Side]]:
+    """`by_worth`; with an index once more, since neighbours are looked up together, so that more can be picked."""
+    shares, yields = by_worth(budget, sides)
+    if not all(
+        one.indexed and len(side.costs) == len(one.costs) for one, side in zip(facing, sides, strict=True)
+    ):
+        return shares, yields, list(sides)
+    again = [
+        replace(side, costs=one.picked_costs(side.stretches_of(share)))
+        for one, side, share in zip(facing, sides, shares, strict=True)
+    ]
+    return *by_worth(budget, again), again
 
 
 def _side(one: Facing, known: LearnedSide, settings: JoinSettings, worth: Sequence[float]) -> Side:

@@ -72,7 +72,9 @@ class Facing:
     whole_cost: float
     """Steps a comparison, when everything is compared."""
     costs: Array
-    """Steps a comparison, by basic window, when basic windows are picked out."""
+    """Steps a comparison, by basic window, when basic windows are picked out one by one."""
+    looked_up: Array
+    """Of these, lists looked up: once for all that are picked side by side."""
     curve: Array
     """o_ij, as it was believed."""
     fetched: Array
@@ -111,6 +113,11 @@ class Facing:
     def draw_steps(self) -> float:
         """What drawing one takes: a comparison, and with an index the entry that leads to it."""
         return 2.0 if self.indexed else 1.0
+
+    def picked_costs(self, stretches: float) -> Array:
+        """Steps a comparison, by basic window, where those picked make so many stretches each."""
+        found: Array = np.maximum(self.costs - self.looked_up * (1.0 - stretches), 1e-12)
+        return found
 
     @property
     def sample_chance(self) -> float:
@@ -191,7 +198,7 @@ def facing_of(
         edges = first + np.arange(last - first + 2, dtype=np.int64)
         starts = np.searchsorted(there, edges, side="left").astype(np.int64)
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
-    index, stretches, equals, whole_cost, costs = None, None, None, 1.0, np.ones(n)
+    index, stretches, equals, whole_cost, costs, looked_up = None, None, None, 1.0, np.ones(n), np.zeros(n)
     curve, made = _curve(learned, n), found.sum(axis=1)
     if settings.index and settings.single_values:
         equals = equals_of(probes.sets, window.sets, (low, high))
@@ -199,7 +206,7 @@ def facing_of(
     elif settings.index:
         index = index_for(probes.sets, window.sets)
         stretches = _stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
-        whole_cost, costs = _steps(probes, low, high, slots, starts, first, made, index, stretches)
+        whole_cost, costs, looked_up = _steps(probes, low, high, slots, starts, first, made, index, stretches)
         curve = per_step(curve, costs, made, learned) * costs
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
@@ -208,7 +215,7 @@ def facing_of(
     how = Probing(low, high, slots, nothing, order, starts, first)
     return Facing(
         probes, window, probe_is_left, how, settings.index, index, stretches, equals, found, 0.0,
-        nothing_drawn(probes.rows), 0.0, whole_cost, costs, curve, np.ones(probes.rows, bool),
+        nothing_drawn(probes.rows), 0.0, whole_cost, costs, looked_up, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
 
 
@@ -258,11 +265,11 @@ def _steps(
     made: Array,
     index: InvertedIndex,
     stretches: tuple[Array, Array],
-) -> tuple[float, Array]:
-    """Steps a comparison: of whole windows, and of each basic window picked out alone."""
+) -> tuple[float, Array, Array]:
+    """Steps a comparison: of whole windows, and of each basic window picked out alone; of those, lists looked up."""
     total = float(made.sum())
     if not total:
-        return 1.0, np.ones(len(made))
+        return 1.0, np.ones(len(made)), np.zeros(len(made))
     sets = probes.sets
     entries = float((stretches[1] - stretches[0]).sum())
     looked_up = float((np.diff(sets.first) * (high > low)).sum())
@@ -273,8 +280,8 @@ def _steps(
     mean = entries / total
     per = np.where(seen > 0, read / np.maximum(seen, 1), mean)
     scale = entries / max(1e-12, float((per * made).sum()))
-    picked = per * scale + np.where(seen > 0, asked / np.maximum(seen, 1), 0.0)
-    return (entries + looked_up) / total, np.maximum(picked, 1e-12)
+    alone = np.where(seen > 0, asked / np.maximum(seen, 1), 0.0)
+    return (entries + looked_up) / total, np.maximum(per * scale + alone, 1e-12), alone
 
 
 @njit(cache=True)

@@ -48,6 +48,20 @@ class Side:
     order: Array
     """Basic windows by rank: those that yield most a step first."""
 
+    def stretches_of(self, shares: Array) -> float:
+        """How many stretches of neighbours the basic windows make that such shares take, by how many they are.
+
+        >>> import numpy as np
+        >>> side = Side(np.full((4, 1), 10.0), np.ones(4), np.ones(1), np.ones(4), np.array([1, 2, 0, 3]))
+        >>> side.stretches_of(np.array([0.5])), side.stretches_of(np.array([0.2])), side.stretches_of(np.array([0.0]))
+        (0.5, 1.0, 1.0)
+        """
+        made = self.volumes.sum(axis=1)
+        taken = float(shares @ self.volumes.sum(axis=0))
+        before = np.cumsum(made[self.order]) - made[self.order]
+        picked = np.sort(self.order[(before < taken) & (made[self.order] > 0)])
+        return float((np.diff(picked) > 1).sum() + 1) / len(picked) if len(picked) else 1.0
+
 
 def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
     """r_iz, by window and type: the share of the window that a row of the type is compared with; and what it yields."""
