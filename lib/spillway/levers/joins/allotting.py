@@ -117,8 +117,8 @@ def allotted(
         drawn = _drawing(base, settings, chance)
         rest = max(0.0, r * possible - chance * sum(one.drawn_from * one.draw_steps for one in base))
         chosen, worthwhile = _shared_out(drawn, settings, learned, rest, worth)
-        # where nothing is known an entry is as good as any other, and those that cost least are no better
-        if counts and settings.index and not (worthwhile and _lumps(base, learned)):
+        # where nothing is known a comparison is as good as any other, and those that cost least are no better
+        if counts and (not _lumps(base, learned) or (settings.index and not worthwhile)):
             rows_chance = min(1.0, rest / possible) if possible else 1.0
             chosen = _whole_rows(drawn, settings, rows_chance)
     if counts:
@@ -138,7 +138,8 @@ def _chance(
     share = gamma
     if settings.adapt.rate == "counted":
         share = _gamma(settings, base, learned, may_spend / everything)
-        if settings.index:  # whole rows find more for it than comparisons that are drawn one by one
+        # whole rows take less than comparisons that are drawn one by one, and tell as well where nothing is known
+        if settings.index or not _lumps(base, learned):
             share = min(share, gamma)
     most = MOST_DRAWN / max(1.0, sum(one.drawn_from for one in base))
     return min(1.0, share * may_spend / everything, most)

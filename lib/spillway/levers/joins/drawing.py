@@ -3,7 +3,7 @@
 Every comparison that the full join makes is drawn with the same probability q, independently of all others (a Bernoulli
 sample), by skipping: the gap to the next one is geometric,
 
-    gap = floor(log(1 - u) / log(1 - q)),    u uniform by the probing row's seq and a seed,
+    gap = floor(log(u) / log(1 - q)),    u in (0, 1] uniform by the probing row's seq and a seed,
 
 so that it costs what is drawn, and depends on nothing but the row: whoever draws gets the same. The paper compares some
 rows with everything, gamma of them. As many comparisons of as many different rows tell more: a row's matches come
@@ -30,6 +30,8 @@ from numba import njit
 from spillway.levers.joins.operands import Array, ItemSets
 from spillway.sketches.mixing import mix64
 
+_FAR = float(2**62)
+"""Further than any window reaches."""
 _SALT, _STEP = np.uint64(0xD1B54A32D192ED03), np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -91,62 +93,67 @@ def _begun(seq: np.uint64, seed: np.uint64) -> np.uint64:
 
 
 @njit(cache=True)
-def _gap(state: np.uint64, log_left: float) -> float:
-    """How many are passed over before the next one that is drawn; log_left = log(1 - q)."""
-    u = float(mix64(state, _SALT) >> np.uint64(11)) / 9007199254740992.0
-    return np.floor(np.log1p(-u) / log_left) if log_left < 0 else 0.0
+def _gap(state: np.uint64, scale: float) -> int:
+    """How many are passed over before the next one that is drawn; scale = 1 / log(1 - q)."""
+    u = float((mix64(state, _SALT) >> np.uint64(11)) + np.uint64(1)) / 9007199254740992.0
+    return int(min(np.log(u) * scale, _FAR))
 
 
 @njit(cache=True)
-def _with_room(rows: Array, many: int) -> Array:
-    if many < len(rows):
-        return rows
-    larger = np.empty(2 * len(rows), np.int64)
-    larger[:many] = rows[:many]
-    return larger
+def _scale(chance: float) -> float:
+    return 1.0 / np.log1p(-chance) if chance < 1 else 0.0
+
+
+@njit(cache=True)
+def _larger(rows: Array) -> Array:
+    found = np.empty(2 * len(rows), np.int64)
+    found[: len(rows)] = rows
+    return found
 
 
 @njit(cache=True)
 def _comparisons(low, high, seq, chance, seed):  # type: ignore[no-untyped-def]
-    log_left = np.log1p(-chance) if chance < 1 else 0.0
+    scale = _scale(chance)
     first, rows, many = np.zeros(len(low) + 1, np.int64), np.empty(1024, np.int64), 0
     for k in range(len(low)):
-        state, there = _begun(seq[k], seed), float(high[k] - low[k])
-        place = _gap(state, log_left)
+        state, there = _begun(seq[k], seed), high[k] - low[k]
+        place = _gap(state, scale)
         while place < there:
-            rows = _with_room(rows, many)
-            rows[many] = high[k] - 1 - int(place)
+            if many == len(rows):
+                rows = _larger(rows)
+            rows[many] = high[k] - 1 - place
             many += 1
             state += _STEP
-            place += 1 + _gap(state, log_left)
+            place += 1 + _gap(state, scale)
         first[k + 1] = many
     return first, rows[:many].copy()
 
 
 @njit(cache=True)
 def _entries(p_first, p_items, o_first, o_items, ix_rows, begins, ends, seq, chance, seed):  # type: ignore[no-untyped-def]
-    log_left = np.log1p(-chance) if chance < 1 else 0.0
+    scale = _scale(chance)
     first, rows, many, read = np.zeros(len(seq) + 1, np.int64), np.empty(1024, np.int64), 0, 0
     for k in range(len(seq)):
         there = 0
         for at in range(p_first[k], p_first[k + 1]):
             there += ends[at] - begins[at]
         state = _begun(seq[k], seed)
-        place = _gap(state, log_left)
+        place = _gap(state, scale)
         at, before = p_first[k], 0
         while place < there:
             while place >= before + ends[at] - begins[at]:
                 before += ends[at] - begins[at]
                 at += 1
-            row = ix_rows[begins[at] + int(place) - before]
+            row = ix_rows[begins[at] + place - before]
             read += 1
             # the entry stands for the pair where no earlier item of the probing row is in the other
             if _is_first(p_items[p_first[k] : at], o_items[o_first[row] : o_first[row + 1]]):
-                rows = _with_room(rows, many)
+                if many == len(rows):
+                    rows = _larger(rows)
                 rows[many] = row
                 many += 1
             state += _STEP
-            place += 1 + _gap(state, log_left)
+            place += 1 + _gap(state, scale)
         first[k + 1] = many
     return first, rows[:many].copy(), read
 

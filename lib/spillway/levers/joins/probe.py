@@ -200,7 +200,12 @@ def _probe(  # type: ignore[no-untyped-def]
                 steps += 1
             other_size = o_first[row + 1] - o_first[row]
             pair = makes_pair(predicate, threshold, both, sum_, size, other_size)
-            if selected and not pair:
+            if not pair:
+                if not selected:  # it was compared all the same, if it was not selected too
+                    again = False
+                    for span in range(spans):
+                        again = again or from_[span] <= row < to_[span]
+                    compared[k] += not again
                 continue
             # which basic window the row lies in: most often that of the one before, or the next
             if row >= starts[s + 1]:
@@ -211,7 +216,7 @@ def _probe(  # type: ignore[no-untyped-def]
             beyond = not all_selected and row < min(high[k], starts[s + 1]) - chosen[j]
             if beyond:
                 compared[k] += 1
-            if not pair or (with_itself and o_seq[row] == p_seq[k]):
+            if with_itself and o_seq[row] == p_seq[k]:
                 continue
             if beyond or selected == samples_selected:
                 sampled[j] += 1
