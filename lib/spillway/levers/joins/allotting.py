@@ -42,8 +42,8 @@ ENOUGH_TIMED = 0.05
 LEAST_SPENT = 0.25
 """Of a window's budget of comparisons, whatever was spent too much before: what is owed is saved in several windows
 then, so that none of them is not looked at. A share of a core is kept to strictly."""
-ENOUGH_FOUND = 100.0
-"""Pairs of the sample a window, of both sides: what was missed is known within a fifth then, and of many windows far
+ENOUGH_FOUND = 250.0
+"""Pairs of the sample a window, of both sides: what was missed is known within an eighth then, and of many windows far
 better; nothing is gained by looking more once it is known where matches lie."""
 MOST_DRAWN = 8_000_000.0
 """Comparisons of a window that are drawn at most: what is held of them is bounded however large a budget is."""
