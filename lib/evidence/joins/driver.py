@@ -296,20 +296,32 @@ def kept_evenly(left: Operand, right: Operand, share: float, seed: int) -> tuple
 
 
 def dropping_to(
-    left: Operand, right: Operand, settings: JoinSettings, like: Joined, seed: int, of: str, turns: int = 3
+    left: Operand,
+    right: Operand,
+    settings: JoinSettings,
+    like: Joined,
+    seed: int,
+    of: str,
+    skip: int,
+    turns: int = 3,
 ) -> Joined:
-    """Rows dropped evenly so that the whole run takes as many steps (`steps`), or as long (`seconds`), as `like` did.
+    """Rows dropped evenly so that the windows that are judged, all but the first few (`skip`), take as many steps
+    (`steps`), or as long (`seconds`), as they took `like`.
 
     For rates that stand still. The share is found by trying: what a join takes goes with the square of what is kept.
     """
     begin, end = like.outcomes[0].begin, like.outcomes[-1].begin + ADAPTS
-    target = like.seconds if of == "seconds" else like.sum(of)
-    share, best = 0.3, None
+
+    def takes(joined: Joined) -> float:
+        judged = Joined(joined.outcomes[skip:])
+        return judged.seconds if of == "seconds" else judged.sum(of)
+
+    target, share, best = takes(like), 0.3, None
     for _ in range(turns):
         kept = kept_evenly(left, right, share, seed)
         run = partial(run_join, *kept, everything(settings), begin, end)
         tried = best_timed(run) if of == "seconds" else run()
-        took = tried.seconds if of == "seconds" else tried.sum(of)
+        took = takes(tried)
         if best is None or abs(took - target) < abs(best[0] - target):
             best = (took, tried)
         share = min(1.0, share * float(np.sqrt(target / max(took, 1e-9))))
