@@ -71,7 +71,7 @@ def test_what_is_told_to_be_selected_is_what_the_join_selects() -> None:
         take = np.floor(0.37 * whole + uniform(one.probes.seq, join.seed * 4 + 2)).astype(np.int64)
         mine = probe(
             one.probes, one.window, replace(how, take=np.minimum(take, whole), order=order), OVERLAP, 2.0, None,
-            one.probe_is_left, drawn=nothing_drawn(200), samples_selected=False,
+            one.probe_is_left, drawn=nothing_drawn(200),
         )  # fmt: skip
         selects = set(zip(mine.probe.tolist(), mine.row.tolist(), strict=True))
         sees = ~looked.learns

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from spillway.levers.joins.changing import DROP, moved
-from spillway.levers.joins.correlation import expected, faded, ranks, smoothed
+from spillway.levers.joins.correlation import expected, faded, how_known, ranks, smoothed
 from spillway.levers.joins.direction import by_direction
-from spillway.levers.joins.exploring import MOST_LOOKED, MOST_LUMPS, explored, lumps_of
+from spillway.levers.joins.exploring import LEAST_LOOKED, MOST_LOOKED, MOST_LUMPS, explored, lumps_of
 from spillway.levers.joins.missed import Missed, missed_of, pairs_there
 from spillway.levers.joins.rate import (
     LEAST_FRACTION,
@@ -192,29 +192,61 @@ def test_what_no_side_can_probe_has_no_volume_and_takes_nothing() -> None:
     assert [share.tolist() for share in by_worth(0.0, [empty, empty])[0]] == [[1.0], [1.0]]
 
 
-def test_looking_takes_all_before_the_first_match_much_while_little_is_known_and_gamma_then() -> None:
-    flat, made, to_make = np.full(20, 5.0), np.full(20, 50.0), np.full(20, 1000.0)
-    shares = [explored(0.05, lumps, flat, made, to_make) for lumps in (0.0, 1.0, 20 * MOST_LUMPS / 4, 1e6)]
-    assert shares == pytest.approx([1.0, MOST_LOOKED, 0.2, 0.05])
-    # lags that came within reach only now are looked at, for their part of what there is to compare
+def test_looking_takes_all_before_the_first_match_much_while_little_is_known_and_little_then() -> None:
+    flat, made = np.full(20, 5.0), np.full(20, 50.0)
+    shares = [explored(0.05, lumps, flat, made) for lumps in (0.0, 1.0, 20 * MOST_LUMPS / 4, 1e6)]
+    for found, share in zip(shares, (1.0, MOST_LOOKED, 0.2, 0.05 * LEAST_LOOKED), strict=True):
+        assert found == pytest.approx(np.full(20, share))
+    # lags that came within reach only now are looked at, and the others no more for it
     made[10:] = 0.0
-    assert explored(0.05, 1e9, flat, made, to_make) == pytest.approx((MOST_LOOKED + 0.05) / 2)
-    # once as much is known as is looked for, no more is looked at than is needed to tell what was missed
-    assert explored(0.05, 1e9, flat, np.full(20, 50.0), to_make, least=0.002) == pytest.approx(0.002)
+    assert explored(0.05, 1e9, flat, made) == pytest.approx([0.05 * LEAST_LOOKED] * 10 + [MOST_LOOKED] * 10)
     # a gamma that was stated larger is kept to
-    assert explored(0.8, 1.0, flat, made, to_make) == pytest.approx(0.8)
+    assert explored(0.8, 1.0, flat, np.full(20, 50.0)) == pytest.approx(np.full(20, 0.8))
+
+
+def test_what_is_selected_is_known_and_needs_no_look_and_what_is_not_is_looked_at_as_before() -> None:
+    flat, made = np.full(20, 5.0), np.full(20, 50.0)
+    lumps = 100.0
+    before = explored(0.05, lumps, flat, made)
+    # two basic windows are selected: a thousand times as much is known of them, and of the others what was
+    selected = np.where(np.arange(20) < 2, 1000.0, 1.0)
+    after = explored(0.05, lumps * selected.mean(), flat * selected, made * selected)
+    assert after[2:] == pytest.approx(before[2:])
+    assert after[:2] == pytest.approx([0.05 * LEAST_LOOKED] * 2)
 
 
 def test_a_sharp_peak_is_looked_for_less_than_one_that_noise_could_have_made() -> None:
-    made, to_make, peak = np.full(20, 50.0), np.full(20, 1000.0), np.full(20, 1.0)
+    made, peak = np.full(20, 50.0), np.full(20, 1.0)
     peak[7] = 60.0
     flat = np.full(20, peak.mean())
-    assert explored(0.05, 100.0, peak, made, to_make) == 0.05
-    assert explored(0.05, 100.0, flat, made, to_make) == pytest.approx(0.05 * MOST_LUMPS / 5)
+    least = np.full(20, 0.05 * LEAST_LOOKED)
+    assert explored(0.05, 100.0, peak, made) == pytest.approx(least)
+    assert explored(0.05, 100.0, flat, made) == pytest.approx(np.full(20, 0.05 * MOST_LUMPS / 5))
     # two differ as much where lumps are few: that is what noise is
     slope = flat * np.linspace(0.7, 1.3, 20)
-    assert explored(0.05, 100.0, slope, made, to_make) == explored(0.05, 100.0, flat, made, to_make)
-    assert explored(0.05, 2000.0, slope, made, to_make) == 0.05
+    assert explored(0.05, 100.0, slope, made) == pytest.approx(explored(0.05, 100.0, flat, made))
+    assert (explored(0.05, 2000.0, slope, made) < explored(0.05, 2000.0, flat, made)).all()
+
+
+def test_a_basic_window_speaks_for_itself_as_far_as_it_is_known_and_drowns_no_other() -> None:
+    """One basic window was selected and is known exactly; what was looked at beside it says little, but not nothing."""
+    comparisons = np.full(9, 200.0)
+    comparisons[4] = 1e6
+    matches = comparisons * 0.01
+    matches[4] = 1e6 * 0.1
+    o = expected(matches, comparisons)
+    assert o[4] == pytest.approx(0.1)
+    others = np.arange(9) != 4
+    assert ((o[others] > 0.01) & (o[others] < 0.06)).all(), (
+        "as far as they are not known the mean speaks for them"
+    )
+    part, heard, _ = how_known(matches, comparisons)
+    assert part[4] == 1.0
+    assert part[others] == pytest.approx(np.full(8, 1 / 3), rel=0.01)
+    assert heard[4] == pytest.approx(600, rel=0.01)
+    # once they are known as well, they are what they are
+    known = np.where(others, comparisons * 1000, comparisons)
+    assert expected(known * matches / comparisons, known) == pytest.approx(np.where(others, 0.01, 0.1))
 
 
 def test_matches_that_come_many_at_a_time_tell_as_little_as_few() -> None:

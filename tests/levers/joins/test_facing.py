@@ -111,12 +111,10 @@ def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_
     )
     turn = JoinTurn(tight, Memory(), left, right, 5.0)
     for side in turn.allotment.facing:
-        whole_rows = side.how.take == side.how.high - side.how.low
-        assert (whole_rows | (side.how.take == 0)).all(), (
-            "no basic window is picked out, nothing known or not"
-        )
-        assert 0 < whole_rows.mean() < 1
-    assert turn.allotment.rows_chance == turn.allotment.r == pytest.approx(0.3)
+        assert side.whole_rows, "no basic window is picked out, nothing known or not"
+        assert 0 < side.probing.mean() < 1
+        assert side.how.looking.chances == pytest.approx(np.full(len(side.costs), 0.3))
+    assert turn.allotment.r == pytest.approx(0.3)
     assert turn.allotment.chance == 0, "what is missed is counted, and there is nothing to learn"
 
 

@@ -12,8 +12,9 @@ from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
 from spillway.levers.joins.drawing import Drawn, drawn_comparisons, nothing_drawn
 from spillway.levers.joins.index import inverted
+from spillway.levers.joins.looking import Looking, made_by
 from spillway.levers.joins.predicates import PREDICATES
-from spillway.levers.joins.probe import FoundPairs, Probing, probe
+from spillway.levers.joins.probe import SELECTED, FoundPairs, Probing, probe
 from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, volumes
 
 ITEMS = 7
@@ -74,7 +75,7 @@ def run(
 ) -> FoundPairs:
     p, o = operand(mine), operand(other)
     index = inverted(o.sets, ITEMS) if indexed else None
-    return probe(p, o, how, PREDICATES[predicate], threshold, index, is_left, False, drawn, drawn is None)
+    return probe(p, o, how, PREDICATES[predicate], threshold, index, is_left, False, drawn)
 
 
 @settings(max_examples=80, deadline=None)
@@ -119,29 +120,89 @@ def test_selecting_finds_no_pair_that_is_none_and_the_index_changes_nothing(
     # as many rows are selected as may be; of what was drawn, what selecting did not find is marked as beyond it
     assert (selected.compared == np.minimum(take, how.high - how.low)).all()
     assert (plain.compared == indexed.compared).all()
-    assert plain.steps == selected.compared.sum() + drawn.many
+    assert plain.steps == plain.compared.sum(), "what is selected and drawn is one comparison"
     every = run(mine, other, how, predicate, 1.0, False, is_left, drawn)
     assert (every.compared == how.high - how.low).all(), "what is selected and drawn is one comparison"
-    assert not every.beyond.any()
+    assert (every.behind == SELECTED).all()
+    assert every.drawn == 0
     assert (plain.compared <= selected.compared + np.diff(drawn.first)).all()
     by_chance = {
         (k, int(row)) for k in range(len(take)) for row in drawn.rows[drawn.first[k] : drawn.first[k + 1]]
     }
     assert pairs(plain) == pairs(selected) | (pairs(whole) & by_chance)
-    kept = set(zip(plain.probe[~plain.beyond].tolist(), plain.row[~plain.beyond].tolist(), strict=True))
+    inside = plain.behind == SELECTED
+    kept = set(zip(plain.probe[inside].tolist(), plain.row[inside].tolist(), strict=True))
     assert kept == pairs(selected)
+    assert plain.drawn == indexed.drawn == len(pairs(plain) - pairs(selected))
     assert (plain.inside == indexed.inside).all()
     assert (plain.inside == selected.everything).all()
-    # the sample is what was drawn, whether it was selected too or not
-    assert plain.sampled.sum() == len(pairs(whole) & by_chance)
-    sides = operand(mine), operand(other)
-    whole_rows = probe(
-        *sides, some, PREDICATES[predicate], 1.0, None, is_left, drawn=drawn, samples_selected=True
-    )
-    assert pairs(whole_rows) == pairs(plain)
-    assert whole_rows.sampled.sum() == len(pairs(plain)), "what was selected too counts once"
-    each = np.bincount([k for k, _ in pairs(whole) & by_chance], minlength=1)
-    assert plain.sampled_squares == (each * each).sum()
+    # each pair counts once for the basic window it lies in, however it was found
+    slots = slots_of(operand(other).at, round(basic * SECOND))
+    lags = how.slots[plain.probe] - slots[plain.row]
+    assert plain.by_lag.tolist() == np.bincount(lags, minlength=n).tolist()
+    assert plain.behind[~inside].tolist() == lags[~inside].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows,
+    rows,
+    lasts,
+    predicates,
+    st.integers(0, 2**31),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([0.5, 1.0, 3.0]),
+)
+def test_what_is_looked_at_is_all_of_a_basic_window_and_compared_once(
+    mine: list[Row],
+    other: list[Row],
+    w: float,
+    predicate: str,
+    seed: int,
+    is_left: bool,
+    together: bool,
+    basic: float,
+) -> None:
+    how, n = probing(mine, other, w, is_left, basic)
+    shuffle = np.random.default_rng(seed)
+    take = np.floor(shuffle.random(len(how.take)) * (how.take + 1)).astype(np.int64)
+    chances = shuffle.choice([0.0, 0.5, 1.0], n) if not together else np.full(n, 0.5)
+    who = shuffle.random(len(take)) < 0.7
+    looking = Looking(chances, who, together, seed)
+    some = replace(how, order=shuffle.permutation(n).astype(np.int64), take=take, looking=looking)
+    drawn = drawn_comparisons(how.low, how.high, np.arange(len(take)), 0.2, seed)
+    selected = run(mine, other, replace(some, looking=Looking()), predicate, 1.0, True, is_left)
+    plain = run(mine, other, some, predicate, 1.0, False, is_left)
+    slots = slots_of(operand(other).at, round(basic * SECOND))
+
+    def found(one: FoundPairs) -> set[tuple[int, int]]:
+        return set(zip(one.probe.tolist(), one.row.tolist(), strict=True))
+
+    lacks = found(run(mine, other, how, predicate, 1.0, False, is_left)) - found(selected)
+    beyond = found(plain) - found(selected)
+    assert found(selected) <= found(plain)
+    cells = {(k, int(how.slots[k] - slots[row])) for k, row in beyond}
+    for k, row in lacks:  # a cell is looked at with all of its pairs, or with none
+        cell = (k, int(how.slots[k] - slots[row]))
+        assert ((k, row) in beyond) == (cell in cells)
+        assert who[k] or (k, row) not in beyond
+        assert cell not in cells or chances[cell[1]] > 0
+        assert (k, row) in beyond or not who[k] or chances[cell[1]] < 1
+        assert not together or ((k, row) in beyond) == any(at == k for at, _ in beyond)
+    for indexed in (False, True):
+        both = run(mine, other, some, predicate, 1.0, indexed, is_left, drawn)
+        assert (both.compared <= how.high - how.low).all()
+        alone = run(mine, other, some, predicate, 1.0, indexed, is_left)
+        assert found(alone) == found(plain)
+        assert both.drawn == len(found(both) - found(alone))
+        p = operand(mine)
+        _, made, by_row = made_by(
+            some.low, some.high, some.slots, p.seq.astype(np.uint64), some.take, p.kinds, some.order,
+            some.starts, some.first_slot, 2, chances, who, together, np.uint64(seed),
+        )  # fmt: skip
+        assert (alone.compared == by_row).all()
+        assert made.sum() == by_row.sum()
 
 
 def test_basic_windows_are_used_in_the_order_of_their_ranks_and_the_last_one_partly() -> None:

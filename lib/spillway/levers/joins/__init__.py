@@ -4,9 +4,10 @@ Load Shedding for Binary Stream Joins").
 No row is dropped. Each new row is compared with the part of the opposite window that has proved worth it: how much is
 `rate`, which *basic windows* first is `correlation`, which of the two windows and which types of rows is `direction`
 and `utility` (with `type_worth`); how widely is looked to learn that is `exploring`, when it is forgotten `changing`.
-What was not compared is estimated, with an interval (`missed`).
+What was not compared is estimated from what was drawn, with an interval (`missed`).
 
-Kernels (pure): `predicates`, `operands`, `ring`, `index`, `probe`, `facing`; controllers (pure): `rate`, `correlation`,
-`exploring`, `changing`, `direction`, `type_worth`, `utility`, `missed`; the lever itself: `allotting`, `turn`,
-`calibrating`, `deciding`, `memory`, `lever`.
+Kernels (pure): `predicates`, `operands`, `ring`, `index`, `looking`, `drawing`, `probe`, `chained`, `equals`,
+`ordering`, `facing`; controllers (pure): `rate`, `correlation`, `exploring`, `changing`, `direction`, `type_worth`,
+`utility`, `missed`; the lever itself: `allotting`, `turn`, `calibrating`,
+`deciding`, `memory`, `lever`.
 """

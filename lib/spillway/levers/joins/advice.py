@@ -17,13 +17,13 @@ from statistics import NormalDist
 import numpy as np
 from numba import njit
 
-from spillway.levers.joins.allotting import LEFT, RIGHT, allotted, picked_out, uniform
+from spillway.levers.joins.allotting import LEFT, RIGHT, picked_out, uniform
 from spillway.levers.joins.correlation import expected, ranks
 from spillway.levers.joins.drawing import nothing_drawn
 from spillway.levers.joins.equals import equal_pairs
-from spillway.levers.joins.facing import Facing, Given, per_step
+from spillway.levers.joins.facing import Facing, Given, facing_of, per_step
 from spillway.levers.joins.index import index_for
-from spillway.levers.joins.memory import LearnedSide, Memory
+from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.missed import pairs_there
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.predicates import EQUALITY, PREDICATES
@@ -64,9 +64,11 @@ class _Looked:
 
 def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: bool) -> Iterator[Advised]:
     """What is to be said of the join of these rows."""
-    whole = replace(settings, budget=None)
-    given = (Given(left, 0, left.rows), Given(right, 0, right.rows))
-    facing = allotted(given[0], given[1], whole, Memory(), (1.0,), 1.0).facing
+    given, nothing = (Given(left, 0, left.rows), Given(right, 0, right.rows)), LearnedSide()
+    facing = [
+        facing_of(given[1 - side], given[side], settings, nothing, (1.0,), probe_is_left=side == RIGHT)
+        for side in (LEFT, RIGHT)
+    ]
     chance = min(1.0, MOST_PICKED / max(1.0, sum(one.drawn_from for one in facing)))
     looked = [_look(one, side, chance, settings, with_itself) for side, one in enumerate(facing)]
     seconds = _span(left, right)
@@ -206,7 +208,7 @@ def _side(one: _Looked) -> Side:
     learned = LearnedSide(matches, made * one.facing.chance / 2)
     curve, costs = expected(learned.matches, learned.comparisons), one.facing.costs
     if one.facing.indexed:
-        curve = per_step(curve, costs, made, learned) * costs
+        curve = per_step(curve, costs, learned) * costs
     return Side(one.facing.volumes, curve, np.ones(1), costs, ranks(curve / costs))
 
 

@@ -1,13 +1,14 @@
 """What a window's rows are compared with: the controllers in their order, on what is there to compare.
 
     r            how much         (`rate`)         from what may be spent and what everything would take
-    the sample   what is compared by chance   gamma' of what may be spent (`exploring`), one by one (`drawing`)
+    the sample   what is drawn to tell what is missed, one by one (`drawing`); nothing where that is counted
+    looks        which cells are looked at whole, to learn where matches lie (`exploring`, `looking`)
     r_1, r_2     which direction, which types      (`direction`, `utility`)
     ranks        which basic windows first         (`correlation`), by what they yield a step
     take         how many rows of its window each probing row is compared with
 
-A pure function of the rows, of what is remembered and of the contract: whoever computes it gets the same. The sample is
-drawn with one probability for both windows, so that the direction that seems useless is still looked at.
+A pure function of the rows, of what is remembered and of the contract: whoever computes it gets the same. The direction
+that seems useless is still looked at.
 
 *Or whole rows.* With an index that finds a row's matches at once there is nothing to gain by picking basic windows out:
 every entry that is read is a pair, and each basic window costs a look-up more. Where picking out is expected to yield
@@ -42,9 +43,11 @@ ENOUGH_TIMED = 0.05
 LEAST_SPENT = 0.25
 """Of a window's budget of comparisons, whatever was spent too much before: what is owed is saved in several windows
 then, so that none of them is not looked at. A share of a core is kept to strictly."""
-ENOUGH_FOUND = 250.0
-"""Pairs of the sample a window, of both sides: what was missed is known within an eighth then, and of many windows far
-better; nothing is gained by looking more once it is known where matches lie."""
+ENOUGH_FOUND = 100.0
+"""Pairs of the sample a window, of both sides: what was missed is known within a fifth then, and of many windows far
+better."""
+DRAWN_ENTRY = 16.0
+"""As long as one entry takes that is drawn, so many take that are read along a list: it waits for memory."""
 MOST_DRAWN = 8_000_000.0
 """Comparisons of a window that are drawn at most: what is held of them is bounded however large a budget is."""
 
@@ -55,9 +58,7 @@ class Allotment:
 
     r: float
     chance: float
-    """With which a comparison is of the sample; 1: all are made, 0: nothing has to be learned."""
-    rows_chance: float
-    """With which a row is compared with everything, where whole rows are; 1: basic windows are picked out."""
+    """With which a comparison is drawn; 1: all are made, 0: what is missed is counted."""
     may_spend: float
     free_at: float
     facing: tuple[Facing, Facing]
@@ -93,73 +94,99 @@ def allotted(
     calibrate: Calibrate = lambda base, settings: STEPS_PER_CORE_SECOND,
 ) -> Allotment:
     """The window's allotment; `worth`: utility by type of row."""
+    picks = settings.budget is not None
     base = (
-        facing_of(right, left, settings, memory.left, worth, probe_is_left=False),
-        facing_of(left, right, settings, memory.right, worth, probe_is_left=True),
+        facing_of(right, left, settings, memory.left, worth, probe_is_left=False, picks=picks),
+        facing_of(left, right, settings, memory.right, worth, probe_is_left=True, picks=picks),
     )
     budget = may_spend(settings, memory, base, seconds, calibrate)
     if np.isinf(budget):
-        return Allotment(1.0, 1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
+        return Allotment(1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
     of_comparisons = settings.budget is not None and settings.budget.comparisons_per_second is not None
     spends = max(LEAST_SPENT * budget if of_comparisons else 0.0, budget - memory.debt_steps)
     possible = sum(one.whole_steps for one in base)
     counts = settings.adapt.rate == "counted"
     r = counted(spends, possible) if counts else memory.r
-    chance, rows_chance = 1.0, 1.0
-    if r >= 1.0 and (counts or _all_fetched(base, settings, budget / seconds, memory.free_at)):
-        chosen = (_whole(base[0]), _whole(base[1]))
-    elif counts and settings.index and settings.single_values and len(worth) == 1:
-        # nothing to choose among, as every entry that is read is a pair, and what is missed is counted
-        chance, rows_chance, chosen = 0.0, r, _whole_rows(base, settings, r)
-    else:
-        learned = (memory.left, memory.right)
-        chance = _chance(settings, base, learned, r * possible)
-        drawn = _drawing(base, settings, chance)
-        rest = max(0.0, r * possible - chance * sum(one.drawn_from * one.draw_steps for one in base))
-        chosen, worthwhile = _shared_out(drawn, settings, learned, rest, worth)
-        # where nothing is known a comparison is as good as any other, and those that cost least are no better
-        if counts and (not _lumps(base, learned) or (settings.index and not worthwhile)):
-            rows_chance = min(1.0, rest / possible) if possible else 1.0
-            chosen = _whole_rows(drawn, settings, rows_chance)
+    chance, chosen = 1.0, (_whole(base[0]), _whole(base[1]))
+    if r < 1.0 or not (counts or _all_fetched(base, settings, budget / seconds, memory.free_at)):
+        chance, chosen = _within(r * possible, base, settings, (memory.left, memory.right), worth)
     if counts:
-        return Allotment(r, chance, rows_chance, budget, memory.free_at, chosen)
+        return Allotment(r, chance, budget, memory.free_at, chosen)
     chosen, free_at = _fetched(chosen, settings, budget / seconds, memory.free_at)
-    return Allotment(r, chance, rows_chance, budget, free_at, chosen)
+    return Allotment(r, chance, budget, free_at, chosen)
+
+
+def _within(
+    spends: float,
+    base: tuple[Facing, Facing],
+    settings: JoinSettings,
+    learned: tuple[LearnedSide, LearnedSide],
+    worth: Sequence[float],
+) -> tuple[float, tuple[Facing, Facing]]:
+    """So many steps spread over the sample, looks and what is selected; the sample's chance, and who compares what."""
+    possible = sum(one.whole_steps for one in base)
+    share = min(1.0, spends / possible) if possible else 1.0
+    if settings.index and settings.single_values and len(worth) == 1:
+        # nothing to choose among, as every entry that is read is a pair, and what is missed is counted
+        return 0.0, _looking(base, [np.full(len(one.costs), share) for one in base], settings)
+    chance = _chance(settings, base, learned, spends)
+    drawn = _drawing(base, settings, chance)
+    rest = max(0.0, spends - chance * sum(one.drawn_from * one.draw_steps for one in base))
+    evenly = min(1.0, rest / possible) if possible else 1.0
+    if _lumps(base, learned) > 0:
+        chances = _chances(settings, base, learned, spends, chance)
+        chosen, pays = _shared_out(_looking(drawn, chances, settings), settings, learned, rest, worth)
+        if pays or not settings.index:
+            return chance, chosen
+    # where nothing is known a comparison is as good as any other, and those that cost least are no better
+    return chance, _looking(drawn, [np.full(len(one.costs), evenly) for one in base], settings)
 
 
 def _chance(
-    settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide], may_spend: float
+    settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide], spends: float
 ) -> float:
-    """q: what may be spent on the sample, over what drawing everything would take."""
-    everything = sum(one.drawn_from * one.draw_steps for one in base)
-    if everything <= 0:
+    """q: what is spent on the sample, over what drawing everything would take; 0 where what is missed is counted.
+
+    It takes gamma of what may be spent, or what finds enough pairs of both sides, if that is less.
+    """
+    if settings.predicate == "equality":
+        return 0.0
+    comparisons = sum(one.drawn_from for one in base)
+    takes = comparisons * (DRAWN_ENTRY if settings.index else 1.0)
+    if takes <= 0:
         return 1.0
-    gamma = settings.adapt.sample_pct / 100.0
-    share = gamma
-    if settings.adapt.rate == "counted":
-        share = _gamma(settings, base, learned, may_spend / everything)
-        # whole rows take less than comparisons that are drawn one by one, and tell as well where nothing is known
-        if settings.index or not _lumps(base, learned):
-            share = min(share, gamma)
-    most = MOST_DRAWN / max(1.0, sum(one.drawn_from for one in base))
-    return min(1.0, share * may_spend / everything, most)
+    chance = settings.adapt.sample_pct / 100.0 * spends / takes
+    if _lumps(base, learned) > 0:
+        pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in base)
+        chance = min(chance, ENOUGH_FOUND / max(1e-12, pairs))
+    return min(1.0, chance, MOST_DRAWN / max(1.0, comparisons))
 
 
-def _gamma(
-    settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide], chance: float
-) -> float:
-    """The sample's share of what may be spent, of which all would draw with `chance`.
+def _chances(
+    settings: JoinSettings,
+    base: Sequence[Facing],
+    learned: Sequence[LearnedSide],
+    spends: float,
+    drawn: float,
+) -> list[Array]:
+    """By window and basic window, with which chance a row looks at all of it, beside what is drawn there anyway.
 
-    Both windows are known as well as both together are.
+    Both windows are known as well as both together are. With an index a row looks at all basic windows or at none.
     """
     gamma = settings.adapt.sample_pct / 100.0
     matches, made = (
         np.concatenate([getattr(known, name) for known in learned]) for name in ("matches", "comparisons")
     )
-    to_make = np.concatenate([one.volumes.sum(axis=1) for one in base])
-    pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in base)
-    least = min(gamma, ENOUGH_FOUND / max(1e-12, chance * pairs))
-    return explored(gamma, _lumps(base, learned), matches, made, to_make, least)
+    shares = explored(gamma, _lumps(base, learned), matches, made)
+    volumes = np.concatenate([one.volumes.sum(axis=1) for one in base])
+    if settings.index:
+        possible = sum(one.whole_steps for one in base)
+        shares = np.full(len(shares), float(shares @ volumes) / max(1.0, float(volumes.sum())))
+    else:
+        possible = float(volumes @ np.concatenate([one.costs for one in base]))
+    chances = np.clip(shares * spends / max(1e-12, possible) - drawn, 0.0, 1.0)
+    cut = len(base[LEFT].costs)
+    return [chances[:cut], chances[cut:]]
 
 
 def _lumps(base: Sequence[Facing], learned: Sequence[LearnedSide]) -> float:
@@ -170,8 +197,8 @@ def _lumps(base: Sequence[Facing], learned: Sequence[LearnedSide]) -> float:
 
 
 def _whole(one: Facing) -> Facing:
-    """Everything is compared, and so everything tells of where matches lie."""
-    return replace(one, how=replace(one.how, take=one.how.high - one.how.low), rows_chance=1.0)
+    """Everything is compared."""
+    return replace(one, how=replace(one.how, take=one.how.high - one.how.low))
 
 
 def _drawing(sides: tuple[Facing, Facing], settings: JoinSettings, chance: float) -> tuple[Facing, Facing]:
@@ -180,25 +207,45 @@ def _drawing(sides: tuple[Facing, Facing], settings: JoinSettings, chance: float
     return left, right
 
 
-def _whole_rows(sides: tuple[Facing, Facing], settings: JoinSettings, share: float) -> tuple[Facing, Facing]:
-    """So many of the rows, by chance, compared with everything."""
-    found = []
-    for side, one in enumerate(sides):
-        picked = uniform(one.probes.seq, settings.seed * 4 + side) < share
-        take = np.where(picked, one.how.high - one.how.low, 0)
-        found.append(replace(one, how=replace(one.how, take=take), rows_chance=share))
-    return found[LEFT], found[RIGHT]
+def _looking(
+    sides: tuple[Facing, Facing], chances: Sequence[Array], settings: JoinSettings
+) -> tuple[Facing, Facing]:
+    """Looks, beside what is selected; with an index whole rows."""
+    left, right = (
+        one.looking(mine, settings.index, settings.seed * 4 + side)
+        for side, (one, mine) in enumerate(zip(sides, chances, strict=True))
+    )
+    return left, right
 
 
 def _shared_out(
     sides: tuple[Facing, Facing],
     settings: JoinSettings,
     learned: tuple[LearnedSide, LearnedSide],
-    left: float,
+    spends: float,
     worth: Sequence[float],
 ) -> tuple[tuple[Facing, Facing], bool]:
-    """What is left beside the sample, spread over windows, basic windows and types; and whether that pays."""
-    totals = [float(one.volumes.sum(axis=1) @ one.costs) for one in sides]
+    """What is left beside looks, spread over windows, basic windows and types; and whether that pays.
+
+    A cell that is looked at costs selecting nothing and gives it nothing: of what selecting takes and yields in a basic
+    window the part of the others counts, 1 - p_j.
+    """
+    unseen = [1.0 - one.how.looking.chances for one in sides]
+    if settings.index:  # rows that look select nothing
+        looked = sum(
+            (1.0 - float(part[0])) * one.whole_steps for one, part in zip(sides, unseen, strict=True)
+        )
+        others = max(1e-12, float(unseen[LEFT][0]))
+        left, unseen = max(0.0, spends - looked) / others, [np.ones(len(part)) for part in unseen]
+    else:
+        looked = sum(
+            float(one.volumes.sum(axis=1) @ (one.costs * (1.0 - part)))
+            for one, part in zip(sides, unseen, strict=True)
+        )
+        left = max(0.0, spends - looked)
+    totals = [
+        float(one.volumes.sum(axis=1) @ (one.costs * part)) for one, part in zip(sides, unseen, strict=True)
+    ]
     even = min(1.0, left / sum(totals)) if sum(totals) else 1.0
     types = len(worth)
     pays = True
@@ -209,7 +256,10 @@ def _shared_out(
         found = by_direction(even, totals[LEFT], totals[RIGHT], means[LEFT], means[RIGHT])
         shares = [np.full(types, share) for share in found]
     else:
-        each = [_side(one, known, settings, worth) for one, known in zip(sides, learned, strict=True)]
+        each = [
+            _side(one, known, settings, worth, part)
+            for one, known, part in zip(sides, learned, unseen, strict=True)
+        ]
         shares, yields, each = picked_out(left, sides, each)
         pays = picking_pays(yields, left, each, sum(one.whole_steps for one in sides))
     return (
@@ -234,16 +284,18 @@ def picked_out(
     return *by_worth(budget, again), again
 
 
-def _side(one: Facing, known: LearnedSide, settings: JoinSettings, worth: Sequence[float]) -> Side:
+def _side(
+    one: Facing, known: LearnedSide, settings: JoinSettings, worth: Sequence[float], unseen: Array
+) -> Side:
     """A window as the knapsack has it; without correlation, its basic windows are all one."""
     often = np.bincount(one.window.kinds, minlength=len(worth)).astype(np.float64)
     u = worth_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
-    volumes = one.volumes
+    volumes, curve, costs = one.volumes, one.curve * unseen, one.costs * unseen
     if settings.adapt.correlation:
-        return Side(volumes, one.curve, u, one.costs, one.how.order)
+        return Side(volumes, curve, u, np.maximum(costs, 1e-12), one.how.order)
     made = volumes.sum(axis=0, keepdims=True)
-    cost = float((volumes.sum(axis=1) @ one.costs) / made.sum()) if made.sum() else 1.0
-    return Side(made, np.array([np.mean(one.curve)]), u, np.array([cost]), np.zeros(1, np.int64))
+    cost = float((volumes.sum(axis=1) @ costs) / made.sum()) if made.sum() else 1.0
+    return Side(made, np.array([np.mean(curve)]), u, np.array([max(cost, 1e-12)]), np.zeros(1, np.int64))
 
 
 def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:
@@ -271,7 +323,12 @@ def _fetched(
     mine = (fetched[:cut], fetched[cut:])
     found = []
     for one, kept in zip(sides, mine, strict=True):
-        found.append(replace(one, how=replace(one.how, take=np.where(kept, one.how.take, 0)), fetched=kept))
+        how = replace(
+            one.how,
+            take=np.where(kept, one.how.take, 0),
+            looking=replace(one.how.looking, who=one.how.looking.who & kept[: len(one.how.looking.who)]),
+        )
+        found.append(replace(one, how=how, fetched=kept))
     return (found[LEFT], found[RIGHT]), float(free_at)
 
 

@@ -13,11 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from spillway.levers.joins.chained import chained
 from spillway.levers.joins.equals import equal_pairs
 from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.operands import ItemSets, Operand
+from spillway.levers.joins.ordering import in_order
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import probe
 from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND
@@ -53,8 +55,10 @@ def compiled() -> None:
         settings = JoinSettings(left=side, right=side, index=index, sets=sets)
         given = Given(empty, 0, 0)
         one = facing_of(given, given, settings, LearnedSide(), (1.0,), probe_is_left=True)
-        one.selected_volumes()
-        one.drawing(0.5, 0)
+        assert not one.looking(np.zeros(len(one.costs)), False, 0).drawing(0.5, 0).made_rows.any()
         probe(empty, empty, one.how, 0, 0.0, index_for(empty.sets, empty.sets) if index else None)
     pairs = replace(empty, sets=ItemSets(np.array([0, 2]), np.array([0, 1]), np.ones(2)))
     equal_pairs(pairs, pairs, (none, none))
+    chained(empty, empty, one.how, none, none)
+    in_order((none, none), (none, none))
+    in_order((np.arange(2), np.array([1, 0])), (np.arange(2), np.array([0, 1])))

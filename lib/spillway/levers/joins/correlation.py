@@ -1,13 +1,15 @@
 """What is worth processing first: basic windows by their expected output per comparison (Algorithm 2).
 
-From the comparisons that chance picked alone (`drawing`), o_ij = matches in basic window j / comparisons there. What
-was learned fades by `memory` from window to window, so that a peak that moves is found again, and basic windows without
-a comparison count as average at least: none is starved for want of a look.
+o_ij = matches in basic window j / comparisons there, of all comparisons that were made: selected, looked at and drawn
+alike, since none of them was chosen for what the two rows hold. What was learned fades by `memory` from window to
+window, so that a peak that moves is found again, and basic windows without a comparison count as average at least: none
+is starved for want of a look.
 
-Where we differ: the paper divides by the comparisons it expects of the sample, gamma r b lambda_1 lambda_2 T_c; we by
-q times those that there were, so that o is unbiased whichever rows came (and erratum C6 cannot bite). Neighbouring
-basic windows tell of one another (`smoothed`, the more the fewer matches there are): a lag does not care where a basic
-window ends.
+Where we differ: the paper learns of the sample alone and divides by the comparisons it expects of it, gamma r b
+lambda_1 lambda_2 T_c; we by those there were, so that o is unbiased whichever rows came (and erratum C6 cannot bite).
+What is selected is counted whole, and soon known without noise: a basic window that looked better than it is gives way
+to the next. A basic window speaks for itself as far as it is known, and its neighbours for it beyond that (a lag does
+not care where a basic window ends), none of them louder than one that is just known.
 
 >>> import numpy as np
 >>> o = expected(np.array([100.0, 900.0, 200.0]), np.array([1e4, 1e4, 1e4]))
@@ -40,7 +42,7 @@ def smoothed(values: Array, passes: int = 1) -> Array:
 
 MOST_PASSES = 24
 ENOUGH_MATCHES = 60.0
-"""In a basic window, to tell it from its neighbours."""
+"""In a basic window of average output, to tell it from its neighbours."""
 
 
 def passes_for(matches: Array) -> int:
@@ -57,25 +59,43 @@ def passes_for(matches: Array) -> int:
     return max(1, min(MOST_PASSES, round((ENOUGH_MATCHES / mean) ** 2 / 2)))
 
 
+def how_known(matches: Array, comparisons: Array) -> tuple[Array, Array, int]:
+    """How far each basic window speaks for itself, by how many comparisons it is heard, and how wide to smooth.
+
+    It is known with the comparisons that `ENOUGH_MATCHES` take on average, and heard with no more than these.
+
+    >>> part, heard, passes = how_known(np.array([90.0, 30.0]), np.array([10_000.0, 2_000.0]))
+    >>> part.round(3).tolist(), heard.tolist(), passes
+    ([1.0, 0.333], [6000.0, 2000.0], 1)
+    """
+    found, own = float(np.sum(matches)), matches / np.maximum(comparisons, 1e-300)
+    enough = ENOUGH_MATCHES * float(np.sum(comparisons)) / found if found > 0 else np.inf
+    heard = np.minimum(comparisons, enough)
+    return np.minimum(1.0, comparisons / enough), heard, passes_for(own * heard)
+
+
 def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
     """o_ij: matches a comparison, by basic window; 1 where nothing is known.
 
     Where nothing was compared, what the nearest one yields that was, and at least the mean: lags that come within reach
     while windows fill are tried where the curve rises towards them.
     """
-    passes = passes_for(matches) if smooth else 0
-    found, made = smoothed(matches, passes), smoothed(comparisons, passes)
     total = float(np.sum(comparisons))
     if total <= 0:
         return np.ones(len(matches))
+    part, heard, passes = how_known(matches, comparisons)
+    if not smooth:
+        part, heard, passes = np.ones(len(matches)), comparisons, 0
+    own = matches / np.maximum(comparisons, 1e-300)
+    near, made = smoothed(own * heard, passes), smoothed(heard, passes)
     seen = np.flatnonzero(made > 0)
-    known = found[seen] / made[seen]
+    found = part[seen] * own[seen] + (1.0 - part[seen]) * near[seen] / made[seen]
     every = np.arange(len(made))
     places = (
         np.clip(np.searchsorted(seen, every), 1, len(seen) - 1) if len(seen) > 1 else np.zeros_like(every)
     )
     nearer = places - (len(seen) > 1) * (every - seen[places - 1] <= seen[places] - every)
-    return np.where(made > 0, known[nearer], np.maximum(known[nearer], float(np.sum(matches)) / total))
+    return np.where(made > 0, found[nearer], np.maximum(found[nearer], float(np.sum(matches)) / total))
 
 
 def ranks(o: Array) -> Array:

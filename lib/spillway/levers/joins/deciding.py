@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spillway.levers.joins.allotting import Allotment
 from spillway.levers.joins.calibrating import compiled
+from spillway.levers.joins.chained import chained
 from spillway.levers.joins.facing import Facing
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.operands import Array
-from spillway.levers.joins.probe import FoundPairs, Probing, probe
+from spillway.levers.joins.ordering import in_order
+from spillway.levers.joins.probe import SELECTED, FoundPairs, Probing, probe
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
 
 STEPS_A_PART = 20_000_000
@@ -40,8 +41,6 @@ class JoinPart:
     facing: Facing
     of_window: int
     """0: the left window is probed, 1: the right one."""
-    weights: tuple[float, float]
-    """How many pairs of the full join one stands for that was selected, and one that chance alone found."""
     probe_bounds: Array | None
     window_bounds: Array | None
 
@@ -74,7 +73,7 @@ class JoinDecision(WindowDecision):
         if many == 1:  # nothing travels, so nothing is cut, and the index is there
             return [
                 tuple(
-                    JoinPart(one, side, self._weights, sides[1 - side], sides[side])
+                    JoinPart(one, side, sides[1 - side], sides[side])
                     for side, one in enumerate(self.allotment.facing)
                     if one.probes.rows
                 )
@@ -91,12 +90,6 @@ class JoinDecision(WindowDecision):
                     found.append(self._part(facing, side, low, high, bounds))
         return [(one,) for one in found]
 
-    @property
-    def _weights(self) -> tuple[float, float]:
-        """Of whole rows by chance, without a sample beside them, each stands for those that chance passed over."""
-        chance, rows_chance = self.allotment.chance, self.allotment.rows_chance
-        return (1.0, 1.0 / chance) if chance > 0 else (1.0 / max(rows_chance, 1e-12), 1.0)
-
     def _part(
         self, one: Facing, side: int, low: int, high: int, bounds: tuple[Array | None, Array | None]
     ) -> JoinPart:
@@ -107,7 +100,7 @@ class JoinDecision(WindowDecision):
         basic_starts = np.clip(how.starts - begin, 0, window.rows)
         cut = Probing(
             how.low[span] - begin, how.high[span] - begin, how.slots[span], how.take[span], how.order,
-            basic_starts, how.first_slot,
+            basic_starts, how.first_slot, replace(how.looking, who=how.looking.who[span]),
         )  # fmt: skip
         mine, other = bounds
         return JoinPart(
@@ -120,10 +113,9 @@ class JoinDecision(WindowDecision):
                 drawn=one.drawn.cut(low, high, begin),
                 index=None,
                 stretches=None,
-                equals=None,
+                equals=None if one.equals is None else one.equals[span],
             ),
             side,
-            self._weights,
             None if mine is None else mine[span],
             None if other is None else other[begin : begin + window.rows],
         )
@@ -139,13 +131,16 @@ class JoinDecision(WindowDecision):
         one = part.facing
         compiled()
         began = time.thread_time_ns()
-        index = one.index
-        if one.indexed and index is None:
-            index = index_for(one.probes.sets, one.window.sets, one.probing)
-        found = probe(
-            one.probes, one.window, one.how, self.predicate, self.threshold, index, one.probe_is_left,
-            self.with_itself, one.drawn, one.rows_chance > 0,
-        )  # fmt: skip
+        if one.equals is not None and one.whole_rows:
+            found = chained(one.probes, one.window, one.how, one.equals, one.made_rows, self.with_itself)
+        else:
+            index = one.index
+            if one.indexed and index is None:
+                index = index_for(one.probes.sets, one.window.sets, one.probing)
+            found = probe(
+                one.probes, one.window, one.how, self.predicate, self.threshold, index, one.probe_is_left,
+                self.with_itself, one.drawn,
+            )  # fmt: skip
         _count(counts, part, found)
         pairs = self._rows(part, found, counts)
         counts["nanoseconds"] = counts.get("nanoseconds", 0) + time.thread_time_ns() - began
@@ -155,33 +150,55 @@ class JoinDecision(WindowDecision):
     def _rows(self, part: JoinPart, found: FoundPairs, counts: dict[str, int]) -> pa.Table:
         one = part.facing
         worth = np.asarray(self.worth, np.float64)
-        kinds = one.probes.kinds[found.probe], one.window.kinds[found.row]
-        often = np.bincount(kinds[0] * len(worth) + kinds[1], minlength=len(worth) ** 2)
+        probing, probed = (
+            (one.probes, found.probe, part.probe_bounds),
+            (one.window, found.row, part.window_bounds),
+        )
+        sides = (probing, probed) if one.probe_is_left else (probed, probing)
+        order = in_order(*((side.seq, at) for side, at, _ in sides))
+        probe, row = found.probe[order], found.row[order]
+        if len(worth) > 1:
+            kinds = one.probes.kinds[probe], one.window.kinds[row]
+            often = np.bincount(kinds[0] * len(worth) + kinds[1], minlength=len(worth) ** 2)
+            utility = np.maximum(worth[kinds[0]], worth[kinds[1]])
+        else:
+            often, utility = np.array([len(order)]), np.full(len(order), worth[0])
         for code in np.flatnonzero(often):
             z, y = divmod(int(code), len(worth))
             named = f"worth.{part.of_window}.{z}.{y}"
             counts[named] = counts.get(named, 0) + int(often[code])
-        per_probe = found.everything[found.probe]
-        whole = np.maximum(1, (one.how.high - one.how.low)[found.probe])
-        probing = (one.probes, found.probe, part.probe_bounds)
-        probed = (one.window, found.row, part.window_bounds)
-        left, right = (probing, probed) if one.probe_is_left else (probed, probing)
         columns: dict[str, Any] = {}
-        for name, (side, at, bounds) in zip(SIDES, (left, right), strict=True):
+        given_back = np.zeros(len(order), np.bool_)
+        for name, (side, _, bounds), at in zip(
+            SIDES, sides, (probe, row) if one.probe_is_left else (row, probe), strict=True
+        ):
             columns[f"{name}_seq"] = pa.array(side.seq[at])
             columns[f"{name}_time"] = pa.array(side.at[at]).cast(pa.timestamp("us", tz="UTC"))
             columns[f"{name}_bound_pct"] = (
                 pa.nulls(len(at), pa.float64()) if bounds is None else pa.array(bounds[at], from_pandas=True)
             )
-        given_back = [pc.greater(pc.fill_null(columns[f"{name}_bound_pct"], 0.0), 0.0) for name in SIDES]
-        some = pc.sum(pc.or_(*given_back)).as_py() or 0
-        counts["given_back"] = counts.get("given_back", 0) + some
-        columns["utility"] = pa.array(np.maximum(worth[kinds[0]], worth[kinds[1]]))
-        columns["weight"] = pa.array(np.where(found.beyond, part.weights[1], part.weights[0]))
-        columns["sic"] = pa.array(
-            found.compared[found.probe] / whole / max(1, self.rows) / np.maximum(1, per_probe)
-        )
-        return pa.table(columns).sort_by([("left_seq", "ascending"), ("right_seq", "ascending")])
+            if bounds is not None:
+                given_back |= bounds[at] > 0.0
+        counts["given_back"] = counts.get("given_back", 0) + int(given_back.sum())
+        # of a probing row each pair stands for as much
+        whole = np.maximum(1, one.how.high - one.how.low)
+        sic = found.compared / whole / max(1, self.rows) / np.maximum(1, found.everything)
+        columns["utility"] = pa.array(utility)
+        columns["weight"] = pa.array(weights_of(one, found)[order])
+        columns["sic"] = pa.array(sic[probe])
+        return pa.table(columns)
+
+
+def weights_of(one: Facing, found: FoundPairs) -> Array:
+    """How many pairs of the full join each stands for: 1 where it was selected, else 1 over the chance it had."""
+    by_lag, otherwise = one.beyond_chances
+    chances = np.append(by_lag, 1.0)[found.behind]  # the last one is of what was selected
+    who = one.how.looking.who
+    if otherwise < 1.0 and not (len(who) and who.all()):
+        looks = who[found.probe] if len(who) else np.zeros(len(found.probe), np.bool_)
+        chances = np.where(looks | (found.behind == SELECTED), chances, otherwise)
+    weights: Array = 1.0 / chances
+    return weights
 
 
 def _work(one: Facing) -> Array:
@@ -198,9 +215,9 @@ def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs) -> None:
         f"selected.{i}": found.inside.sum(),
         f"squares.{i}": (found.everything * found.everything).sum(),
         f"selected_squares.{i}": (found.inside * found.inside).sum(),
-        f"sampled_squares.{i}": found.sampled_squares,
+        f"drawn.{i}": found.drawn,
     }
-    for j in np.flatnonzero(found.sampled):
-        said[f"sampled.{i}.{j}"] = found.sampled[j]
+    for j in np.flatnonzero(found.by_lag):
+        said[f"lag.{i}.{j}"] = found.by_lag[j]
     for name, value in said.items():
         counts[name] = counts.get(name, 0) + int(value)

@@ -1,14 +1,14 @@
-"""Comparisons that chance picks: what is learned of where matches lie and what is said of what was missed rest on them.
+"""Comparisons that chance draws one by one: what is said of what was missed rests on them.
 
 Every comparison that the full join makes is drawn with the same probability q, independently of all others (a Bernoulli
 sample), by skipping: the gap to the next one is geometric,
 
     gap = floor(log(u) / log(1 - q)),    u in (0, 1] uniform by the probing row's seq and a seed,
 
-so that it costs what is drawn, and depends on nothing but the row: whoever draws gets the same. The paper compares some
-rows with everything, gamma of them. As many comparisons of as many different rows tell more: a row's matches come
-together (a popular item, one heavy row in hundreds), and rows differ more than comparisons do. And because the draws
-are independent whatever the streams are like, what is found of them is binomial: see `missed`.
+so that it costs what is drawn, and depends on nothing but the row: whoever draws gets the same. Because the draws are
+independent whatever the streams are like, what is found of them is binomial: see `missed`. The paper compares some rows
+with everything, gamma of them, and a row's matches come together (a popular item, one heavy row in hundreds); to learn
+from, what is looked at does as well and takes less (`looking`).
 
 With an index the entries of the lists that a row looks up are drawn instead, so that rows that share nothing cost
 nothing. A pair of rows that share k items has k entries; the one of the first item they share stands for it, so each

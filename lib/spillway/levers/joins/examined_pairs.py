@@ -106,7 +106,7 @@ def _matching(  # type: ignore[no-untyped-def]
     for k in range(len(left)):
         i, j = first_l[left[k]], first_l[left[k] + 1]
         m, n = first_r[right[k]], first_r[right[k] + 1]
-        common, product = shared(items_l[i:j], items_r[m:n], weights_l[i:j], weights_r[m:n])
+        common, product = shared(items_l, weights_l, i, j, items_r, weights_r, m, n)
         found[k] = makes_pair(predicate, threshold, common, product, j - i, n - m)
     return found
 

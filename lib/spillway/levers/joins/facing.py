@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.levers.joins.correlation import expected, passes_for, smoothed
+from spillway.levers.joins.correlation import expected, how_known, smoothed
 from spillway.levers.joins.drawing import Drawn, drawn_comparisons, drawn_entries, nothing_drawn
 from spillway.levers.joins.equals import equals_of
 from spillway.levers.joins.index import InvertedIndex, index_for
+from spillway.levers.joins.looking import Looking, made_by
 from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.probe import Probing
 from spillway.levers.joins.ring import (
     basic_windows,
     drawn_together,
-    newest_taken,
     reach_of,
     slot_starts,
     slots_of,
@@ -65,10 +66,8 @@ class Facing:
     volumes: Array
     """Comparisons there are to make, by basic window and type of the probing row."""
     chance: float
-    """With which each of them is drawn, to be of the sample."""
+    """With which each of them is drawn (q)."""
     drawn: Drawn
-    rows_chance: float
-    """With which a row is compared with everything, and is of the sample whole; 0: basic windows are picked out."""
     whole_cost: float
     """Steps a comparison, when everything is compared."""
     costs: Array
@@ -90,14 +89,20 @@ class Facing:
 
     @property
     def probing(self) -> Array:
-        """By row, whether anything is selected for it."""
-        found: Array = self.how.take > 0
+        """By row, whether anything is selected for it or looked at."""
+        found: Array = (self.how.take > 0) | (self.made_rows > 0)
         return found
 
     @property
     def everything(self) -> bool:
         """Whether every row is compared with all of its window."""
         return bool((self.how.take >= self.how.high - self.how.low).all())
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether every row is compared with all of its window, or with nothing."""
+        whole, made = self.how.high - self.how.low, self.made_rows
+        return self.drawn.many == 0 and bool(((made == 0) | (made >= whole)).all())
 
     @property
     def drawn_from(self) -> float:
@@ -120,9 +125,11 @@ class Facing:
         return found
 
     @property
-    def sample_chance(self) -> float:
-        """With which a comparison is of the sample, drawn or with its whole row."""
-        return self.rows_chance + (1.0 - self.rows_chance) * self.chance
+    def beyond_chances(self) -> tuple[Array, float]:
+        """With which a comparison that selecting leaves out is made: by basic window, and of a row that never looks."""
+        chances = self.how.looking.chances
+        looked: Array = chances if len(chances) else np.zeros(len(self.costs))
+        return looked + (1.0 - looked) * self.chance, self.chance
 
     def drawing(self, chance: float, seed: int) -> Facing:
         """The same with a sample of its comparisons, each drawn with the same chance."""
@@ -137,32 +144,49 @@ class Facing:
         drawn = drawn_entries(mine, self.window.sets, index.rows, stretches, seq, chance, seed)
         return replace(self, index=index, stretches=stretches, chance=chance, drawn=drawn)
 
+    def looking(self, chances: Array, together: bool, seed: int) -> Facing:
+        """The same with rows that look at whole basic windows, each with the chance of its own."""
+        looking = Looking(chances, self.fetched, together, seed)
+        return replace(self, how=replace(self.how, looking=looking))
+
     def steps_by_row(self) -> Array:
         """About what each probing row takes."""
         how, mean = self.how, float(np.mean(self.costs)) if len(self.costs) else 1.0
         whole: Array = how.high - how.low
-        selected = np.where(how.take >= whole, whole * self.whole_cost, how.take * mean)
-        found: Array = selected + np.diff(self.drawn.first)
+        spans = np.where(self.made_rows >= whole, whole * self.whole_cost, self.made_rows * mean)
+        found: Array = spans + np.diff(self.drawn.first)
         return found
 
-    def selected_volumes(self) -> Array:
-        """Comparisons that selecting makes, by basic window and type."""
-        how = self.how
-        found: Array = _chosen(
-            how.low, how.high, how.slots, how.take, self.probes.kinds, how.order, how.starts, how.first_slot,
-            self.volumes.shape[1],
+    @cached_property
+    def _made(self) -> tuple[Array, Array, Array]:
+        how, looking = self.how, self.how.looking
+        found: tuple[Array, Array, Array] = made_by(
+            how.low, how.high, how.slots, self.probes.seq.astype(np.uint64), how.take, self.probes.kinds,
+            how.order, how.starts, how.first_slot, self.volumes.shape[1],
+            looking.chances, looking.who, looking.together, np.uint64(looking.seed),
         )  # fmt: skip
         return found
 
+    @property
+    def selected_volumes(self) -> Array:
+        """Comparisons that selecting makes, by basic window and type."""
+        return self._made[0]
+
+    @property
+    def made_rows(self) -> Array:
+        """Comparisons that are selected or looked at, by row."""
+        return self._made[2]
+
+    @property
     def made_volumes(self) -> Array:
-        """Comparisons that are expected to be made, with those that chance draws beside what is selected."""
-        selected = self.selected_volumes()
-        found: Array = selected + self.chance * (self.volumes - selected)
+        """Comparisons that are expected to be made, with those that chance draws beside what is looked at."""
+        made = self._made[1]
+        found: Array = made + self.chance * (self.volumes - made)
         return found
 
     def compared_shares(self) -> list[float]:
         """By type of the probing row, the share of the window that is compared; 1 of nothing."""
-        made, there = self.made_volumes().sum(axis=0), self.volumes.sum(axis=0)
+        made, there = self.made_volumes.sum(axis=0), self.volumes.sum(axis=0)
         return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
 
 
@@ -173,8 +197,12 @@ def facing_of(
     learned: LearnedSide,
     worth: Sequence[float],
     probe_is_left: bool,
+    picks: bool = True,
 ) -> Facing:
-    """Who may be compared with whom, and what that takes; nothing is chosen yet."""
+    """Who may be compared with whom, and what that takes; nothing is chosen yet.
+
+    Where nobody `picks` basic windows out, all of them are told to take what comparing everything takes.
+    """
     lasts = settings.right.lasts_seconds if probe_is_left else settings.left.lasts_seconds
     basic = round(settings.basic_window_seconds * 1_000_000)
     n = basic_windows(lasts, settings.basic_window_seconds)
@@ -206,8 +234,10 @@ def facing_of(
     elif settings.index:
         index = index_for(probes.sets, window.sets)
         stretches = _stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
-        whole_cost, costs, looked_up = _steps(probes, low, high, slots, starts, first, made, index, stretches)
-        curve = per_step(curve, costs, made, learned) * costs
+        whole_cost, costs, looked_up = _steps(
+            probes, low, high, slots, starts, first, made, index, stretches, picks
+        )
+        curve = per_step(curve, costs, learned) * costs
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
@@ -215,21 +245,23 @@ def facing_of(
     how = Probing(low, high, slots, nothing, order, starts, first)
     return Facing(
         probes, window, probe_is_left, how, settings.index, index, stretches, equals, found, 0.0,
-        nothing_drawn(probes.rows), 0.0, whole_cost, costs, looked_up, curve, np.ones(probes.rows, bool),
+        nothing_drawn(probes.rows), whole_cost, costs, looked_up, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
 
 
-def per_step(curve: Array, costs: Array, made: Array, learned: LearnedSide) -> Array:
+def per_step(curve: Array, costs: Array, learned: LearnedSide) -> Array:
     """Pairs a step by basic window: pairs a comparison over steps a comparison, both smoothed alike.
 
     Where rows have more in common more entries are read, and more pairs found. A peak that is smoothed in one and not
     in the other would be the last that is worth its steps; one that is smoothed in both is worth them, and what lies
     beside it, where a comparison takes few steps, is expected to yield as little as it takes.
     """
-    passes = passes_for(learned.matches) if len(learned.matches) == len(costs) else 0
-    there = smoothed(made, passes)
-    smooth = np.where(there > 0, smoothed(costs * made, passes) / np.maximum(there, 1e-12), costs)
-    found: Array = curve / smooth
+    if len(learned.matches) != len(costs):
+        return curve / costs
+    known, heard, passes = how_known(learned.matches, learned.comparisons)
+    there = smoothed(heard, passes)
+    smooth = np.where(there > 0, smoothed(costs * heard, passes) / np.maximum(there, 1e-12), costs)
+    found: Array = curve / (known * costs + (1.0 - known) * smooth)
     return found
 
 
@@ -265,6 +297,7 @@ def _steps(
     made: Array,
     index: InvertedIndex,
     stretches: tuple[Array, Array],
+    picks: bool,
 ) -> tuple[float, Array, Array]:
     """Steps a comparison: of whole windows, and of each basic window picked out alone; of those, lists looked up."""
     total = float(made.sum())
@@ -273,7 +306,7 @@ def _steps(
     sets = probes.sets
     entries = float((stretches[1] - stretches[0]).sum())
     looked_up = float((np.diff(sets.first) * (high > low)).sum())
-    some = np.arange(0, probes.rows, max(1, probes.rows // COSTED_ROWS), dtype=np.int64)
+    some = np.arange(0, probes.rows if picks else 0, max(1, probes.rows // COSTED_ROWS), dtype=np.int64)
     read, asked, seen = _entries_of(
         some, sets.first, sets.items, low, high, slots, starts, first, len(made), index.first, index.rows
     )
@@ -312,30 +345,22 @@ def _entries_of(  # type: ignore[no-untyped-def]
     for k in some:
         if high[k] <= low[k]:
             continue
-        for j in range(n):
-            s = slots[k] - j - first_slot
-            if s < 0 or s > last:
-                continue
-            begin, end = max(low[k], starts[s]), min(high[k], starts[s + 1])
-            if end <= begin:
-                continue
-            seen[j] += end - begin
-            for at in range(first[k], first[k + 1]):
+        for at in range(first[k], first[k + 1]):
+            item, place = items[at], 0
+            here = ix_rows[ix_first[item] : ix_first[item + 1]] if item + 1 < len(ix_first) else ix_rows[:0]
+            for back in range(n):  # from the oldest to the newest: where one ends the next one begins
+                j = n - 1 - back
+                s = slots[k] - j - first_slot
+                if s < 0 or s > last:
+                    continue
+                begin, end = max(low[k], starts[s]), min(high[k], starts[s + 1])
+                if end <= begin:
+                    continue
+                if place == 0:
+                    place = np.searchsorted(here, begin)
+                ends = np.searchsorted(here, end)
+                read[j] += ends - place
                 asked[j] += 1
-                item = items[at]
-                if item + 1 < len(ix_first):
-                    mine = ix_rows[ix_first[item] : ix_first[item + 1]]
-                    read[j] += np.searchsorted(mine, end) - np.searchsorted(mine, begin)
+                seen[j] += (end - begin) * (at == first[k])
+                place = ends
     return read, asked, seen
-
-
-@njit(cache=True)
-def _chosen(low, high, slots, take, kinds, order, starts, first_slot, types):  # type: ignore[no-untyped-def]
-    """Rows that are considered, by basic window and type of the probing row: basic windows in their order."""
-    found, taken = np.zeros((len(order), types), np.int64), np.zeros(len(order), np.int64)
-    for k in range(len(low)):
-        if take[k] <= 0:
-            continue
-        newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, taken)
-        found[:, kinds[k]] += taken
-    return found

@@ -19,16 +19,16 @@ from spillway.levers.joins.type_worth import TypePairs
 
 @dataclass(frozen=True)
 class LearnedSide:
-    """One window: what the comparisons that chance drew told of it, and what all rows told of their types."""
+    """One window: what its comparisons told of it, and of the types of rows."""
 
     matches: Array = field(default_factory=lambda: np.zeros(0))
     comparisons: Array = field(default_factory=lambda: np.zeros(0))
-    """Of the sample, by basic window."""
+    """By basic window."""
     squares: float = 0.0
-    """The matches of the sample by probing row, squared, and summed."""
+    """Matches by probing row, squared, and summed."""
     types: TypePairs = field(default_factory=TypePairs)
     sample: tuple[float, ...] = ()
-    """Of the last window alone: the chance of a comparison, and the pairs that chance alone found."""
+    """Of the last window alone: the chance of a comparison to be drawn, and the pairs that nothing else found."""
 
 
 @dataclass(frozen=True)

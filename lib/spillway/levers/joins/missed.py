@@ -1,7 +1,7 @@
 """How many pairs were missed, with an interval, from the comparisons that chance drew.
 
-Every comparison that selecting left out was drawn with the same probability q, independently (`drawing`). So of the M
-pairs that selecting left out, those that chance found are
+Every comparison that is neither selected nor looked at was drawn with the same probability q, independently
+(`drawing`). So of the M pairs that are in none of these, those that were drawn are
 
     F ~ Binomial(M, q),    estimate F / q,    missed = M - F
 

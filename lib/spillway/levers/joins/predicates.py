@@ -12,7 +12,7 @@ empty set is in every other.
 >>> import numpy as np
 >>> a, b = np.array([1, 4, 9]), np.array([4, 9, 12])
 >>> ones = np.ones(3)
->>> int(shared(a, b, ones, ones)[0])
+>>> int(shared(a, ones, 0, 3, b, ones, 0, 3)[0])
 2
 >>> bool(makes_pair(OVERLAP, 2.0, 2, 0.0, 3, 3)), bool(makes_pair(SUBSET, 0.0, 2, 0.0, 3, 3))
 (True, False)
@@ -20,9 +20,6 @@ empty set is in every other.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
 from numba import njit
 
 EQUALITY, SUBSET, SUPERSET, OVERLAP, INNER_PRODUCT = range(5)
@@ -36,14 +33,17 @@ PREDICATES = {
 """Predicates by the word that contracts have for them."""
 THRESHOLDED = ("overlap", "inner_product")
 
-Items = npt.NDArray[Any]
-
 
 @njit(cache=True)
-def shared(left: Items, right: Items, left_weights: Items, right_weights: Items) -> tuple[int, float]:
-    """How many items both have, and the sum of the products of their weights: one merge of two sorted lists."""
-    i, j, common, product = 0, 0, 0, 0.0
-    while i < len(left) and j < len(right):
+def shared(  # type: ignore[no-untyped-def]
+    left, left_weights, begin, end, right, right_weights, from_, to_
+) -> tuple[int, float]:
+    """How many items `left[begin:end]` and `right[from_:to_]` both have, and the sum of the products of their weights.
+
+    One merge of two sorted lists.
+    """
+    i, j, common, product = begin, from_, 0, 0.0
+    while i < end and j < to_:
         if left[i] == right[j]:
             common += 1
             product += left_weights[i] * right_weights[j]

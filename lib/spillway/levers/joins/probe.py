@@ -1,33 +1,45 @@
 """Comparing rows with the part of the opposite window that is worth it (Algorithm 3), with an index or without.
 
 For each probing row of which `take` rows of the window may be used, basic windows are used whole in the order of their
-ranks until `take` is spent, the last one partly: its newest rows. Besides, it is compared with the rows that chance
-drew for it (`drawing`), which is what ranks are learned from and what missed pairs are estimated by: each pair of those
-says whether selecting found it too.
+ranks until `take` is spent, the last one partly: its newest rows. Beyond that, chance has it look at whole basic
+windows (`looking`), which is what ranks are learned from besides, and at rows here and there (`drawing`), which is what
+missed pairs are estimated by. Each pair says whether selecting found it, or in which basic window chance did.
 
 Guarantees: no pair is found that the full join would not find (every pair is tested whole), and each at most once; with
-`take` the whole window, the pairs are exactly those of the full join; index or not, the same rows are selected and the
+`take` the whole window, the pairs are exactly those of the full join; index or not, the same rows are compared and the
 same pairs found, down to the order in which inner products are summed.
 
 Work is counted in *steps*. Without an index a step is a row that is compared; with one it is an entry of a list that is
 read, or a list that is looked up: what a basic window more costs, however few rows it has (5.1.1). A row that chance
-drew is a step too.
+drew is a step too, unless it is compared anyway.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numba import njit
 
 from spillway.levers.joins.drawing import Drawn, nothing_drawn
 from spillway.levers.joins.index import InvertedIndex
+from spillway.levers.joins.looking import Looking, widened
 from spillway.levers.joins.operands import Array, Operand
-from spillway.levers.joins.predicates import makes_pair, oriented, shared
+from spillway.levers.joins.predicates import (
+    EQUALITY,
+    INNER_PRODUCT,
+    OVERLAP,
+    SUPERSET,
+    makes_pair,
+    oriented,
+    shared,
+)
 from spillway.levers.joins.ring import newest_taken
 
 NO_INDEX = InvertedIndex(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+SELECTED = -1
+_COUNT = 1 << 24
+"""More than a row has items: how many are shared stands beside the number of the row that shares them."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,7 @@ class Probing:
     """Basic windows by rank, the best first (s_i)."""
     starts: Array
     first_slot: int
+    looking: Looking = field(default_factory=Looking)
 
 
 @dataclass(frozen=True)
@@ -53,16 +66,16 @@ class FoundPairs:
 
     probe: Array
     row: Array
-    beyond: Array
-    """By pair, whether chance alone found it: selecting left it out."""
+    behind: Array
+    """By pair, `SELECTED`, or the basic window that chance found it in: selecting left it out."""
     compared: Array
     inside: Array
     everything: Array
     """By probing row: rows considered, pairs that selecting finds, pairs found."""
-    sampled: Array
-    """Pairs of the sample, by basic window."""
-    sampled_squares: int
-    """Those of each probing row squared, and summed."""
+    by_lag: Array
+    """Pairs by basic window."""
+    drawn: int
+    """Pairs that were drawn, and that nothing else found."""
     steps: int
 
 
@@ -76,15 +89,15 @@ def probe(
     probe_is_left: bool = True,
     with_itself: bool = False,
     drawn: Drawn | None = None,
-    samples_selected: bool = True,
 ) -> FoundPairs:
-    """Compare each row of `mine` with its part of `other`; the sample is what was drawn, or that and all selected."""
+    """Compare each row of `mine` with its part of `other`, and with what was drawn."""
     ix = NO_INDEX if index is None else index
-    by_chance = nothing_drawn(mine.rows) if drawn is None else drawn
+    by_chance, looking = nothing_drawn(mine.rows) if drawn is None else drawn, how.looking
     found = _probe(
         mine.sets.first, mine.sets.items, mine.sets.weights, mine.seq,
         how.low, how.high, how.slots, how.take, how.order, how.starts, how.first_slot,
-        by_chance.first, by_chance.rows, samples_selected,
+        looking.chances, looking.who, looking.together, np.uint64(looking.seed),
+        by_chance.first, by_chance.rows,
         other.sets.first, other.sets.items, other.sets.weights, other.seq,
         ix.first, ix.rows, ix.weights, index is not None,
         predicate if probe_is_left else oriented(predicate), float(threshold), with_itself,
@@ -96,116 +109,125 @@ def probe(
 def _probe(  # type: ignore[no-untyped-def]
     p_first, p_items, p_weights, p_seq,
     low, high, slots, take, order, starts, first_slot,
-    drawn_first, drawn_rows, samples_selected,
+    chances, who, together, seed,
+    drawn_first, drawn_rows,
     o_first, o_items, o_weights, o_seq,
     ix_first, ix_rows, ix_weights, indexed,
     predicate, threshold, with_itself,
 ):  # fmt: skip
-    rows, n = len(low), len(order)
+    rows, n, weighted = len(low), len(order), predicate == INNER_PRODUCT
     room = 1024
     out_probe, out_row = np.empty(room, np.int64), np.empty(room, np.int64)
-    out_beyond = np.empty(room, np.bool_)
-    pairs, steps = 0, 0
+    out_behind = np.empty(room, np.int64)
+    pairs, drawn, steps = 0, 0, 0
     compared, inside = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-    everything = np.zeros(rows, np.int64)
-    sampled, sampled_squares = np.zeros(n, np.int64), 0
-    chosen = np.zeros(n, np.int64)
+    everything, by_lag = np.zeros(rows, np.int64), np.zeros(n, np.int64)
+    chosen, used = np.zeros(n, np.int64), np.zeros(n, np.int64)
     from_, to_ = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    # by row of the window what several lists have added up; by hit the row, and what it shares
-    common, product = np.zeros(len(o_seq), np.int64), np.zeros(len(o_seq))
-    touched, many, sums = np.empty(len(o_seq), np.int64), np.empty(len(o_seq), np.int64), np.empty(len(o_seq))
+    # by row of the window the probing row that last led to it, and the items they share; what these add up to
+    common, product = np.zeros(len(o_seq), np.int64), np.zeros(len(o_seq) if weighted else 0)
+    touched, matching = np.empty(len(o_seq) if weighted else 0, np.int64), np.empty(len(o_seq), np.int64)
     s = 0
     for k in range(rows):
-        size = p_first[k + 1] - p_first[k]
+        p_begin, p_end = p_first[k], p_first[k + 1]
+        size = p_end - p_begin
         whole, by_chance = high[k] - low[k], drawn_first[k + 1] - drawn_first[k]
-        if whole <= 0 or (take[k] <= 0 and by_chance == 0):
+        looks = len(who) > 0 and who[k]
+        if whole <= 0 or (take[k] <= 0 and by_chance == 0 and not looks):
             continue
-        # which part of each basic window selecting uses: the newest `chosen[j]` rows
+        # which part of each basic window is used: of those selected the newest `chosen[j]` rows, of those looked at all
         all_selected, spans = take[k] >= whole, 0
         if all_selected:
             from_[0], to_[0], spans = low[k], high[k], 1
         else:
             newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
+            used[:] = chosen
+            if looks:
+                widened(
+                    low[k], high[k], slots[k], np.uint64(p_seq[k]), chances, together, seed, starts, first_slot,
+                    chosen, used,
+                )  # fmt: skip
         for back in range(0 if all_selected else n):
             j = n - 1 - back
-            if chosen[j] == 0:
+            if used[j] == 0:
                 continue
             slot = slots[k] - j - first_slot
             end = min(high[k], starts[slot + 1])
-            begin = end - chosen[j]
+            begin = end - used[j]
             if spans and to_[spans - 1] == begin:
                 to_[spans - 1] = end
             else:
                 from_[spans], to_[spans] = begin, end
                 spans += 1
-        # the rows to decide on, with what they share
+        for span in range(spans):
+            compared[k] += to_[span] - from_[span]
         hits = 0
         if indexed:
-            for span in range(spans):
-                compared[k] += to_[span] - from_[span]
-            for at in range(p_first[k], p_first[k + 1]):
+            touches, mark = 0, (k + 1) * _COUNT
+            # as many shared items decide, whatever else the other row has, but where all of its own have to be shared
+            enough = int(np.ceil(max(1.0, threshold))) if predicate == OVERLAP else size
+            for at in range(p_begin, p_end):
                 item = p_items[at]
                 if item + 1 >= len(ix_first):
                     steps += spans
                     continue
                 begin, end = ix_first[item], ix_first[item + 1]
                 for span in range(spans):
-                    steps += 1
                     place = begin + np.searchsorted(ix_rows[begin:end], from_[span])
+                    steps += 1 - place
                     while place < end and ix_rows[place] < to_[span]:
-                        row = ix_rows[place]
-                        if size == 1:  # no other list leads to the row again
-                            touched[hits], many[hits] = row, 1
-                            sums[hits] = p_weights[at] * ix_weights[place]
-                            hits += 1
-                        else:
-                            if common[row] == 0:
-                                touched[hits] = row
-                                hits += 1
-                            common[row] += 1
+                        row, both = ix_rows[place], 1
+                        if size > 1:  # another list may lead to the row again
+                            both = max(1, common[row] - mark + 1)
+                            common[row] = mark + both
+                        if weighted:
+                            if both == 1:
+                                touched[touches], product[row] = row, 0.0
+                                touches += 1
                             product[row] += p_weights[at] * ix_weights[place]
-                        steps += 1
+                        else:
+                            if predicate == SUPERSET:
+                                enough = o_first[row + 1] - o_first[row]
+                            if both == enough and (
+                                predicate != EQUALITY or o_first[row + 1] - o_first[row] == size
+                            ):
+                                matching[hits] = row
+                                hits += 1
                         place += 1
-            for hit in range(hits if size > 1 else 0):
-                row = touched[hit]
-                many[hit], sums[hit] = common[row], product[row]
-                common[row], product[row] = 0, 0.0
+                    steps += place
+            for touch in range(touches):
+                row = touched[touch]
+                if product[row] >= threshold:
+                    matching[hits] = row
+                    hits += 1
         else:
             for span in range(spans):
                 for row in range(from_[span], to_[span]):
+                    o_begin, o_end = o_first[row], o_first[row + 1]
                     both, sum_ = shared(
-                        p_items[p_first[k] : p_first[k + 1]],
-                        o_items[o_first[row] : o_first[row + 1]],
-                        p_weights[p_first[k] : p_first[k + 1]],
-                        o_weights[o_first[row] : o_first[row + 1]],
+                        p_items, p_weights, p_begin, p_end, o_items, o_weights, o_begin, o_end
                     )
-                    if both:
-                        touched[hits], many[hits], sums[hits] = row, both, sum_
+                    if both and makes_pair(predicate, threshold, both, sum_, size, o_end - o_begin):
+                        matching[hits] = row
                         hits += 1
-                compared[k] += to_[span] - from_[span]
                 steps += to_[span] - from_[span]
-        own_sampled = 0
-        for hit in range(hits + by_chance):
-            selected = hit < hits
-            if selected:
-                row, both, sum_ = touched[hit], many[hit], sums[hit]
-            else:
-                row = drawn_rows[drawn_first[k] + hit - hits]
-                both, sum_ = shared(
-                    p_items[p_first[k] : p_first[k + 1]],
-                    o_items[o_first[row] : o_first[row + 1]],
-                    p_weights[p_first[k] : p_first[k + 1]],
-                    o_weights[o_first[row] : o_first[row + 1]],
-                )
-                steps += 1
-            other_size = o_first[row + 1] - o_first[row]
-            pair = makes_pair(predicate, threshold, both, sum_, size, other_size)
-            if not pair:
-                if not selected:  # it was compared all the same, if it was not selected too
-                    again = False
-                    for span in range(spans):
-                        again = again or from_[span] <= row < to_[span]
-                    compared[k] += not again
+        spanned = hits
+        for at in range(drawn_first[k], drawn_first[k + 1]):
+            row, again = drawn_rows[at], False
+            for span in range(spans):
+                again = again or from_[span] <= row < to_[span]
+            if again:  # it is compared anyway
+                continue
+            o_begin, o_end = o_first[row], o_first[row + 1]
+            both, sum_ = shared(p_items, p_weights, p_begin, p_end, o_items, o_weights, o_begin, o_end)
+            compared[k] += 1
+            steps += 1
+            if makes_pair(predicate, threshold, both, sum_, size, o_end - o_begin):
+                matching[hits] = row
+                hits += 1
+        for hit in range(hits):
+            row = matching[hit]
+            if with_itself and o_seq[row] == p_seq[k]:
                 continue
             # which basic window the row lies in: most often that of the one before, or the next
             if row >= starts[s + 1]:
@@ -214,29 +236,19 @@ def _probe(  # type: ignore[no-untyped-def]
                 s = np.searchsorted(starts, row, side="right") - 1
             j = slots[k] - first_slot - s
             beyond = not all_selected and row < min(high[k], starts[s + 1]) - chosen[j]
-            if beyond:
-                compared[k] += 1
-            if with_itself and o_seq[row] == p_seq[k]:
-                continue
-            if beyond or selected == samples_selected:
-                sampled[j] += 1
-                own_sampled += 1
-            if not (selected or beyond):  # drawn, and found already
-                continue
             if pairs == room:
                 room *= 2
                 bigger_probe, bigger_row = np.empty(room, np.int64), np.empty(room, np.int64)
-                bigger_beyond = np.empty(room, np.bool_)
+                bigger_behind = np.empty(room, np.int64)
                 bigger_probe[:pairs], bigger_row[:pairs] = out_probe[:pairs], out_row[:pairs]
-                bigger_beyond[:pairs] = out_beyond[:pairs]
-                out_probe, out_row, out_beyond = bigger_probe, bigger_row, bigger_beyond
-            out_probe[pairs], out_row[pairs], out_beyond[pairs] = k, row, beyond
+                bigger_behind[:pairs] = out_behind[:pairs]
+                out_probe, out_row, out_behind = bigger_probe, bigger_row, bigger_behind
+            out_probe[pairs], out_row[pairs], out_behind[pairs] = k, row, j if beyond else SELECTED
             pairs += 1
             everything[k] += 1
-            if not beyond:
-                inside[k] += 1
-        sampled_squares += own_sampled * own_sampled
+            by_lag[j] += 1
+            inside[k] += not beyond
+            drawn += hit >= spanned
     return (
-        out_probe[:pairs], out_row[:pairs], out_beyond[:pairs], compared, inside, everything, sampled,
-        sampled_squares, steps,
+        out_probe[:pairs], out_row[:pairs], out_behind[:pairs], compared, inside, everything, by_lag, drawn, steps,
     )  # fmt: skip

@@ -124,8 +124,8 @@ class Adapting:
     )
     sample_pct: float = rule(
         Number(least=0.001, most=100),
-        "share of what may be spent on comparisons that chance picks, to learn where matches lie (gamma): more while "
-        "little is known, less once enough is found to tell what is missed",
+        "share of what may be spent on comparisons that chance picks (gamma): at most so much to tell what is missed; "
+        "to learn where matches lie more while little is known, and a fifth of it once enough is",
         5.0,
     )
     memory: float = rule(Number(least=0, below=1), "what is left of what was learned a window later", 0.9)

@@ -28,7 +28,7 @@ from spillway.levers.joins.operands import Array
 from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.rate import followed, owed_seconds
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.type_worth import TypePairs
+from spillway.levers.joins.type_worth import TypePairs, types_match
 
 Counts = Mapping[str, int]
 CORE_MEMORY = 0.5
@@ -73,7 +73,7 @@ class JoinTurn:
         shares = []
         for one in self.allotment.facing:
             probes = one.how.high > one.how.low
-            made, there = one.how.take + np.diff(one.drawn.first), one.how.high - one.how.low
+            made, there = one.made_rows + np.diff(one.drawn.first), one.how.high - one.how.low
             shares.append(np.minimum(1.0, made[probes] / there[probes]))
         rows = sum(len(one) for one in shares)
         return float(sum(one.sum() for one in shares) / rows) if rows else 1.0
@@ -163,9 +163,8 @@ class JoinTurn:
             "missed_low": missed.low,
             "missed_high": missed.high,
             "sic": self._sic,
-            "sampled": sum(
-                one.drawn.many + (int(one.how.take.sum()) if one.rows_chance else 0) for one in facing
-            ),
+            "sampled": counts.get("compared", 0)
+            - (0 if self._everything else sum(int(one.selected_volumes.sum()) for one in facing)),
             "r": self.allotment.r,
             "moved": elsewhere,
             **{f"{name}_shares": facing[at].compared_shares() for at, name in enumerate(("left", "right"))},
@@ -210,7 +209,7 @@ class JoinTurn:
         before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False
-        used, there = one.selected_volumes().sum(axis=1), one.volumes.sum(axis=1)
+        used, there = one.selected_volumes.sum(axis=1), one.volumes.sum(axis=1)
         of_these = float((used / np.maximum(there, 1)) @ before.matches / before.matches.sum())
         found = float(counts.get(f"selected.{side}", 0))
         phi = counts.get(f"selected_squares.{side}", 0) / found if found else 1.0
@@ -223,19 +222,17 @@ class JoinTurn:
         one, keep = self.allotment.facing[side], 0.0 if elsewhere else self.settings.adapt.memory
         matches = np.zeros(one.volumes.shape[0])
         for name, count in counts.items():
-            if name.startswith(f"sampled.{side}."):
+            if name.startswith(f"lag.{side}."):
                 matches[int(name.split(".")[2])] += count
+        # as many as rows that match like the average would have to make
+        alike = types_match(before.types) if len(before.types.pairs) == len(self.worth) else 1.0
         return LearnedSide(
             faded(before.matches, matches, keep),
-            faded(before.comparisons, one.sample_chance * one.volumes.sum(axis=1), keep),
-            before.squares * keep + counts.get(f"sampled_squares.{side}", 0),
+            faded(before.comparisons, (one.made_volumes * alike).sum(axis=1), keep),
+            before.squares * keep + counts.get(f"squares.{side}", 0),
             before.types.then(self._types(side, counts), keep),
-            (one.chance, float(self._by_chance(side, counts))),
+            (one.chance, float(counts.get(f"drawn.{side}", 0))),
         )
-
-    def _by_chance(self, side: int, counts: Counts) -> int:
-        """Pairs that chance alone found."""
-        return int(self._pairs(side, counts)[0].sum()) - counts.get(f"selected.{side}", 0)
 
     def _pairs(self, side: int, counts: Counts) -> tuple[Array, Array]:
         """Pairs and their utility, by type of the row that probed a window."""
@@ -251,7 +248,7 @@ class JoinTurn:
     def _types(self, side: int, counts: Counts) -> TypePairs:
         """What all rows of this window tell of their types: as many pairs are expected as there were."""
         one, (pairs, utility) = self.allotment.facing[side], self._pairs(side, counts)
-        expected = one.curve @ one.made_volumes()
+        expected = one.curve @ one.made_volumes
         scale = pairs.sum() / expected.sum() if expected.sum() > 0 else 0.0
         return TypePairs(pairs, expected * scale, utility, float(counts.get(f"squares.{side}", 0)))
 
@@ -261,11 +258,11 @@ class JoinTurn:
         return PREDICATES[self.settings.predicate] == EQUALITY and not self._everything
 
     def _missed(self, counts: Counts) -> Missed:
-        """What was missed: counted where pairs can be, else from what chance found of it."""
+        """What was missed: counted where pairs can be, else from what was drawn of it."""
         if self._everything:
             return Missed(0.0, 0.0, 0.0)
         if self._counts_missed:
             return Missed(*[float(self._equals[0] - counts.get("pairs", 0))] * 3)
-        found = sum(self._by_chance(side, counts) for side in (LEFT, RIGHT))
+        found = sum(counts.get(f"drawn.{side}", 0) for side in (LEFT, RIGHT))
         left_out = float(self.allotment.possible - counts.get("compared", 0))
         return missed_of(found, self.allotment.chance).at_most(left_out)

@@ -1,0 +1,61 @@
+"""Chains find what any index finds, row by row, and count the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.levers.joins.streams import Row, operand
+from tests.levers.joins.test_probe import lasts, probing
+
+from spillway.levers.joins.chained import chained
+from spillway.levers.joins.equals import equals_of
+from spillway.levers.joins.index import index_for
+from spillway.levers.joins.looking import Looking
+from spillway.levers.joins.predicates import EQUALITY
+from spillway.levers.joins.probe import probe
+
+values = st.lists(
+    st.builds(
+        Row,
+        at=st.integers(0, 16).map(lambda half: half / 2),
+        items=st.sampled_from([{}, {1: 1.0}, {2: 1.0}, {5: 1.0}]),
+    ),
+    max_size=16,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values,
+    values,
+    lasts,
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 2**31),
+    st.sampled_from([0.5, 1.0, 3.0]),
+)
+def test_whole_rows_have_the_pairs_that_an_index_finds(
+    mine: list[Row], other: list[Row], w: float, is_left: bool, with_itself: bool, seed: int, basic: float
+) -> None:
+    other = mine if with_itself else other
+    how, n = probing(mine, other, w, is_left, basic)
+    chance, (p, o) = np.random.default_rng(seed), (operand(mine), operand(other))
+    # some rows were selected whole, and of the others chance picks some
+    take = np.where(chance.random(len(how.take)) < 0.4, how.take, 0)
+    who = chance.random(len(take)) < 0.8
+    how = replace(how, take=take, looking=Looking(np.full(n, 0.5), who, True, seed))
+    listed = probe(p, o, how, EQUALITY, 0.0, index_for(p.sets, o.sets), is_left, with_itself)
+    found = chained(p, o, how, equals_of(p.sets, o.sets, (how.low, how.high)), listed.compared, with_itself)
+    assert found.steps == listed.steps
+    assert found.drawn == 0
+    for name in ("compared", "inside", "everything", "by_lag"):
+        assert getattr(found, name).tolist() == getattr(listed, name).tolist(), name
+    each = [
+        sorted(zip(one.probe.tolist(), one.row.tolist(), one.behind.tolist(), strict=True))
+        for one in (found, listed)
+    ]
+    assert each[0] == each[1]
+    assert list(zip(found.probe.tolist(), found.row.tolist(), strict=True)) == [pair[:2] for pair in each[0]]
