@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from spillway.levers.joins.direction import by_direction
-from spillway.levers.joins.exploring import explored, lumps_of
+from spillway.levers.joins.exploring import MOST_LOOKED, explored, lumps_of
 from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.operands import Array
@@ -129,12 +129,13 @@ def _within(
     if settings.index and settings.single_values and len(worth) == 1:
         # nothing to choose among, as every entry that is read is a pair, and what is missed is counted
         return 0.0, _looking(base, [np.full(len(one.costs), share) for one in base], settings)
-    chance = _chance(settings, base, learned, spends)
+    shares = _explored(settings, base, learned)
+    chance = _chance(settings, base, shares, spends)
     drawn = _drawing(base, settings, chance)
     rest = max(0.0, spends - chance * sum(one.drawn_from * one.draw_steps for one in base))
     evenly = min(1.0, rest / possible) if possible else 1.0
-    if _lumps(base, learned) > 0:
-        chances = _chances(settings, base, learned, spends, chance)
+    if shares is not None:
+        chances = _chances(settings, base, shares, spends, chance)
         chosen, pays = _shared_out(_looking(drawn, chances, settings), settings, learned, rest, worth)
         if pays or not settings.index:
             return chance, chosen
@@ -142,12 +143,26 @@ def _within(
     return chance, _looking(drawn, [np.full(len(one.costs), evenly) for one in base], settings)
 
 
-def _chance(
-    settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide], spends: float
-) -> float:
+def _explored(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide]) -> Array | None:
+    """gamma_j of the left window's basic windows, and of the right one's; None where nothing is known yet.
+
+    Both windows are known as well as both together are.
+    """
+    lumps = _lumps(base, learned)
+    if lumps <= 0:
+        return None
+    matches, made = (
+        np.concatenate([getattr(known, name) for known in learned]) for name in ("matches", "comparisons")
+    )
+    return explored(settings.adapt.sample_pct / 100.0, lumps, matches, made)
+
+
+def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None, spends: float) -> float:
     """q: what is spent on the sample, over what drawing everything would take; 0 where what is missed is counted.
 
-    It takes gamma of what may be spent, or what finds enough pairs of both sides, if that is less.
+    It takes what finds enough pairs of both sides, and no more than gamma of what may be spent. Without an index it
+    may take what looking would, where that is more: as much is learned by it, and what is said of pairs that are so rare
+    is far narrower.
     """
     if settings.predicate == "equality":
         return 0.0
@@ -155,29 +170,23 @@ def _chance(
     takes = comparisons * (DRAWN_ENTRY if settings.index else 1.0)
     if takes <= 0:
         return 1.0
-    chance = settings.adapt.sample_pct / 100.0 * spends / takes
-    if _lumps(base, learned) > 0:
-        pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in base)
-        chance = min(chance, ENOUGH_FOUND / max(1e-12, pairs))
-    return min(1.0, chance, MOST_DRAWN / max(1.0, comparisons))
+    gamma, looks, enough = settings.adapt.sample_pct / 100.0, MOST_LOOKED, 1.0
+    if shares is not None:
+        volumes = [one.volumes.sum(axis=1) for one in base]
+        looks = float(shares @ np.concatenate(volumes)) / max(1.0, float(sum(one.sum() for one in volumes)))
+        pairs = sum(float(mine @ one.curve) for mine, one in zip(volumes, base, strict=True))
+        enough = ENOUGH_FOUND / max(1e-12, pairs)
+    share = gamma if settings.index else max(gamma, looks)
+    return min(1.0, share * spends / takes, enough, MOST_DRAWN / max(1.0, comparisons))
 
 
 def _chances(
-    settings: JoinSettings,
-    base: Sequence[Facing],
-    learned: Sequence[LearnedSide],
-    spends: float,
-    drawn: float,
+    settings: JoinSettings, base: Sequence[Facing], shares: Array, spends: float, drawn: float
 ) -> list[Array]:
     """By window and basic window, with which chance a row looks at all of it, beside what is drawn there anyway.
 
-    Both windows are known as well as both together are. With an index a row looks at all basic windows or at none.
+    With an index a row looks at all basic windows or at none.
     """
-    gamma = settings.adapt.sample_pct / 100.0
-    matches, made = (
-        np.concatenate([getattr(known, name) for known in learned]) for name in ("matches", "comparisons")
-    )
-    shares = explored(gamma, _lumps(base, learned), matches, made)
     volumes = np.concatenate([one.volumes.sum(axis=1) for one in base])
     if settings.index:
         possible = sum(one.whole_steps for one in base)
