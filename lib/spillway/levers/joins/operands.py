@@ -74,6 +74,21 @@ class Operand:
         )
 
 
+def holds_sets(kind: pa.DataType) -> bool:
+    """Whether values of the type can be texts of items."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether a value of one type can equal one of the other: types alike, or both of numbers.
+
+    >>> are_comparable(pa.int64(), pa.float64()), are_comparable(pa.int64(), pa.string())
+    (True, False)
+    """
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    return left == right or all(any(is_kind(one) for is_kind in numbers) for one in (left, right))
+
+
 def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, ItemSets]:
     """The items of both sides as ordinals of the same dictionary."""
     if words.separator is None:
@@ -94,7 +109,7 @@ def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, It
 
 def _split(column: pa.Array, words: Words) -> tuple[Array, pa.Array, Array, int]:
     """Row, token and weight of every item that is written."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if not holds_sets(column.type):
         raise Refused(
             "attribute",
             "be text where it holds sets",
@@ -151,8 +166,7 @@ def _rows_of(codes: Array, there: Array) -> ItemSets:
 def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
     """The values of both, one after the other, as ordinals, and which there are: what is null, or no number, is not."""
     if left.type != right.type:
-        numbers = (pa.types.is_integer, pa.types.is_floating)
-        if not all(any(is_kind(side.type) for is_kind in numbers) for side in (left, right)):
+        if not are_comparable(left.type, right.type):
             raise Refused(
                 "attribute",
                 "be of one type on both sides",
