@@ -69,8 +69,7 @@ pins: $(READY) ## Pin infra/requirements.txt anew from infra/requirements.in, ve
 		--no-annotate --custom-compile-command "make pins" -o infra/requirements.txt infra/requirements.in
 
 .PHONY: clean
-clean: ## Remove what runs leave behind; keeps the environment, the jars and every lake but the demo's
+clean: ## Remove what runs leave behind; keeps the environment, the jars, and what the demo did not make
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache metastore_db derby.log
-	@if [ -f lake/.spillway-demo ]; then rm -rf lake; fi
-	@if [ -f landing/.spillway-demo ]; then rm -rf landing; fi
+	@$(PYTHON) -I lib/spillway/demo/own.py
 	@find lib tests jobs dags plugins infra -name __pycache__ -type d -prune -exec rm -rf {} +

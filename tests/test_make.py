@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from spillway.demo.airflow_home import environment
+from spillway.demo.own import note_demo_files
 from spillway.engine.spark_conf import DELTA_JARS, defaults_file, spark_conf
 from spillway.settings import Settings
 
@@ -82,19 +83,67 @@ def test_what_python_compiles_is_kept_whatever_the_shell_says(monkeypatch: pytes
     assert make("--eval", f"ask: ; @{sys.executable} -c '{asked}'", "ask").split() == ["False"]
 
 
-def test_clean_spares_every_lake_that_the_demo_did_not_make(tmp_path: Path) -> None:
-    shutil.copy(HOME / "Makefile", tmp_path)
-    for lake in ("lake", "landing"):
-        (tmp_path / lake).mkdir()
-        (tmp_path / lake / "mine").write_text("mine")
-    (tmp_path / "landing" / ".spillway-demo").touch()
-    (tmp_path / "build").mkdir()
-    for folder in ("lib", "tests", "jobs", "dags", "plugins", "infra"):
-        (tmp_path / folder).mkdir()
-    subprocess.run(["make", "-s", "clean"], cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
-    assert (tmp_path / "lake" / "mine").exists()
-    assert not (tmp_path / "landing").exists()
-    assert not (tmp_path / "build").exists()
+def home_with_a_demo(folder: Path) -> Path:
+    """A project in which `make run` was run: one landing file, a table of one of its streams."""
+    shutil.copy(HOME / "Makefile", folder)
+    for name in ("lib", "tests", "jobs", "dags", "plugins", "infra", "build", "lib/spillway/demo"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy(HOME / "lib" / "spillway" / "demo" / "own.py", folder / "lib" / "spillway" / "demo")
+    for place in (
+        "landing/weather/2013-01-01/a.json",
+        "lake/raw/weather/part.parquet",
+        "lake/.spillway-demo",
+    ):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text("the demo's")
+    note_demo_files(folder / "landing", ["weather/2013-01-01/a.json"])
+    return folder
+
+
+def cleaned(home: Path) -> str:
+    told = subprocess.run(
+        ["make", "-s", "clean"],
+        cwd=home,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert not (home / "build").exists()
+    return told.stdout
+
+
+def test_clean_removes_what_the_demo_made(tmp_path: Path) -> None:
+    home = home_with_a_demo(tmp_path)
+    assert cleaned(home) == ""
+    assert not (home / "lake").exists()
+    assert not (home / "landing").exists()
+    assert cleaned(home) == "", "nothing is there any more"
+
+
+def test_clean_spares_what_the_demo_did_not_make(tmp_path: Path) -> None:
+    home = home_with_a_demo(tmp_path)
+    mine = [home / "landing" / name for name in ("turbines/2026-01-01/a.csv", "weather/2013-01-01/mine.json")]
+    mine.append(home / "lake" / "raw" / "turbines" / "part.parquet")
+    for file in mine:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("mine")
+    told = cleaned(home)
+    assert [file.read_text() for file in mine] == ["mine"] * 3
+    assert "lake/ also holds turbines and is kept" in told
+    assert "landing/ also holds files that the demo did not write" in told
+    assert not (home / "landing" / "weather" / "2013-01-01" / "a.json").exists()
+    assert (home / "lake" / "raw" / "weather" / "part.parquet").exists()
+
+
+def test_clean_spares_a_lake_and_a_landing_zone_that_the_demo_did_not_make(tmp_path: Path) -> None:
+    home = home_with_a_demo(tmp_path)
+    (home / "lake" / ".spillway-demo").unlink()
+    # as it was left before the files were listed
+    (home / "landing" / ".spillway-demo").write_text("Made by `make run`; `make clean` removes it.\n")
+    assert "landing/ does not say which files are the demo's and is kept" in cleaned(home)
+    assert (home / "lake" / "raw" / "weather" / "part.parquet").exists()
+    assert (home / "landing" / "weather" / "2013-01-01" / "a.json").exists()
 
 
 def test_every_requirement_is_pinned_by_version_and_hash() -> None:

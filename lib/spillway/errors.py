@@ -6,6 +6,7 @@ import errno
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 
 class SpillwayError(Exception):
@@ -37,6 +38,24 @@ def so_many(count: int, one: str, more: str | None = None) -> str:
     ('1 row', '2,000 rows', '0 batches')
     """
     return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+_WHOLE_FROM, _TOO_LARGE, _TOO_SMALL = 1000.0, 1e15, 1e-12
+"""From here on numbers are whole; from there on, and below the last, they are told by their power of ten."""
+
+
+def so_much(value: float, digits: int = 4) -> str:
+    """A number as people write it, in so many digits: a small one in decimals, a large one in whole numbers.
+
+    >>> so_much(6.7e-07), so_much(0.123456), so_much(3.0), so_much(33590.4), so_much(-0.00041627, digits=3)
+    ('0.00000067', '0.1235', '3', '33,590', '-0.000416')
+    >>> so_much(1e300), so_much(1e-300), so_much(float("inf")), so_much(0.0)
+    ('1e+300', '1e-300', 'inf', '0')
+    """
+    if _WHOLE_FROM <= abs(value) < _TOO_LARGE:
+        return f"{value:,.0f}"
+    short = f"{value:.{digits}g}"
+    return f"{Decimal(short):f}" if _TOO_SMALL <= abs(value) < _WHOLE_FROM else short
 
 
 @dataclass(frozen=True)

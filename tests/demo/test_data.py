@@ -16,6 +16,7 @@ import yaml
 from spillway.contracts import Contracts, load_contracts
 from spillway.demo import data
 from spillway.demo.landing import package_file, plant, write_landing
+from spillway.demo.own import DEMO_STREAMS, MARKER, demo_files
 from spillway.errors import SpillwayError
 from spillway.records import Parsed, count_records, parse_records
 
@@ -225,6 +226,32 @@ def test_files_are_written_once_and_mended_when_changed(tmp_path: Path) -> None:
         for p in (tmp_path / "stocks").rglob("*")
         if p.is_file()
     } == landing("stocks")
+
+
+def test_a_file_that_somebody_else_wrote_is_not_written_over(tmp_path: Path) -> None:
+    mine = tmp_path / "stocks" / "2004-12-31" / "stocks-2000.csv"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    with pytest.raises(
+        SpillwayError, match=r"stocks-2000.csv` must be free for the demo's file .*move it away"
+    ):
+        data.write_demo(tmp_path, ["stocks"])
+    with pytest.raises(SystemExit):
+        data.main(["--landing", str(tmp_path), "--stream", "stocks"])
+    assert [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()] == [b"mine"]
+
+
+def test_what_the_demo_wrote_is_listed_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "stocks").mkdir()
+    (tmp_path / "stocks" / "mine.csv").write_bytes(b"mine")
+    data.write_demo(tmp_path, ["stocks"])
+    assert demo_files(tmp_path) == {f"stocks/{name}" for name in landing("stocks")}
+    assert tuple(sorted(data.STREAMS)) == DEMO_STREAMS
+    # a landing zone of before files were listed was the demo's
+    (tmp_path / MARKER).write_text("Made by `make run`; `make clean` removes it.\n")
+    (tmp_path / "stocks" / "2004-12-31" / "stocks-2000.csv").write_bytes(b"of an older demo")
+    assert data.write_demo(tmp_path, ["stocks"]) == {"stocks": (16, 1)}
+    assert demo_files(tmp_path) == {f"stocks/{name}" for name in landing("stocks")}
 
 
 def test_the_command_writes_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

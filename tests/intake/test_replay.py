@@ -20,6 +20,7 @@ from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
 from spillway.intake import into_raw
 from spillway.pipeline.migrate import migrate
+from spillway.show.recent import read_recent
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 
@@ -96,10 +97,28 @@ def test_rejected_shows_what_still_waits_and_which_batch_read_the_rest_again(wor
     assert all(row["original"] for row in world.rejected() if row["line"]), "nothing of it is lost"
 
 
+def test_what_was_read_again_is_counted_once_as_refused_or_not_at_all(world: LandingWorld) -> None:
+    def refused() -> int:
+        return read_recent(world.tables, "delays").rejected
+
+    assert refused() == 5
+    world.replay(file="a.json")
+    assert refused() == 5, "refused again: two records, and a file of three that waits"
+    world.replay()
+    assert refused() == 5
+    mended(world)
+    world.replay(file="a.json")
+    assert refused() == 3
+    world.replay()
+    assert refused() == 0
+    assert sorted(world.ats()) == [*range(33), *range(40, 43)]
+
+
 def test_a_file_that_was_mended_and_delivered_again_waits_no_longer(world: LandingWorld) -> None:
     world.deliver("2026-03-01/b.json", lines(range(40, 43)))
     world.take_in()
     assert waiting(world) == [(1, "2026-03-01/a.json", n) for n in (31, 33)]
+    assert read_recent(world.tables, "delays").rejected == 2
     assert sorted(world.ats()) == [*range(30), 31, *range(40, 43)]
 
 

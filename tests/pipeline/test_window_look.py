@@ -129,6 +129,7 @@ def test_windows_of_another_length_are_refused_and_nothing_stands_twice(tmp_path
     assert world.rows("results", "means") == before
     short = {(one.stream, one.kind): one for one in status(world.tables.now()).shortages}
     told = short["means", "refused"]
+    assert told.wrong
     assert "`window.seconds` must stay as long as the windows" in told.sentence
     assert "write 2400 again" in told.remedy
     explained = explain_workload(world.tables.now(), "means")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 from tests.levers.joins.lake import JOIN, STREAM
 
+from spillway.cli import main
 from spillway.contracts import load_contracts
 from spillway.errors import Refused
 from spillway.pipeline.window_rules import broken_workloads, refuse_always
@@ -67,8 +70,60 @@ def test_what_its_inputs_do_not_have_is_told_before_any_run(
         refuse_always(contracts, contracts.joins["alike"])
 
 
-def test_nothing_is_wrong_with_a_join_by_what_its_inputs_have(tmp_path: Path) -> None:
-    join = changed(left={"attribute": "batch_date"}, right={"attribute": "site"})
+VALUES = {"predicate": "equality", "threshold": None, "sets": None}
+SEVERAL = {"sets": None, "threshold": 2}
+
+
+@pytest.mark.parametrize(
+    ("join", "told"),
+    [
+        (
+            changed(left={"attribute": "level"}, right={"attribute": "site"}, **VALUES),
+            ("right.attribute", "be of a type that compares with double, as east's level is", "string"),
+        ),
+        (
+            changed(left={"attribute": "at"}, right={"attribute": "batch_date"}, **VALUES),
+            ("right.attribute", "be of a type that compares with timestamp, as east's at is", "date"),
+        ),
+        (
+            changed(right={"attribute": "level"}),
+            ("right.attribute", "be text where it holds sets, and level of west is none", "double"),
+        ),
+        (
+            changed(
+                left={"attribute": None, "attributes": ["site", "level"]},
+                right={"attribute": None, "attributes": ["site", "tags"]},
+                **SEVERAL,
+            ),
+            ("right.attributes[1]", "be of a type that compares with double, as east's level is", "string"),
+        ),
+    ],
+)
+def test_what_no_two_rows_can_be_compared_by_is_told_before_any_run(
+    tmp_path: Path, join: dict[str, Any], told: tuple[str, str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    schemas = folder_with(tmp_path, join)
+    assert main(["contracts", "check", "--schemas", str(schemas), "--json"]) == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    field, rule, value = told
+    expected = ("joins/alike.yaml", f"levers[0].{field}", rule, value)
+    assert (problem["where"], problem["field"], problem["rule"], problem["value"]) == expected
+    assert problem["remedy"]
+    contracts = load_contracts(schemas)
+    with pytest.raises(Refused, match=rf"^alike: `{re.escape(expected[1])}` must {rule}"):
+        refuse_always(contracts, contracts.joins["alike"])
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        changed(left={"attribute": "site"}),
+        changed(left={"attribute": "batch_date"}, right={"attribute": "batch_date"}, **VALUES),
+        changed(left={"attribute": "level"}, right={"attribute": "seq"}, **VALUES),
+        changed(left={"type": "level"}, types=[{"name": "100.0", "worth": 2}]),
+    ],
+)
+def test_nothing_is_wrong_with_a_join_by_what_its_inputs_have(tmp_path: Path, join: dict[str, Any]) -> None:
     contracts = load_contracts(folder_with(tmp_path, join))
     assert broken_workloads(contracts) == []
     refuse_always(contracts, contracts.joins["alike"])

@@ -19,7 +19,8 @@ def add_join_advice(commands: Any) -> None:
     made = command(
         commands,
         "join-advice",
-        "Before a join is run: its size, skew and heavy values, what it costs, and what a budget would miss.",
+        "Before a join is run: its size, skew and heavy values, what it costs, and what a budget would miss once the "
+        "join has learned where matches lie; in its first windows it misses more.",
         [
             "spillway join-advice weather weather --on wind_dir --lasts 172800",
             "spillway join-advice east west --on tags --predicate overlap --threshold 3 --separator ' ' --lasts 600",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from spillway.errors import SpillwayError, safely
+from spillway.errors import SpillwayError, safely, so_much
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 PLAIN_WIDTH = 160
 MOST_OF_A_LINE = 4000
-_FOUR_DIGITS, _TOO_LONG = 1000.0, 1e15
-"""From here on numbers are whole, and from there on powers of ten."""
 
 
 def command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
@@ -97,8 +95,8 @@ def said(value: object) -> str:
     """
     >>> said(1234567), said(0.123456), said(None), said(True), said({"done": 2, "retired": 1})
     ('1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired')
-    >>> said(33590.4), said(1e300), said(3.0)
-    ('33,590', '1e+300', '3')
+    >>> said(33590.4), said(6.7e-07)
+    ('33,590', '0.00000067')
     >>> said(["a: 1 row", "b"]), said(datetime(2026, 1, 1, 9, 30)), said(datetime(2026, 1, 1, 9, 30, 5))
     ('a: 1 row; b', '2026-01-01 09:30', '2026-01-01 09:30:05')
     """
@@ -109,7 +107,7 @@ def said(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if _FOUR_DIGITS <= abs(value) < _TOO_LONG else f"{value:.4g}"
+        return so_much(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{said(count)} {name}" for name, count in value.items()) or "none"
     if isinstance(value, datetime):

@@ -2,20 +2,23 @@
 
     landing/<stream>/<date>/<file>
 
-The folder's date is the batch date. What is there already in the same bytes is left alone.
+The folder's date is the batch date. What is there already in the same bytes is left alone; a file of the same name that
+the demo did not write is somebody's, and refused.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from spillway.demo.flights import flights_files
 from spillway.demo.landing import write_landing
 from spillway.demo.network import network_files
+from spillway.demo.own import demo_files, note_demo_files
 from spillway.demo.stocks import stocks_files
 from spillway.demo.weather import weather_files
+from spillway.errors import SpillwayError
 from spillway.settings import Settings
 
 STREAMS: dict[str, Callable[[], dict[str, bytes]]] = {
@@ -28,11 +31,25 @@ STREAMS: dict[str, Callable[[], dict[str, bytes]]] = {
 
 def write_demo(landing: str | Path, streams: Sequence[str] = tuple(STREAMS)) -> dict[str, tuple[int, int]]:
     """Writes the landing files; by stream, how many files there are and how many had to be written."""
-    counts = {}
+    counts, root = {}, Path(landing)
     for stream in streams:
         files = STREAMS[stream]()
-        counts[stream] = (len(files), write_landing(Path(landing) / stream, files))
+        _refuse_other_files(root, {f"{stream}/{name}": content for name, content in files.items()})
+        note_demo_files(root, (f"{stream}/{name}" for name in files))
+        counts[stream] = (len(files), write_landing(root / stream, files))
     return counts
+
+
+def _refuse_other_files(landing: Path, files: Mapping[str, bytes]) -> None:
+    """Files that the demo would write over, and did not write."""
+    known = demo_files(landing)
+    for name, content in files.items():
+        path = landing / name
+        if known is not None and name not in known and path.is_file() and path.read_bytes() != content:
+            raise SpillwayError(
+                f"`{path}` must be free for the demo's file of that name, got another; move it away, or set "
+                "SPILLWAY_LANDING to a folder of the demo's own"
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     landing = given.landing or Settings.from_environment().landing
     if "://" in landing:
         parser.error(f"`--landing` must be a local folder, got {landing!r}; copy the demo there from one")
-    for stream, (files, written) in write_demo(landing, given.stream or tuple(STREAMS)).items():
+    try:
+        found = write_demo(landing, given.stream or tuple(STREAMS))
+    except SpillwayError as problem:
+        parser.error(str(problem))
+    for stream, (files, written) in found.items():
         print(f"spillway: demo data: {stream}: {files} files, {written} written to {landing}/{stream}")
     return 0
 

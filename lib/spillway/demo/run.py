@@ -10,12 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from spillway.demo import airflow_home
 from spillway.demo.guard import ended_by_signals, guarded
+from spillway.demo.own import MARKER, other_streams
 from spillway.demo.pipeline import STEP
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
@@ -26,7 +27,6 @@ from spillway.show.progress import Progress
 from spillway.show.summary import write_run
 from spillway.store.tables import Tables
 
-MARKER = ".spillway-demo"
 DAGS = ("spillway_train", "spillway_shed", "spillway_workloads", "spillway_validate")
 TITLES = {
     "spillway_train": "Take in and learn the streams",
@@ -82,15 +82,7 @@ def sentence(lines: Iterable[str]) -> str:
     return (ours or [text for _, text in errors] or ["no error was logged"])[-1]
 
 
-def other_streams(lake: Path, ours: Iterable[str]) -> list[str]:
-    """Streams in the lake that the demo did not put there."""
-    found = {
-        entry.name for table in ("raw", "transmitted") for entry in (lake / table).glob("*") if entry.is_dir()
-    }
-    return sorted(found - set(ours))
-
-
-def reset_lake(settings: Settings, ours: Iterable[str], keep: bool) -> str:
+def reset_lake(settings: Settings, ours: Collection[str], keep: bool) -> str:
     """Empty the demo's own lake, never another; says what was done with it.
 
     A lake is the demo's own when it is a local folder that the demo made (it left a marker in it) and holds
@@ -178,11 +170,7 @@ def main() -> int:
     settings = Settings.from_environment()
     try:
         progress.step("Write the demo data")
-        landing = Path(settings.landing)
-        if not landing.exists():
-            landing.mkdir(parents=True)
-            (landing / MARKER).write_text("Made by `make run`; `make clean` removes it.\n", encoding="utf-8")
-        for stream, (files, written) in data.write_demo(landing).items():
+        for stream, (files, written) in data.write_demo(settings.landing).items():
             progress.detail(f"{stream}: {files} landing files, {written} of them written now")
         progress.detail(reset_lake(settings, data.STREAMS, keep=os.environ.get("KEEP", "") not in ("", "0")))
         progress.step("Start Airflow")

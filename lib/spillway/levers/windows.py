@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Facts, Picture, Room, Told, Views
@@ -280,6 +281,13 @@ class WindowLever(ABC):
     def columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
         """By input stream, the columns that are read where windows are worked out in turn."""
         return {}
+
+    def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
+        """What it can never work on, by the types of its inputs' columns alone; fields as they stand in its entry.
+
+        `types`: by input stream, the type of every column that can be read of it, in the words of contracts.
+        """
+        return ()
 
     def most_rows(self, contract: Workload) -> int:
         """How many rows of an input may be held at a time where windows are worked out in turn."""

@@ -1,7 +1,8 @@
 """What every run refuses of a join or a query, whatever its inputs send: seen from the contracts alone, before any run.
 
-Attributes that its input streams do not have, streams that cannot be cut into windows, a list of levers that no run
-takes. What only its windows can show (another length than theirs) is refused where they are looked for.
+Attributes that its input streams do not have, or of types that its lever cannot work on, streams that cannot be cut
+into windows, a list of levers that no run takes. What only its windows can show (another length than theirs) is refused
+where they are looked for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 
 from spillway.contracts import Contracts
 from spillway.contracts.column_names import BOUND_SUFFIX, OWN
-from spillway.contracts.shapes import suggest
+from spillway.contracts.shapes import join_path, suggest
 from spillway.contracts.workload import Workload
 from spillway.errors import Problem, Refused
 from spillway.levers.windows import WindowLever
@@ -19,8 +20,8 @@ from spillway.pipeline.reading import WEIGHT
 from spillway.pipeline.window_grid import window_order
 from spillway.registry import lever
 
-_READ_BESIDE = (*OWN[:3], WEIGHT)
-"""Columns that the rows of an input have beside its attributes."""
+_READ_BESIDE = {**dict(zip(OWN[:3], ("integer", "integer", "date"), strict=True)), WEIGHT: "double"}
+"""Columns that the rows of an input have beside its attributes, and their types."""
 
 
 def refuse_always(contracts: Contracts, contract: Workload) -> None:
@@ -58,9 +59,19 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
     except Refused as refused:
         yield refused.problem
         return
+    absent = False
     for stream, columns in read.items():
         names = contracts.stream(stream).names
         # a bound is there of every attribute, and is not what the contract names
         for column in dict.fromkeys(one.removesuffix(BOUND_SUFFIX) for one in columns):
             if column not in (*names, *_READ_BESIDE):
+                absent = True
                 yield Problem(name, column, f"be an attribute of {stream}", column, suggest(column, names))
+    if absent:
+        return
+    types = {
+        stream: {**_READ_BESIDE, **{one.name: one.type for one in contracts.stream(stream).attributes}}
+        for stream in dict.fromkeys(contract.inputs)
+    }
+    for where, rule, value, remedy in found.broken_by_types(contract, types):
+        yield Problem(name, join_path("levers[0]", where), rule, value, remedy)

@@ -92,7 +92,10 @@ def metrics_of(tables: Tables, now: datetime) -> list[Metric]:
 _LAST = f", of the last {SHOWN_BATCHES} batches"
 _OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
     "tuples_taken_in": ("Tuples taken in.", lambda one: one.figures.tuples),
-    "tuples_rejected": ("Tuples that broke the contract.", lambda one: one.figures.rejected),
+    "tuples_rejected": (
+        "Tuples that broke the contract, each where it was read last.",
+        lambda one: one.figures.rejected,
+    ),
     "tuples_shed": (f"Tuples that were shed whole{_LAST}.", lambda one: one.figures.rows_shed),
     "values_kept": (f"Values that the last stage handed on{_LAST}.", lambda one: one.values.kept),
     "values_shed": (

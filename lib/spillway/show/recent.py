@@ -2,7 +2,8 @@
 
 A stream has a hundred batches a day, and years of days; of each some rows stand in the ledger, the certificates and the
 schemes. Whoever shows figures shows those of the last `SHOWN_BATCHES`, so that what is read does not grow with the
-history. What was counted all along (tuples taken in and refused) comes from `batches` alone, column by column.
+history. What was counted all along (tuples taken in and refused) comes from `batches`, column by column; what was
+read again of it, from what `rejected` notes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import SHOWN_BATCHES, Batch
 from spillway.ledger import Row
+from spillway.show.refused import read_again
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
 
@@ -28,7 +30,7 @@ class Recent:
     certificates: tuple[Row, ...] = ()
     tuples: int = 0
     rejected: int = 0
-    """Of all batches, as `tuples`."""
+    """Of all batches, as `tuples`; what was read again counts where it was read last."""
     violations: int = 0
     """Of all certificates."""
 
@@ -51,7 +53,7 @@ def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> Recen
         tuple(tables.at("ledger").rows(scope="stream", subject=stream, batch=since).to_pylist()),
         tuple(tables.at("certificates").rows(stream=stream, batch=since).to_pylist()),
         _sum(held["rows"]),
-        _sum(held["rejected"]),
+        _sum(held["rejected"]) - read_again(tables, stream, held),
         _sum(wrong["violations"]),
     )
 

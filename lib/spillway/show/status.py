@@ -245,7 +245,7 @@ def _held_up(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
             behind = find_windows(tables, contracts, contract).held_by
         except SpillwayError as problem:
             told, _, mended_by = str(problem).partition("; ")
-            yield Shortage(name, "refused", False, f"no run works it out: {told}", mended_by or remedy)
+            yield Shortage(name, "refused", True, f"no run works it out: {told}", mended_by or remedy)
             continue
         for stream, windows in behind.items():
             if windows is None:

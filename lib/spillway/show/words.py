@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from spillway.errors import so_much
+
 
 def bytes_said(count: float) -> str:
     """
@@ -30,10 +32,10 @@ def rate_said(kbps: float) -> str:
 def share_said(pct: float) -> str:
     """Per cent, with as many digits as near 100 deserves.
 
-    >>> share_said(99.987), share_said(99.5), share_said(33.33), share_said(100)
-    ('99.987 %', '99.5 %', '33.3 %', '100 %')
+    >>> share_said(99.987), share_said(99.5), share_said(33.33), share_said(100), share_said(6.7e-07)
+    ('99.987 %', '99.5 %', '33.3 %', '100 %', '0.00000067 %')
     """
-    return f"{pct:.5g} %" if 99 < pct < 100 else f"{pct:.3g} %"
+    return f"{so_much(pct, 5 if 99 < pct < 100 else 3)} %"
 
 
 def how_many(count: int, one: str) -> str:
@@ -53,7 +55,7 @@ def cells(*values: object, bad: bool = False) -> str:
     said = "".join(
         f'<td class="n">{value:,}</td>'
         if isinstance(value, int) and not isinstance(value, bool)
-        else f'<td class="n">{value:.4g}</td>'
+        else f'<td class="n">{so_much(value)}</td>'
         if isinstance(value, float)
         else f"<td>{escape('' if value is None else str(value))}</td>"
         for value in values

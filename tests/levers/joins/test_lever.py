@@ -348,10 +348,13 @@ def test_sets_of_any_size_and_none_are_joined(world: World) -> None:
     ("changes", "message"),
     [
         ({"left": {"attribute": "tgas"}}, "`tgas` must be an attribute of east, got 'tgas'; did you mean tags?"),
-        ({"left": {"attribute": "level"}}, "`attribute` must be text where it holds sets, got 'double'"),
+        (
+            {"left": {"attribute": "level"}},
+            "`levers[0].left.attribute` must be text where it holds sets, and level of east is none, got 'double'",
+        ),
         (
             {"left": {"attribute": "level"}, "predicate": "equality", "threshold": None, "sets": None},
-            "`attribute` must be of one type on both sides, got 'double and string'",
+            "`levers[0].right.attribute` must be of a type that compares with double, as east's level is, got 'string'",
         ),
     ],
 )  # fmt: skip
@@ -363,6 +366,11 @@ def test_a_join_by_what_is_not_there_is_refused_by_name(
         run(world)
     assert message in str(caught.value)
     assert "alike" in str(caught.value)
+    found = status(world.tables.now())
+    assert found.wrong
+    (told,) = [one for one in found.shortages if one.wrong]
+    assert (told.stream, told.kind) == ("alike", "refused")
+    assert message in told.sentence + "; " + told.remedy
 
 
 def test_rows_alike_in_so_many_of_several_attributes_are_pairs(world: World) -> None:

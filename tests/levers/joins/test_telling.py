@@ -11,6 +11,7 @@ from tests.pipeline.streams import World
 from tests.whole_reads import whole_reads
 
 from spillway.cli import main
+from spillway.cli.output import say_table
 from spillway.contracts.loader import read_stream
 from spillway.engine import InProcess
 from spillway.errors import ContractError, SpillwayError
@@ -81,6 +82,19 @@ def test_the_command_line_explains_joins_beside_attributes(
     assert '"comparisons made"' in capsys.readouterr().out
     assert main(["explain", "east"]) == 2
     assert "`attribute` must be one of east's" in capsys.readouterr().err
+
+
+def test_shares_are_written_in_decimals_however_small(world: World, tmp_path: Path) -> None:
+    other = world.copy(tmp_path)
+    contract_becomes(other, JOIN, budget={"core_pct": 6.7e-07})
+    told = LEVER.told(other.contracts.joins["alike"], other.tables.now())
+    assert told is not None
+    assert told.because.startswith("its budget is 0.00000067 % of a core")
+
+
+def test_the_table_of_advice_writes_small_shares_in_decimals(capsys: pytest.CaptureFixture[str]) -> None:
+    say_table("", ["", "#estimate"], [("core_pct that it takes", 6.7e-07)])
+    assert "0.00000067" in capsys.readouterr().out
 
 
 def test_a_stream_needs_an_attribute_to_be_explained(world: World) -> None:

@@ -2,8 +2,9 @@
 
 Comparisons are drawn by chance (`drawing`), each with the same probability, so that the number of pairs has the
 interval of `missed`, whatever the rows are like. Half of the pairs that are found tell where matches lie, the other
-half what selecting by that would have missed. How many pairs have equal values is counted, of all rows, without
-comparing any. Numbers are of the rows that are at hand; each comes with its interval.
+half what selecting by that would have missed: what is said of a budget is of a join that has learned, and spends
+nothing on learning; in its first windows it misses more. How many pairs have equal values is counted, of all rows,
+without comparing any. Numbers are of the rows that are at hand; each comes with its interval.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
         low, high = share_between(missed, seen, _CONFIDENCE)
         answer = Answer(
             100.0 * missed / seen, 100.0 * low, 100.0 * high, _CONFIDENCE, "half of the pairs found",
-            note=f"dropping rows at random would miss {100 - pct:g} %",
+            note=f"once it has learned where matches lie; dropping rows at random would miss {100 - pct:g} %",
         )  # fmt: skip
         yield Advised(about, answer)
 

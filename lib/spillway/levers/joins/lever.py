@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 
 from spillway.batch import utc_now
 from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.ledger import LedgerRow
+from spillway.levers.joins.column_types import broken_by_types
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
 from spillway.levers.joins.facing import Given
@@ -196,6 +198,9 @@ class JoinLever(WindowLever):
         for stream, side in zip(input_streams(contract), (settings.left, settings.right), strict=True):
             found.setdefault(stream, []).extend(columns_read(side))
         return {stream: list(dict.fromkeys(names)) for stream, names in found.items()}
+
+    def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
+        return broken_by_types(contract.lever_settings("joins"), input_streams(contract), types)
 
     def most_rows(self, contract: Workload) -> int:
         settings: JoinSettings = contract.lever_settings("joins")

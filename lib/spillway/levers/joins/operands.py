@@ -74,6 +74,21 @@ class Operand:
         )
 
 
+def holds_sets(kind: pa.DataType) -> bool:
+    """Whether values of the type can be texts of items."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether a value of one type can equal one of the other: types alike, or both of numbers.
+
+    >>> are_comparable(pa.int64(), pa.float64()), are_comparable(pa.int64(), pa.string())
+    (True, False)
+    """
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    return left == right or all(any(is_kind(one) for is_kind in numbers) for one in (left, right))
+
+
 def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, ItemSets]:
     """The items of both sides as ordinals of the same dictionary."""
     if words.separator is None:
@@ -92,9 +107,9 @@ def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, It
     )  # type: ignore[return-value]
 
 
-def _split(column: pa.Array, words: Words) -> tuple[Array, pa.Array, Array, int]:
-    """Row, token and weight of every item that is written."""
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+def _split(column: pa.Array, words: Words) -> tuple[Array, pa.Array, Array | None, int]:
+    """Row, token and, where it has any, weight of every item that is written."""
+    if not holds_sets(column.type):
         raise Refused(
             "attribute",
             "be text where it holds sets",
@@ -106,8 +121,9 @@ def _split(column: pa.Array, words: Words) -> tuple[Array, pa.Array, Array, int]
     rows = np.asarray(pc.list_parent_indices(lists))
     some = np.asarray(pc.greater(pc.utf8_length(tokens), 0))
     tokens, rows = tokens.filter(pa.array(some)), rows[some]
-    weights = np.ones(len(tokens))
+    weights = None
     if words.weight is not None and len(tokens):
+        weights = np.ones(len(tokens))
         pairs = pc.split_pattern(tokens, pattern=words.weight, max_splits=1, reverse=True)
         tokens = pc.list_element(pairs, 0)
         stated = np.asarray(pc.equal(pc.list_value_length(pairs), 2))
@@ -151,8 +167,7 @@ def _rows_of(codes: Array, there: Array) -> ItemSets:
 def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
     """The values of both, one after the other, as ordinals, and which there are: what is null, or no number, is not."""
     if left.type != right.type:
-        numbers = (pa.types.is_integer, pa.types.is_floating)
-        if not all(any(is_kind(side.type) for is_kind in numbers) for side in (left, right)):
+        if not are_comparable(left.type, right.type):
             raise Refused(
                 "attribute",
                 "be of one type on both sides",
@@ -170,12 +185,24 @@ def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
     return np.asarray(pc.fill_null(both.dictionary_encode().indices, 0)).astype(np.int64), there
 
 
-def _as_sets(rows: Array, codes: Array, weights: Array, length: int) -> ItemSets:
-    """Items in ascending order, the weights of one that is written twice added up."""
-    order = np.lexsort((codes, rows))
-    rows, codes, weights = rows[order], codes[order], weights[order]
-    new = np.ones(len(rows), bool)
-    new[1:] = (rows[1:] != rows[:-1]) | (codes[1:] != codes[:-1])
-    summed = np.add.reduceat(weights, np.flatnonzero(new)) if len(rows) else weights
-    counts = np.bincount(rows[new], minlength=length) if length else np.zeros(0, np.int64)
-    return ItemSets(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), codes[new], summed)
+def _as_sets(rows: Array, codes: Array, weights: Array | None, length: int) -> ItemSets:
+    """Items in ascending order, the weights of one that is written twice added up; without weights each counts 1.
+
+    `rows` ascend: sorting one key of both leaves them where they are, and takes a tenth of sorting by two.
+    """
+    many = int(codes.max(initial=0)) + 1
+    keys = rows.astype(np.int64) * many + codes
+    if weights is None:
+        keys.sort()
+    else:
+        order = np.argsort(keys, kind="stable")
+        keys, weights = keys[order], weights[order]
+    new = np.ones(len(keys), bool)
+    new[1:] = keys[1:] != keys[:-1]
+    begins = np.flatnonzero(new)
+    times = np.diff(begins, append=len(keys)).astype(np.float64)
+    summed = times if weights is None or not len(begins) else np.add.reduceat(weights, begins)
+    own = rows[begins]
+    items = keys[begins] - own * many
+    counts = np.bincount(own, minlength=length) if length else np.zeros(0, np.int64)
+    return ItemSets(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), items, summed)

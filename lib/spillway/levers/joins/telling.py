@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
 from typing import Any
 
 from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
+from spillway.errors import so_much
 from spillway.ledger import Row
 from spillway.levers.joins.missed import Missed, missed_together
 from spillway.levers.joins.settings import JoinSettings
@@ -33,7 +33,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     what = (
         f"compared in full: {pairs:,} pairs"
         if compared == possible
-        else f"compared as far as its budget goes: {share:.3g} % of the comparisons found {pairs:,} pairs, "
+        else f"compared as far as its budget goes: {so_much(share, 3)} % of the comparisons found {pairs:,} pairs, "
         + (
             f"{missed.estimate:,.0f} are missed, by count"
             if counted
@@ -46,8 +46,8 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     if bound is not None:
         what += (
             f"; {given_back:,} of these pairs rest on values that were rounded, or shed and given back (within "
-            f"{bound:.3g} %): they need not be pairs of the true values, others of those are not found, and what is "
-            "said to be missed is so of the values given back"
+            f"{so_much(bound, 3)} %): they need not be pairs of the true values, others of those are not found, and "
+            "what is said to be missed is so of the values given back"
         )
     budget = settings.budget
     unit = "steps (entries of the index read and lists looked up)" if settings.index else "comparisons"
@@ -56,7 +56,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         if budget is None
         else f"its budget is {budget.comparisons_per_second:,.10g} {unit} a second"
         if budget.comparisons_per_second is not None
-        else f"its budget is {budget.core_pct:g} % of a core"
+        else f"its budget is {so_much(budget.core_pct or 0.0)} % of a core"
     )
     numbers: dict[str, Any] = {
         "last windows": len(rows),
@@ -77,10 +77,10 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     basic = settings.basic_window_seconds
     for name, stream in zip(("left", "right"), contract.inputs, strict=True):
         kinds = [one.name for one in settings.types]
-        named = [*kinds, "others"] if len(last[f"{name}_shares"]) == len(kinds) + 1 and kinds else [""]
+        each = last[f"{name}_shares"]
+        named = [*kinds, "others"] if len(each) == len(kinds) + 1 and kinds else [""] * len(each)
         shares = ", ".join(
-            f"{kind} {100 * one:.3g} %".strip()
-            for kind, one in zip_longest(named, last[f"{name}_shares"], fillvalue="")
+            f"{kind} {so_much(100 * one, 3)} %".strip() for kind, one in zip(named, each, strict=True)
         )
         by = ", by the type of the row that it is compared with" if kinds else ""
         numbers[f"share of the {name} window ({stream}) that is compared now{by}"] = shares
@@ -99,11 +99,13 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         ()
         if compared == possible
         else (
-            f"miss less: raise the budget, which now makes {share:.3g} % of the comparisons",
+            f"miss less: raise the budget, which now makes {so_much(share, 3)} % of the comparisons",
             "see what another budget would miss: spillway join-advice",
         )
     )
-    return Told(what, f"{said}, and the last window could process {100 * last['r']:.3g} %", numbers, remedies)
+    return Told(
+        what, f"{said}, and the last window could process {so_much(100 * last['r'], 3)} %", numbers, remedies
+    )
 
 
 def _sic(rows: Sequence[Row]) -> float:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from types import MappingProxyType
 
+from spillway.errors import so_much
+
 WIDTH = 720
 WIDE = 1440
 WIDE_TOP = 8
@@ -68,13 +70,13 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 def number(value: float) -> str:
     """A number short enough for an axis.
 
-    >>> number(1_250_000), number(0.25), number(3.0), number(0)
-    ('1.25M', '0.25', '3', '0')
+    >>> number(1_250_000), number(0.25), number(3.0), number(0), number(0.00002)
+    ('1.25M', '0.25', '3', '0', '0.00002')
     """
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if suffix == 'k' else size):.4g}{suffix}"
-    return f"{value:.4g}"
+    return so_much(value)
 
 
 def line_chart(
