@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.levers.joins.streams import Row, full_join, operand
 
+from evidence.joins.driver import overlap
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
 from spillway.errors import Refused
@@ -149,3 +150,27 @@ def test_what_lies_beside_a_peak_is_expected_to_yield_as_little_as_it_takes() ->
     # the curve alone is smoothed over its neighbours; so are entries, and by the step they are told apart again
     assert one.curve[0] > 20 * one.curve[2]
     assert one.costs[0] > 5 * one.costs[2], "what a comparison takes is as it is"
+
+
+def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(1)
+    asked: list[int] = []
+    costed = facing._entries_of
+    monkeypatch.setattr(
+        facing, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
+    )
+    for items in (5, 1000):
+        rows = [
+            Row(at / 100, dict.fromkeys(chance.choice(4000, items, replace=False).tolist(), 1.0))
+            for at in range(600)
+        ]
+        side = operand(rows)
+        join = overlap(2, True, threshold=2, basic=0.5)
+        found = facing_of(Given(side, 0, 600), Given(side, 0, 600), join, LearnedSide(), (1.0,), True)
+        made = found.volumes.sum(axis=1)
+        read = found.costs - found.looked_up
+        # what is expected to be read of all basic windows is what lists hold, whoever said how it is spread
+        begins, ends = found.stretches
+        assert float((read * made).sum()) == pytest.approx(float((ends - begins).sum()))
+        assert read[1:-1] == pytest.approx(np.full(len(read) - 2, read[1:-1].mean()), rel=0.25)
+    assert asked == [300, 50]

@@ -37,6 +37,8 @@ MOST_SLOTS, MOST_SLOTS_APART = 1_000_000, 20_000_000
 """Basic windows from the first row to the last, as time has them; and without the stretches that hold no rows."""
 COSTED_ROWS = 256
 """Probing rows that say how entries are spread over basic windows; how many there are in all is counted."""
+COSTED_ITEMS, LEAST_COSTED = 50_000, 16
+"""Of rows with many items fewer say it: as many as have so many items together, and at least so many rows."""
 
 
 @dataclass(frozen=True)
@@ -306,7 +308,9 @@ def _steps(
     sets = probes.sets
     entries = float((stretches[1] - stretches[0]).sum())
     looked_up = float((np.diff(sets.first) * (high > low)).sum())
-    some = np.arange(0, probes.rows if picks else 0, max(1, probes.rows // COSTED_ROWS), dtype=np.int64)
+    items = max(1.0, len(sets.items) / max(1, probes.rows))
+    costed = int(min(COSTED_ROWS, max(LEAST_COSTED, COSTED_ITEMS / items)))
+    some = np.arange(0, probes.rows if picks else 0, max(1, probes.rows // costed), dtype=np.int64)
     read, asked, seen = _entries_of(
         some, sets.first, sets.items, low, high, slots, starts, first, len(made), index.first, index.rows
     )
