@@ -117,8 +117,22 @@ def test_where_an_index_leaves_nothing_to_choose_whole_rows_are_compared_and_fin
     for one in ours.outcomes:
         assert one.row["left_shares"] + one.row["right_shares"] == pytest.approx([one.row["r"]] * 2, rel=0.15)
     assert ours.sum("steps") == pytest.approx(0.4 * whole.sum("steps"), rel=0.1)
-    rival = dropping_to(left, right, settings, ours, 3, "steps")
+    rival = dropping_to(left, right, settings, ours, 3, "steps", skip=0)
     assert ours.sum("pairs") >= rival.sum("pairs")
+
+
+def test_dropping_rows_is_given_the_steps_of_the_windows_that_are_judged_and_no_others() -> None:
+    left, right = STREAMS.both(3)
+    ours = run_join(left, right, overlap(10, False, budget=TIGHT), 0, 40)
+    plain = overlap(10, False)
+    judged, all_of_it = (dropping_to(left, right, plain, ours, 3, "steps", skip=skip) for skip in (2, 0))
+    # while windows fill, half of the first ten seconds, an even share of the rows takes less than ours does
+    assert sum(one.row["steps"] for one in ours.outcomes[:2]) > 1.3 * sum(
+        one.row["steps"] for one in all_of_it.outcomes[:2]
+    )
+    late = [Joined(one.outcomes[2:]) for one in (ours, judged, all_of_it)]
+    assert late[1].sum("steps") == pytest.approx(late[0].sum("steps"), rel=0.15)
+    assert late[1].sum("pairs") < late[2].sum("pairs"), "it had what ours spent at the start"
 
 
 def test_knowing_what_types_are_worth_gains_the_more_the_more_they_differ() -> None:

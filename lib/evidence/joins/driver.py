@@ -23,7 +23,7 @@ import numpy as np
 from evidence.joins.workload import MICROS, Numbers
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
-from spillway.levers.joins.facing import Given
+from spillway.levers.joins.facing import Given, costs_in_order
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
@@ -132,6 +132,7 @@ def run_join(
         facing = turn.allotment.facing
         costs = {
             "costs": np.concatenate([one.costs for one in facing]),
+            "looked_up": np.concatenate([one.looked_up for one in facing]),
             "whole_steps": sum(one.whole_steps for one in facing),
         }
         found.outcomes.append(Outcome(float(start), row | costs, ended - began, deciding, pairs))
@@ -260,10 +261,15 @@ def clairvoyant_pairs(whole: Joined, like: Joined) -> float:
 def _found_by(full: Outcome, mine: Outcome, curve: Numbers) -> float:
     """Pairs of a window that are in the basic windows which the curve has for the best, in the steps of `mine`."""
     matches, volumes, costs = full.row["own_matches"], full.row["own_volumes"], mine.row["costs"]
-    steps = volumes * costs
+    order = np.argsort(-curve / costs)
+    cut, added = len(full.row["left_curve"]), costs.copy()
+    for side in (slice(0, cut), slice(cut, None)):  # what lies beside what is picked is looked up with it
+        ranks = np.argsort(np.argsort(order)[side])
+        added[side] = costs_in_order(costs[side], mine.row["looked_up"][side], np.argsort(ranks))
+    steps = volumes * added
     left, picked = float(mine.row["steps"]), 0.0
     of_all = min(1.0, left / max(1e-12, mine.row["whole_steps"])) * float(matches.sum())
-    for at in np.argsort(-curve / costs):
+    for at in order:
         used = min(left, steps[at])
         picked += matches[at] * (used / steps[at] if steps[at] else 0.0)
         left -= used

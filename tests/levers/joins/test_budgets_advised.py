@@ -11,7 +11,7 @@ from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import join_settings
 from spillway.levers.joins.advice import Advised, _look, _selected, advised
-from spillway.levers.joins.allotting import allotted, uniform
+from spillway.levers.joins.allotting import allotted, taken_rows
 from spillway.levers.joins.drawing import nothing_drawn
 from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import Memory
@@ -67,11 +67,11 @@ def test_what_is_told_to_be_selected_is_what_the_join_selects() -> None:
     for side, one in enumerate(facing):
         looked = _look(one, side, 1.0, join, with_itself=False)
         told = _selected(looked, 0.37, order, join)
-        how, whole = one.how, one.how.high - one.how.low
-        take = np.floor(0.37 * whole + uniform(one.probes.seq, join.seed * 4 + 2)).astype(np.int64)
+        ordered = replace(one, how=replace(one.how, order=order))
+        take = taken_rows(ordered, np.array([0.37]), join)
         mine = probe(
-            one.probes, one.window, replace(how, take=np.minimum(take, whole), order=order), OVERLAP, 2.0, None,
-            one.probe_is_left, drawn=nothing_drawn(200),
+            one.probes, one.window, replace(ordered.how, take=take), OVERLAP, 2.0, None, one.probe_is_left,
+            drawn=nothing_drawn(200),
         )  # fmt: skip
         selects = set(zip(mine.probe.tolist(), mine.row.tolist(), strict=True))
         sees = ~looked.learns

@@ -174,3 +174,15 @@ def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: 
         assert float((read * made).sum()) == pytest.approx(float((ends - begins).sum()))
         assert read[1:-1] == pytest.approx(np.full(len(read) - 2, read[1:-1].mean()), rel=0.25)
     assert asked == [300, 50]
+
+
+@given(st.permutations(range(6)), st.integers(0, 6))
+def test_what_is_added_in_order_is_what_the_stretches_picked_are_looked_up_for(
+    order: list[int], picked: int
+) -> None:
+    """Entries of each, and look-ups for each stretch; less is saved where a gap is closed that has no entries."""
+    costs, looked_up = np.full(6, 7.0), np.full(6, 2.0)
+    added = facing.costs_in_order(costs, looked_up, np.array(order))
+    mine = sorted(order[:picked])
+    stretches = sum(1 for at in mine if at - 1 not in mine)
+    assert sum(added[at] for at in mine) == pytest.approx(5.0 * picked + 2.0 * stretches)

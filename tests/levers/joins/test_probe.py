@@ -15,7 +15,7 @@ from spillway.levers.joins.index import inverted
 from spillway.levers.joins.looking import Looking, made_by
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import SELECTED, FoundPairs, Probing, probe
-from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, volumes
+from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, taken_whole, volumes
 
 ITEMS = 7
 rows = st.lists(
@@ -247,3 +247,21 @@ def test_an_index_takes_a_step_for_every_list_that_is_looked_up_and_every_entry_
 @pytest.mark.parametrize(("seconds", "basic", "n"), [(20, 1, 21), (1, 1, 2), (2.5, 1, 4), (0.3, 0.1, 4)])
 def test_there_is_one_basic_window_more_than_a_window_holds(seconds: float, basic: float, n: int) -> None:
     assert basic_windows(seconds, basic) == n
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows, rows, lasts, st.integers(0, 2**31), st.sampled_from([0.5, 1.0, 3.0]), st.floats(0, 1))
+def test_basic_windows_that_are_taken_whole_or_not_are_as_many_rows_on_average_as_are_wanted(
+    mine: list[Row], other: list[Row], w: float, seed: int, basic: float, share: float
+) -> None:
+    how, n = probing(mine, other, w, True, basic)
+    order = np.random.default_rng(seed).permutation(n).astype(np.int64)
+    wanted = share * (how.high - how.low)
+    slots = slots_of(operand(other).at, round(basic * SECOND))
+    told = how.low, how.high, how.slots, order, how.starts, how.first_slot
+    draws = (np.arange(200) + 0.5) / 200
+    found = np.array([taken_whole(wanted, np.full(len(wanted), one), *told) for one in draws])
+    for k, want in enumerate(wanted):
+        sizes = np.bincount(how.slots[k] - slots[how.low[k] : how.high[k]], minlength=n)[order]
+        assert set(found[:, k]) <= set(np.concatenate([[0], np.cumsum(sizes)]).tolist())
+        assert abs(found[:, k].mean() - want) <= sizes.max(initial=0) / 200 + 1e-9

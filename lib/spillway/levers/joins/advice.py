@@ -18,11 +18,11 @@ from statistics import NormalDist
 import numpy as np
 from numba import njit
 
-from spillway.levers.joins.allotting import LEFT, RIGHT, picked_out, uniform
+from spillway.levers.joins.allotting import LEFT, RIGHT, taken_rows, uniform
 from spillway.levers.joins.correlation import expected, ranks
 from spillway.levers.joins.drawing import nothing_drawn
 from spillway.levers.joins.equals import equal_pairs
-from spillway.levers.joins.facing import Facing, Given, facing_of, per_step
+from spillway.levers.joins.facing import Facing, Given, costs_in_order, facing_of, per_step
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.missed import pairs_there
@@ -31,7 +31,7 @@ from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.probe import FoundPairs, Probing, probe
 from spillway.levers.joins.ring import newest_taken
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.utility import Side, picking_pays
+from spillway.levers.joins.utility import Side, by_worth, picking_pays
 from spillway.sketches.answers import Answer
 
 MOST_PICKED = 4_000_000.0
@@ -166,8 +166,8 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
     for pct in BUDGETS_PCT:
         about = f"% of pairs missed with {pct:g} % of the steps"
         budget = pct / 100.0 * whole
-        shares, yields, spread = picked_out(budget, [one.facing for one in looked], sides)
-        if settings.index and (settings.single_values or not picking_pays(yields, budget, spread, whole)):
+        shares, yields = by_worth(budget, sides)
+        if settings.index and (settings.single_values or not picking_pays(yields, budget, sides, whole)):
             left = 100.0 - pct
             note = (
                 "whole rows are compared, as chance picks them: with the index there is nothing to choose by"
@@ -210,18 +210,19 @@ def _side(one: _Looked) -> Side:
     curve, costs = expected(learned.matches, learned.comparisons), one.facing.costs
     if one.facing.indexed:
         curve = per_step(curve, costs, learned) * costs
-    return Side(one.facing.volumes, curve, np.ones(1), costs, ranks(curve / costs))
+    order = ranks(curve / costs)
+    added = costs_in_order(costs, one.facing.looked_up, order)
+    return Side(one.facing.volumes, curve, np.ones(1), added, order)
 
 
 def _selected(one: _Looked, share: float, order: Array, settings: JoinSettings) -> Array:
     """Of the pairs of the other half, which ones selecting finds."""
-    how, probes = one.facing.how, one.facing.probes
-    whole = how.high - how.low
-    take = np.floor(share * whole + uniform(probes.seq, settings.seed * 4 + 2)).astype(np.int64)
+    how = replace(one.facing.how, order=order)
+    take = taken_rows(replace(one.facing, how=how), np.array([share]), settings)
     sees = ~one.learns
     found: Array = _is_selected(
         one.found.probe[sees], one.found.row[sees], one.behind[sees], how.low, how.high, how.slots,
-        np.minimum(take, whole), order, how.starts, how.first_slot,
+        take, order, how.starts, how.first_slot,
     )  # fmt: skip
     return found
 

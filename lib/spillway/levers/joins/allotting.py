@@ -26,10 +26,11 @@ from numba import njit
 
 from spillway.levers.joins.direction import by_direction
 from spillway.levers.joins.exploring import MOST_LOOKED, explored, lumps_of
-from spillway.levers.joins.facing import Facing, Given, facing_of
+from spillway.levers.joins.facing import Facing, Given, costs_in_order, facing_of
 from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND, counted, fetched_rows
+from spillway.levers.joins.ring import taken_whole
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.type_worth import worth_by_type
 from spillway.levers.joins.utility import Side, by_worth, picking_pays
@@ -161,8 +162,8 @@ def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None
     """q: what is spent on the sample, over what drawing everything would take; 0 where what is missed is counted.
 
     It takes what finds enough pairs of both sides, and no more than gamma of what may be spent. Without an index it
-    may take what looking would, where that is more: as much is learned by it, and what is said of pairs that are so rare
-    is far narrower.
+    may take what looking would, where that is more: as much is learned by it, and what is said of pairs that rare is
+    far narrower.
     """
     if settings.predicate == "equality":
         return 0.0
@@ -269,28 +270,12 @@ def _shared_out(
             _side(one, known, settings, worth, part)
             for one, known, part in zip(sides, learned, unseen, strict=True)
         ]
-        shares, yields, each = picked_out(left, sides, each)
+        shares, yields = by_worth(left, each)
         pays = picking_pays(yields, left, each, sum(one.whole_steps for one in sides))
     return (
         _taking(sides[LEFT], shares[LEFT], settings),
         _taking(sides[RIGHT], shares[RIGHT], settings),
     ), pays
-
-
-def picked_out(
-    budget: float, facing: Sequence[Facing], sides: Sequence[Side]
-) -> tuple[list[Array], float, list[Side]]:
-    """`by_worth`; with an index once more, since neighbours are looked up together, so that more can be picked."""
-    shares, yields = by_worth(budget, sides)
-    if not all(
-        one.indexed and len(side.costs) == len(one.costs) for one, side in zip(facing, sides, strict=True)
-    ):
-        return shares, yields, list(sides)
-    again = [
-        replace(side, costs=one.picked_costs(side.stretches_of(share)))
-        for one, side, share in zip(facing, sides, shares, strict=True)
-    ]
-    return *by_worth(budget, again), again
 
 
 def _side(
@@ -299,7 +284,8 @@ def _side(
     """A window as the knapsack has it; without correlation, its basic windows are all one."""
     often = np.bincount(one.window.kinds, minlength=len(worth)).astype(np.float64)
     u = worth_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
-    volumes, curve, costs = one.volumes, one.curve * unseen, one.costs * unseen
+    volumes, curve = one.volumes, one.curve * unseen
+    costs = costs_in_order(one.costs, one.looked_up, one.how.order) * unseen
     if settings.adapt.correlation:
         return Side(volumes, curve, u, np.maximum(costs, 1e-12), one.how.order)
     made = volumes.sum(axis=0, keepdims=True)
@@ -308,13 +294,22 @@ def _side(
 
 
 def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:
-    whole = one.how.high - one.how.low
+    return replace(one, how=replace(one.how, take=taken_rows(one, shares, settings)))
+
+
+def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
+    """By probing row how many rows of its window are selected: in expectation exactly the share of its type.
+
+    With an index the last basic window is taken whole or not at all, by chance: part of it, its newest rows, would be
+    looked up like all of it, and apart from the basic window before it.
+    """
+    how, whole = one.how, one.how.high - one.how.low
     wanted = shares[one.probes.kinds] * whole
-    # in expectation exactly the share, and the whole window where the share is 1
-    take = np.floor(wanted + uniform(one.probes.seq, settings.seed * 4 + 2 + one.probe_is_left)).astype(
-        np.int64
-    )
-    return replace(one, how=replace(one.how, take=np.minimum(take, whole)))
+    draws = uniform(one.probes.seq, settings.seed * 4 + 2 + one.probe_is_left)
+    if one.indexed and settings.adapt.correlation:
+        return taken_whole(wanted, draws, how.low, how.high, how.slots, how.order, how.starts, how.first_slot)
+    found: Array = np.minimum(np.floor(wanted + draws).astype(np.int64), whole)
+    return found
 
 
 def _fetched(

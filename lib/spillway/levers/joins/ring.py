@@ -101,3 +101,32 @@ def newest_taken(  # type: ignore[no-untyped-def]
         if there > 0:
             taken[j] = min(there, left)
             left -= taken[j]
+
+
+@njit(cache=True)
+def taken_whole(  # type: ignore[no-untyped-def]
+    wanted, draws, low, high, slots, order, starts, first_slot
+):
+    """By probing row how many rows `newest_taken` should take, so that no basic window is taken in part.
+
+    Basic windows are gone through in `order` until `wanted` is reached; the last one is taken with the chance that
+    makes it as many on average: where its draw, in [0, 1), is below the part of it that is wanted.
+    """
+    found, last = np.zeros(len(wanted), np.int64), len(starts) - 2
+    for k in range(len(wanted)):
+        if wanted[k] >= high[k] - low[k]:
+            found[k] = high[k] - low[k]
+            continue
+        for at in range(len(order)):
+            s = slots[k] - order[at] - first_slot
+            if s < 0 or s > last:
+                continue
+            there = min(high[k], starts[s + 1]) - max(low[k], starts[s])
+            if there <= 0:
+                continue
+            left = wanted[k] - found[k]
+            if left >= there or draws[k] * there < left:
+                found[k] += there
+            if left <= there:
+                break
+    return found
