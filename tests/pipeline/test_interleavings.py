@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,23 @@ def test_a_run_that_another_outran_at_a_step_of_a_backlog_leaves_it_all_of_it(tm
         other.until(there)
         one_wins(lake, one, other)
         assert world.everything("sites") == wanted, (here, there)
+
+
+def test_a_file_that_is_touched_while_its_batch_is_shed_takes_the_batch_from_nobody(shedding: Lake) -> None:
+    """The second run finds another time of the file, and the batch planned by the first."""
+    world = shedding.world
+    (landed,) = Path(world.settings.landing).rglob("b.json")
+    os.utime(landed, (1.6e9, 1.6e9))
+    for here, there in product(("commit synopsis", "commit ledger", "commit transmitted"), repeat=2):
+        shedding.put_back()
+        os.utime(landed, (1.6e9, 1.6e9))
+        first, second = Run(world), Run(world)
+        first.before("open transmitted")
+        first.before(here)
+        os.utime(landed, (1.7e9, 1.7e9))
+        second.before("open transmitted")
+        second.before(there)
+        one_wins(shedding, first, second)
 
 
 def test_what_a_run_gives_way_in_is_all_that_it_leaves(
