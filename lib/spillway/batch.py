@@ -19,6 +19,8 @@ DONE = "done"
 RETIRED = "retired"
 SET_ASIDE = "set_aside"
 PENDING = (RECORDED, TAKEN_IN, UNTRAINED, PLANNED)
+IN_WORK = (RECORDED, PLANNED)
+"""With these a run may be amid writing what it decided on the batch's row as it stands."""
 SHOWN_BATCHES = 1000
 """Of how many of a stream's last batches figures are shown: what is read for a page does not grow with the history."""
 MOST_ATTEMPTS = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.intake.landing_world import START, LandingWorld, contract, lines
+from tests.intake.landing_world import HERE, START, LandingWorld, contract, lines
 
-from spillway.batch import DONE, Batch
+from spillway.batch import DONE, IN_WORK, Batch
 from spillway.intake import record as recording
 from spillway.intake import tasks as parsing
+from spillway.intake.record import record_batches
 from spillway.intake.take_in import in_steps
 from spillway.store.batches import save_batches
 from spillway.store.landing_zone import GoneOrChanged, list_landed, open_landed
@@ -159,6 +161,25 @@ def test_a_file_that_was_only_touched_is_read_once_and_then_known_by_its_new_tim
     (known,) = world.batches()
     assert known.files[0].modified_at == START + timedelta(seconds=61)
     assert (known.updated_at, known.status, known.rows) == (batch.updated_at, batch.status, 3)
+
+
+@pytest.mark.parametrize("status", IN_WORK)
+def test_a_file_that_was_touched_is_given_its_time_when_its_batch_is_no_longer_in_work(
+    world: LandingWorld, status: str
+) -> None:
+    """Or a run that is amid writing the batch would be refused for the sake of a time."""
+    path = world.deliver("a.json", lines(range(3)))
+    (batch,) = world.take_in()
+    (in_work,) = save_batches(world.tables, [replace(batch, status=status)])
+    world.touch(path)
+    world.later(61)
+    found = world.look().doubtful
+    assert record_batches(world.tables, HERE, world.contract, found, "run", world.now) == []
+    assert world.batches() == [in_work]
+    save_batches(world.tables, [replace(in_work, status=DONE)])
+    assert world.take_in() == []
+    assert world.is_quiet()
+    assert world.batches()[0].files[0].modified_at == START + timedelta(seconds=61)
 
 
 def test_a_renamed_file_is_known_by_its_digest_and_its_old_name_may_be_used_again(

@@ -20,7 +20,7 @@ from spillway import registry
 from spillway.batch import DONE, TAKEN_IN
 from spillway.contracts import load_contracts, load_usable
 from spillway.engine import InProcess
-from spillway.errors import ContractError, RunFailed, SpillwayError
+from spillway.errors import ConcurrentRun, ContractError, RunFailed, SpillwayError
 from spillway.levers.protocol import Room
 from spillway.pipeline import sketch as sketching
 from spillway.pipeline.faults import Faults
@@ -340,6 +340,13 @@ def test_an_error_that_names_its_stream_is_raised_as_it_is() -> None:
     with pytest.raises(SpillwayError, match=r"^sites: `room`") as caught:
         faults.tell()
     assert type(caught.value) is SpillwayError
+
+
+def test_streams_in_which_another_run_was_quicker_are_told_from_those_that_failed() -> None:
+    faults = Faults()
+    faults.note("sites", "take in", ConcurrentRun("sites: another run has changed batch 4"))
+    faults.note("meters", "take in", SpillwayError("meters: `room` must be there, got none; make some"))
+    assert (faults.gave_way, faults.streams) == ({"sites"}, {"sites", "meters"})
 
 
 def test_what_a_task_far_away_raised_is_one_line() -> None:

@@ -14,7 +14,18 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 
-from spillway.batch import DUPLICATE, EMPTY, MISSED, RECORDED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
+from spillway.batch import (
+    DUPLICATE,
+    EMPTY,
+    IN_WORK,
+    MISSED,
+    RECORDED,
+    REFUSED,
+    REPLAYED,
+    TAKEN,
+    Batch,
+    LandingFile,
+)
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Problem, safely
@@ -48,7 +59,8 @@ def record_batches(
 ) -> list[Batch]:
     """Record files as batches, one a batch date, before anything of them is written.
 
-    A file whose bytes are known under its name is given its new size and time in the batch that knows it. `again`:
+    A file whose bytes are known under its name is given its new time in the batch that knows it, by a later run where
+    that batch is in work: for the sake of a time no other run's work is refused. `again`:
     files that were refused are asked for once more, whatever bytes they hold now. Of all batches only those are read
     that know one of the files by its name, or by its bytes.
     """
@@ -172,9 +184,10 @@ def _touched(
 
 
 def _with_new_times(touched: dict[Delivered, tuple[Batch, LandingFile]]) -> list[Batch]:
-    """Their batches, with the times (and nothing else) that these files have now."""
-    batches = {batch.batch: batch for batch, _ in touched.values()}
-    for one, (batch, file) in touched.items():
+    """Their batches, with the times (and nothing else) that these files have now; none that is in work."""
+    settled = {one: entry for one, entry in touched.items() if entry[0].status not in IN_WORK}
+    batches = {batch.batch: batch for batch, _ in settled.values()}
+    for one, (batch, file) in settled.items():
         files = tuple(
             replace(other, modified_at=one.modified_at) if other == file else other
             for other in batches[batch.batch].files

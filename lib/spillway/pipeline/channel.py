@@ -33,19 +33,21 @@ def bring_through(
     """Bring the channel's new and pending batches (or those of the dates `from..to`) through; the ones done.
 
     What goes wrong with a stream, at whichever step, is raised when all others are through: what it has taken in is
-    shed though something new cannot be taken in. `only`: of these streams; the others keep the part of the channel that
-    their last offer gives them.
+    shed though something new cannot be taken in. But a stream in which another run was quicker is left to that run from
+    there on: taken up again at a later step, it would be taken from a run that is ahead, and each would have given way
+    to the other. `only`: of these streams; the others keep the part of the channel that their last offer gives them.
     """
     faults = Faults(say)
     sharing = contracts.streams_of(channel)
     streams = {one.stream: one for one in sharing if only is None or one.stream in only}
     if dates is None:
         faults.each("take in", streams, lambda stream: take_in(tables, engine, streams[stream], run_id, say))
+    going_on = streams.keys() - faults.gave_way
     done = shed_channel(
-        tables, engine, contracts, channel, say, dates, faults, lambda batch: batch.stream in streams
+        tables, engine, contracts, channel, say, dates, faults, lambda batch: batch.stream in going_on
     )
     now = tables.now()
-    for stream in streams:
+    for stream in sorted(going_on - faults.gave_way):
         settle_batches(now, stream)
     faults.broken(contracts, channel)
     faults.tell()

@@ -91,6 +91,11 @@ class Faults:
         """The streams that something went wrong with."""
         return frozenset(fault.stream for fault in self.found)
 
+    @property
+    def gave_way(self) -> frozenset[str]:
+        """The streams in which another run was quicker."""
+        return frozenset(fault.stream for fault in self.found if isinstance(fault.problem, ConcurrentRun))
+
     def note(self, stream: str, step: str, problem: Exception, batches: Iterable[int] = ()) -> None:
         """Keep it for the end, and say it now."""
         fault = Fault(stream, step, problem, tuple(batches))
