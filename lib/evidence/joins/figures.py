@@ -1,7 +1,7 @@
 """The joins' figures (Gedik, Wu, Yu, Liu), ours beside theirs; returns flat figures.
 
-Streams of evidence have seeds 0, 1, ...; what was tuned (the share of the sample, how fast what is learned fades) was
-tuned on seeds 1000 and 1001, how much is looked while little is known, and how much is enough, on 1000 to 1011.
+Streams of evidence have seeds 0, 1, ...; what was tuned (the share of the sample, how fast what is learned fades, how
+much is looked while little is known, how much is enough) was tuned on seeds 1000 to 1011.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from tests.levers.joins.streams import Row, operand
 from tests.levers.joins.test_probe import lasts, probing
 
 from spillway.levers.joins.chained import chained
-from spillway.levers.joins.equals import equals_of
+from spillway.levers.joins.equals import chains_of
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.looking import Looking
 from spillway.levers.joins.predicates import EQUALITY
@@ -48,7 +48,7 @@ def test_whole_rows_have_the_pairs_that_an_index_finds(
     who = chance.random(len(take)) < 0.8
     how = replace(how, take=take, looking=Looking(np.full(n, 0.5), who, True, seed))
     listed = probe(p, o, how, EQUALITY, 0.0, index_for(p.sets, o.sets), is_left, with_itself)
-    found = chained(p, o, how, equals_of(p.sets, o.sets, (how.low, how.high)), listed.compared, with_itself)
+    found = chained(p, o, how, chains_of(p.sets, o.sets, (how.low, how.high)), listed.compared, with_itself)
     assert found.steps == listed.steps
     assert found.drawn == 0
     for name in ("compared", "inside", "everything", "by_lag"):
@@ -59,3 +59,27 @@ def test_whole_rows_have_the_pairs_that_an_index_finds(
     ]
     assert each[0] == each[1]
     assert list(zip(found.probe.tolist(), found.row.tolist(), strict=True)) == [pair[:2] for pair in each[0]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(values, values, lasts, st.integers(0, 16), st.sampled_from([0.5, 3.0]))
+def test_a_task_that_has_a_stretch_of_the_window_finds_what_it_would_with_all_of_it(
+    mine: list[Row], other: list[Row], w: float, cut: int, basic: float
+) -> None:
+    how, _ = probing(mine, other, w, True, basic)
+    p, o = operand(mine), operand(other)
+    chains = chains_of(p.sets, o.sets, (how.low, how.high))
+    whole = chained(p, o, how, chains, how.take)
+    found = []
+    for low, high in ((0, min(cut, len(mine))), (min(cut, len(mine)), len(mine))):
+        if low == high:
+            continue
+        span = slice(low, high)
+        begin, end = int(how.low[span].min()), int(how.high[span].max())
+        part = replace(
+            how, low=how.low[span] - begin, high=how.high[span] - begin, slots=how.slots[span], take=how.take[span],
+            starts=np.clip(how.starts - begin, 0, end - begin),
+        )  # fmt: skip
+        one = chained(p.cut(low, high), o.cut(begin, end), part, chains.cut(span, begin, end), part.take)
+        found += list(zip(one.probe + low, one.row + begin, one.behind, strict=True))
+    assert found == list(zip(whole.probe, whole.row, whole.behind, strict=True))

@@ -95,7 +95,7 @@ def allotted(
     calibrate: Calibrate = lambda base, settings: STEPS_PER_CORE_SECOND,
 ) -> Allotment:
     """The window's allotment; `worth`: utility by type of row."""
-    picks = settings.budget is not None
+    picks = settings.budget is not None and not _whole_rows_alone(settings, worth)
     base = (
         facing_of(right, left, settings, memory.left, worth, probe_is_left=False, picks=picks),
         facing_of(left, right, settings, memory.right, worth, probe_is_left=True, picks=picks),
@@ -117,6 +117,11 @@ def allotted(
     return Allotment(r, chance, budget, free_at, chosen)
 
 
+def _whole_rows_alone(settings: JoinSettings, worth: Sequence[float]) -> bool:
+    """Whether there is nothing to choose among: every entry that is read is a pair, and what is missed is counted."""
+    return settings.index and settings.single_values and len(worth) == 1
+
+
 def _within(
     spends: float,
     base: tuple[Facing, Facing],
@@ -127,8 +132,7 @@ def _within(
     """So many steps spread over the sample, looks and what is selected; the sample's chance, and who compares what."""
     possible = sum(one.whole_steps for one in base)
     share = min(1.0, spends / possible) if possible else 1.0
-    if settings.index and settings.single_values and len(worth) == 1:
-        # nothing to choose among, as every entry that is read is a pair, and what is missed is counted
+    if _whole_rows_alone(settings, worth):
         return 0.0, _looking(base, [np.full(len(one.costs), share) for one in base], settings)
     shares = _explored(settings, base, learned)
     chance = _chance(settings, base, shares, spends)

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from spillway.levers.joins.chained import chained
-from spillway.levers.joins.equals import equal_pairs
+from spillway.levers.joins.equals import Chains, equal_pairs
 from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide
@@ -59,6 +59,6 @@ def compiled() -> None:
         probe(empty, empty, one.how, 0, 0.0, index_for(empty.sets, empty.sets) if index else None)
     pairs = replace(empty, sets=ItemSets(np.array([0, 2]), np.array([0, 1]), np.ones(2)))
     equal_pairs(pairs, pairs, (none, none))
-    chained(empty, empty, one.how, none, none)
+    chained(empty, empty, one.how, Chains(none, none, none), none)
     in_order((none, none), (none, none))
     in_order((np.arange(2), np.array([1, 0])), (np.arange(2), np.array([0, 1])))

@@ -113,7 +113,7 @@ class JoinDecision(WindowDecision):
                 drawn=one.drawn.cut(low, high, begin),
                 index=None,
                 stretches=None,
-                equals=None if one.equals is None else one.equals[span],
+                chains=None if one.chains is None else one.chains.cut(span, begin, max(begin, end)),
             ),
             side,
             None if mine is None else mine[span],
@@ -131,8 +131,8 @@ class JoinDecision(WindowDecision):
         one = part.facing
         compiled()
         began = time.thread_time_ns()
-        if one.equals is not None and one.whole_rows:
-            found = chained(one.probes, one.window, one.how, one.equals, one.made_rows, self.with_itself)
+        if one.chains is not None and one.whole_rows:
+            found = chained(one.probes, one.window, one.how, one.chains, one.made_rows, self.with_itself)
         else:
             index = one.index
             if one.indexed and index is None:

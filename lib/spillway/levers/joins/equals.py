@@ -2,11 +2,14 @@
 
 A sweep in the order of time keeps, for each value v, c(v): the rows of the window that have it. A row of value v has
 exactly c(v) pairs. That costs one pass over the window (entering, leaving) and over the rows that probe it, where
-comparing costs their product. Sets that are asked to be equal are told by 64 bits of their items: two of n that differ
-count as equal with a chance of n^2 / 2^65.
+comparing costs their product. The same pass leaves chains behind: from a row that probes to the newest row of its
+value, and from each row to the one before it with the same value. Sets that are asked to be equal are told by 64 bits
+of their items: two of n that differ count as equal with a chance of n^2 / 2^65.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
@@ -17,22 +20,34 @@ from spillway.sketches.mixing import mix64
 _SALT = np.uint64(0x9E3779B97F4A7C15)
 
 
+@dataclass(frozen=True)
+class Chains:
+    """By probing row, how many rows of its window have its value, and the newest of them; by row, the one before it."""
+
+    equals: Array
+    newest: Array
+    previous: Array
+
+    def cut(self, rows: slice, begin: int, end: int) -> Chains:
+        """Those of some probing rows, of a window that is the rows `begin..end - 1`."""
+        return Chains(self.equals[rows], self.newest[rows] - begin, self.previous[begin:end] - begin)
+
+
 def equal_pairs(
     probes: Operand, window: Operand, reach: tuple[Array, Array], with_itself: bool = False
 ) -> Array:
     """By probing row, its pairs with the rows `low..high - 1` of the window."""
     mine, other = _values(probes.sets, window.sets)
-    found = equals_of(mine, other, reach)
+    found = chains_of(mine, other, reach).equals
     if with_itself and window.rows:
         found -= _meets_itself(probes, window, mine, other, reach)
     return found
 
 
-def equals_of(mine: ItemSets, window: ItemSets, reach: tuple[Array, Array]) -> Array:
-    """The same of single values: by probing row, the rows of its window that have its value."""
+def chains_of(mine: ItemSets, window: ItemSets, reach: tuple[Array, Array]) -> Chains:
+    """The chains of single values."""
     many = max((int(one.items.max()) + 1 for one in (mine, window) if len(one.items)), default=0)
-    found: Array = _counted(mine.first, mine.items, *reach, window.first, window.items, many)
-    return found
+    return Chains(*_chains(mine.first, mine.items, *reach, window.first, window.items, many))
 
 
 def _values(mine: ItemSets, other: ItemSets) -> tuple[ItemSets, ItemSets]:
@@ -76,20 +91,24 @@ def _code(first: Array, items: Array) -> Array:
 
 
 @njit(cache=True)
-def _counted(p_first, p_items, low, high, o_first, o_items, many):  # type: ignore[no-untyped-def]
-    found, count = np.zeros(len(low), np.int64), np.zeros(many, np.int64)
+def _chains(p_first, p_items, low, high, o_first, o_items, many):  # type: ignore[no-untyped-def]
+    equals, newest = np.zeros(len(low), np.int64), np.full(len(low), -1)
+    count, last = np.zeros(many, np.int64), np.full(many, -1)
+    previous = np.full(len(o_first) - 1, -1)
     begin, end = 0, 0
     for k in range(len(low)):
         if high[k] <= low[k]:
             continue
         while end < high[k]:
             for at in range(o_first[end], o_first[end + 1]):
-                count[o_items[at]] += 1
+                item = o_items[at]
+                count[item] += 1
+                previous[end], last[item] = last[item], end
             end += 1
         while begin < low[k]:
             for at in range(o_first[begin], o_first[begin + 1]):
                 count[o_items[at]] -= 1
             begin += 1
         for at in range(p_first[k], p_first[k + 1]):
-            found[k] = count[p_items[at]]
-    return found
+            equals[k], newest[k] = count[p_items[at]], last[p_items[at]]
+    return equals, newest, previous

@@ -17,7 +17,7 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.levers.joins.correlation import expected, how_known, smoothed
 from spillway.levers.joins.drawing import Drawn, drawn_comparisons, drawn_entries, nothing_drawn
-from spillway.levers.joins.equals import equals_of
+from spillway.levers.joins.equals import Chains, chains_of
 from spillway.levers.joins.index import InvertedIndex, index_for
 from spillway.levers.joins.looking import Looking, made_by
 from spillway.levers.joins.memory import LearnedSide
@@ -63,8 +63,8 @@ class Facing:
     """For all rows that probe, where it is made already."""
     stretches: tuple[Array, Array] | None
     """By item of a probing row, where its list has the entries of the row's window."""
-    equals: Array | None
-    """By probing row, the rows of its window with its value, where an index of single values finds them."""
+    chains: Chains | None
+    """Which rows of their windows have the values of probing rows, where an index of single values finds them."""
     volumes: Array
     """Comparisons there are to make, by basic window and type of the probing row."""
     chance: float
@@ -109,8 +109,8 @@ class Facing:
     @property
     def drawn_from(self) -> float:
         """What is drawn from: comparisons, or entries of the lists that are looked up."""
-        if self.equals is not None:
-            return float(self.equals.sum())
+        if self.chains is not None:
+            return float(self.chains.equals.sum())
         if self.stretches is None:
             return float(self.possible)
         begins, ends = self.stretches
@@ -198,7 +198,7 @@ def facing_of(
 ) -> Facing:
     """Who may be compared with whom, and what that takes; nothing is chosen yet.
 
-    Where nobody `picks` basic windows out, all of them are told to take what comparing everything takes.
+    Where nobody `picks` basic windows out, all of them are taken for alike.
     """
     lasts = settings.right.lasts_seconds if probe_is_left else settings.left.lasts_seconds
     basic = round(settings.basic_window_seconds * 1_000_000)
@@ -223,11 +223,11 @@ def facing_of(
         edges = first + np.arange(last - first + 2, dtype=np.int64)
         starts = np.searchsorted(there, edges, side="left").astype(np.int64)
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
-    index, stretches, equals, whole_cost, costs, looked_up = None, None, None, 1.0, np.ones(n), np.zeros(n)
-    curve, made = _curve(learned, n), found.sum(axis=1)
+    index, stretches, chains, whole_cost, costs, looked_up = None, None, None, 1.0, np.ones(n), np.zeros(n)
+    curve, made = _curve(learned, n) if picks else np.ones(n), found.sum(axis=1)
     if settings.index and settings.single_values:
-        equals = equals_of(probes.sets, window.sets, (low, high))
-        whole_cost, costs = _steps_of_equals(probes.sets.first, high > low, equals, curve, made)
+        chains = chains_of(probes.sets, window.sets, (low, high))
+        whole_cost, costs = _steps_of_equals(probes.sets.first, high > low, chains.equals, curve, made)
     elif settings.index:
         index = index_for(probes.sets, window.sets)
         stretches = _stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
@@ -241,7 +241,7 @@ def facing_of(
     nothing = np.zeros(probes.rows, np.int64)
     how = Probing(low, high, slots, nothing, order, starts, first)
     return Facing(
-        probes, window, probe_is_left, how, settings.index, index, stretches, equals, found, 0.0,
+        probes, window, probe_is_left, how, settings.index, index, stretches, chains, found, 0.0,
         nothing_drawn(probes.rows), whole_cost, costs, looked_up, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
 

@@ -94,8 +94,8 @@ class JoinTurn:
         """How many pairs of equal values there are, and the seconds of a core that counting them took."""
         began = time.thread_time_ns()
         pairs = sum(
-            int(one.equals.sum())
-            if one.equals is not None and not self.with_itself
+            int(one.chains.equals.sum())
+            if one.chains is not None and not self.with_itself
             else int(equal_pairs(one.probes, one.window, (one.how.low, one.how.high), self.with_itself).sum())
             for one in self.allotment.facing
         )
