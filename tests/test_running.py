@@ -13,6 +13,8 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, day, json_li
 from spillway.batch import DONE
 from spillway.cli import main
 from spillway.engine import InProcess
+from spillway.errors import ConcurrentRun
+from spillway.intake.take_in import take_in
 from spillway.pipeline import run_through
 
 
@@ -54,6 +56,24 @@ def test_run_brings_all_streams_through_with_progress_report_and_metrics(
     before = world.everything("sites", "meters")
     assert main(["run"]) == 0
     assert world.everything("sites", "meters") == before
+
+
+def test_a_stream_that_another_run_took_in_first_is_left_to_that_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was never trained, so that it is taken in apart; shedding it as well both runs could give way."""
+
+    def outrun(tables: Any, engine: Any, contract: Any, *rest: Any) -> list[Any]:
+        if contract.stream == "sites":
+            take_in(tables, engine, contract, *rest)
+            raise ConcurrentRun("sites: another run has changed batch 1; nothing was doubled, run it again")
+        return take_in(tables, engine, contract, *rest)
+
+    monkeypatch.setattr("spillway.pipeline.run_through.take_in", outrun)
+    assert main(["run"]) == 1
+    assert "FAILED: sites: another run has changed batch 1" in capsys.readouterr().out
+    assert [status for status, _ in statuses(world, "sites")] == ["taken_in"]
+    assert statuses(world, "meters") == [(DONE, ("attributes",))]
 
 
 @pytest.mark.parametrize("which", [["--stream", "sites"], ["--channel", "narrow"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,46 @@ def test_a_file_that_is_touched_while_its_batch_is_shed_takes_the_batch_from_nob
         second.before("open transmitted")
         second.before(there)
         one_wins(shedding, first, second)
+
+
+def test_a_file_that_changes_while_another_run_reads_it_leaves_the_rows_that_its_batch_says(
+    bare: Lake,
+) -> None:
+    """The first run has recorded it; the second takes the batch over, and finds another file: it misses it."""
+    world = bare.world
+    (landed,) = Path(world.settings.landing).rglob("b.json")
+    told = os.stat(landed).st_mtime
+    steps, _ = alone(bare)
+    recorded = steps.index("commit batches") + 1
+    taken_in = recorded + steps[recorded:].index("commit batches") + 1
+    reading = [at for at in places(steps) if recorded <= at <= taken_in]
+    for here, there in product(reading, places(steps)[::2]):
+        for first_ends in (True, False):
+            os.utime(landed, (told, told))
+            bare.put_back()
+            one, other = Run(world), None
+            one.until(here)
+            os.utime(landed, (told - 1e6, told - 1e6))
+            other = Run(world)
+            other.until(there)
+            for run in (one, other) if first_ends else (other, one):
+                run.to_the_end()
+            problems = [run.problem for run in (one, other) if run.problem is not None]
+            assert all(isinstance(problem, ConcurrentRun) for problem in problems), problems
+            for _ in range(2):  # whoever gave way leaves its work to the next run
+                run = Run(world)
+                run.to_the_end()
+                assert run.problem is None, (here, there, first_ends)
+            batches = world.batches("sites")
+            assert {batch.status for batch in batches} == {DONE}
+            place = (here, there, first_ends)
+            held = Counter(row["batch"] for row in world.rows("raw", "sites"))
+            assert held == Counter({batch.batch: batch.rows for batch in batches if batch.rows}), place
+            assert held.total() == 40, place
+            aside = Counter(row["batch"] for row in world.rows("rejected"))
+            assert aside == Counter({batch.batch: batch.rejected for batch in batches if batch.rejected}), (
+                place
+            )
 
 
 def test_what_a_run_gives_way_in_is_all_that_it_leaves(

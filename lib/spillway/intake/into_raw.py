@@ -8,6 +8,7 @@ fails a second time is set aside by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -100,7 +101,9 @@ def _write(
     if problem is not None:
         drop_drafts(raw, rejected, parsed)
         raise problem
-    taken = {batch.batch: _taken(batch, fates[batch.batch], parsed) for batch in batches}
+    taken: Mapping[int, _Taken] = {
+        batch.batch: _taken(batch, fates[batch.batch], parsed) for batch in batches
+    }
     aside = [written for one in parsed for written in one.rejected]
     for one in taken.values():
         refused = [
@@ -119,9 +122,52 @@ def _write(
     repeated = without_repeats(
         tables, engine, contract, [one.batch for one in taken.values()], raw, files, aside
     )
+    taken = _claimed(tables, batches, taken, clock)
     days = sorted({batch.batch_date for batch in batches})
-    raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
-    rejected.publish(aside, stream=stream, batch=numbers)
+    gone = raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
+    aside_gone = None
+    try:
+        aside_gone = rejected.publish(aside, stream=stream, batch=numbers)
+        return _published(tables, contract, taken, parsed, repeated, files, clock, say)
+    except ConcurrentRun:
+        # where nothing had stood before ours the other run has no row of these batches, and nobody else took ours out
+        if not gone:
+            with suppress(SpillwayError):
+                raw.delete(batch_date=days, batch=numbers)
+        if aside_gone == []:
+            with suppress(SpillwayError):
+                rejected.delete(stream=stream, batch=numbers)
+        raise
+
+
+def _claimed(
+    tables: Tables, batches: Sequence[Batch], taken: Mapping[int, _Taken], clock: Callable[[], datetime]
+) -> Mapping[int, _Taken]:
+    """The same; where a file has changed since it was recorded, whoever has read it before that gives way from now on.
+
+    It has other rows of these batches, and who has none commits nothing that would stop it.
+    """
+    if not any(file.status == MISSED for one in taken.values() for file in one.batch.files):
+        return taken
+    claimed = {one.batch: one for one in save_batches(tables, [one.becomes(clock()) for one in batches])}
+    return {
+        number: replace(one, batch=replace(one.batch, revision=claimed[number].revision))
+        for number, one in taken.items()
+    }
+
+
+def _published(
+    tables: Tables,
+    contract: StreamContract,
+    taken: Mapping[int, _Taken],
+    parsed: Sequence[ParsedFiles],
+    repeated: Mapping[int, Repeated],
+    files: Mapping[int, Sequence[Written]],
+    clock: Callable[[], datetime],
+    say: Say,
+) -> list[Batch]:
+    """What follows the rows: what was read again, the ledger, and the batches are taken in."""
+    stream, numbers, rejected = contract.stream, list(taken), tables.at("rejected")
     settled = [taken[number].batch for number in numbers]
     names = {file.name for one in settled for file in one.files}
     note_read_again(rejected, stream, settled, batches_of_files(tables, stream, names))

@@ -42,10 +42,13 @@ def run_through(
     faults.each("take in", new, lambda name: take_in(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
     faults.each("train", held, lambda name: train_stream(tables, contracts, name, say))
-    for room in sorted({contracts.planned_with(contract.channel) for contract in mine.values()}):
-        through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(mine))
+    going = (
+        mine.keys() - faults.gave_way
+    )  # a stream in which another run was quicker is that run's from there on
+    for room in sorted({contracts.planned_with(mine[name].channel) for name in going}):
+        through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(going))
         _noted(faults, room, through)
-        sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(mine))
+        sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(going))
         _noted(faults, "sketch", sketches)
     reading = [one.subject for one in chosen_workloads(contracts) if mine.keys() & set(one.inputs)]
     if reading:

@@ -257,7 +257,10 @@ class Table:
             while where is None or not self._opened.is_overtaken(where):
                 gone, left = self._taken_out(where)
                 if not (gone or written):
-                    return []
+                    self._log.refresh()  # no commit would say that another has written here meanwhile
+                    if where is None or not self._opened.is_overtaken(where):
+                        return []
+                    continue
                 added, version = [*written, *left], self._log.version
                 try:
                     self._log.commit(added, gone)

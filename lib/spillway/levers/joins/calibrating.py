@@ -19,7 +19,7 @@ from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide
 from spillway.levers.joins.operands import ItemSets, Operand
-from spillway.levers.joins.ordering import in_order
+from spillway.levers.joins.ordering import pairs_in_order
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import probe
 from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND
@@ -60,5 +60,5 @@ def compiled() -> None:
     pairs = replace(empty, sets=ItemSets(np.array([0, 2]), np.array([0, 1]), np.ones(2)))
     equal_pairs(pairs, pairs, (none, none))
     chained(empty, empty, one.how, Chains(none, none, none), none)
-    in_order((none, none), (none, none))
-    in_order((np.arange(2), np.array([1, 0])), (np.arange(2), np.array([0, 1])))
+    pairs_in_order((none, none), (none, none))
+    pairs_in_order((np.arange(2), np.array([1, 0])), (np.arange(2), np.array([0, 1])))

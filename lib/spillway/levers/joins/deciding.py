@@ -17,7 +17,7 @@ from spillway.levers.joins.chained import chained
 from spillway.levers.joins.facing import Facing
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.operands import Array
-from spillway.levers.joins.ordering import in_order
+from spillway.levers.joins.ordering import pairs_in_order
 from spillway.levers.joins.probe import SELECTED, FoundPairs, Probing, probe
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
 
@@ -155,7 +155,7 @@ class JoinDecision(WindowDecision):
             (one.window, found.row, part.window_bounds),
         )
         sides = (probing, probed) if one.probe_is_left else (probed, probing)
-        order = in_order(*((side.seq, at) for side, at, _ in sides))
+        order = pairs_in_order(*((side.seq, at) for side, at, _ in sides))
         probe, row = found.probe[order], found.row[order]
         if len(worth) > 1:
             kinds = one.probes.kinds[probe], one.window.kinds[row]

@@ -37,7 +37,7 @@ class Looking:
 
 
 @njit(cache=True)
-def widened(  # type: ignore[no-untyped-def]
+def with_looks(  # type: ignore[no-untyped-def]
     low, high, slot, seq, chances, together, seed, starts, first_slot, chosen, used
 ) -> None:
     """Of one probing row: rows used of each basic window, those `chosen` or all where it is looked at, in `used`."""
@@ -69,7 +69,7 @@ def made_by(  # type: ignore[no-untyped-def]
             continue
         newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
         if looks:
-            widened(
+            with_looks(
                 low[k], high[k], slots[k], seq[k], chances, together, seed, starts, first_slot, chosen, used
             )
         for j in range(n):

@@ -12,12 +12,12 @@ from numba import njit
 from spillway.levers.joins.operands import Array
 
 
-def in_order(*keys: tuple[Array, Array]) -> Array:
+def pairs_in_order(*keys: tuple[Array, Array]) -> Array:
     """The order of pairs by the seq of their left row, then of their right one: each the seq of rows, and which row.
 
     Rows are in the order of time, mostly that of seq: two passes of counting, no comparison.
 
-    >>> in_order((np.array([7, 9]), np.array([1, 0, 1])), (np.array([4, 3, 5]), np.array([2, 0, 1]))).tolist()
+    >>> pairs_in_order((np.array([7, 9]), np.array([1, 0, 1])), (np.array([4, 3, 5]), np.array([2, 0, 1]))).tolist()
     [1, 2, 0]
     """
     order: Array = np.arange(len(keys[0][1]))

@@ -23,7 +23,7 @@ from numba import njit
 
 from spillway.levers.joins.drawing import Drawn, nothing_drawn
 from spillway.levers.joins.index import InvertedIndex
-from spillway.levers.joins.looking import Looking, widened
+from spillway.levers.joins.looking import Looking, with_looks
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.predicates import (
     EQUALITY,
@@ -143,7 +143,7 @@ def _probe(  # type: ignore[no-untyped-def]
             newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
             used[:] = chosen
             if looks:
-                widened(
+                with_looks(
                     low[k], high[k], slots[k], np.uint64(p_seq[k]), chances, together, seed, starts, first_slot,
                     chosen, used,
                 )  # fmt: skip
