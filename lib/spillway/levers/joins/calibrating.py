@@ -12,18 +12,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
+from spillway.levers.joins.allotting import allotted
 from spillway.levers.joins.chained import chained
 from spillway.levers.joins.equals import Chains, equal_pairs
 from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.index import index_for
-from spillway.levers.joins.memory import LearnedSide
+from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.ordering import pairs_in_order
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import probe
 from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND
-from spillway.levers.joins.settings import JoinSettings, JoinSide, SetWords
+from spillway.levers.joins.settings import Adapting, Budget, JoinSettings, JoinSide, SetWords
 
 TIMED_ROWS = 16
 """Of each side."""
@@ -47,7 +49,7 @@ def calibrated(base: Sequence[Facing], settings: JoinSettings) -> float:
 
 @functools.cache
 def compiled() -> None:
-    """Once a process, so that the time of comparing is not that of compiling."""
+    """Once a process, so that the time of deciding and comparing is not that of compiling, or of finding time zones."""
     none = np.zeros(0, np.int64)
     empty = Operand(none, none, ItemSets(np.zeros(1, np.int64), none, np.zeros(0)), none)
     side = JoinSide(attribute="")
@@ -62,3 +64,14 @@ def compiled() -> None:
     chained(empty, empty, one.how, Chains(none, none, none), none)
     pairs_in_order((none, none), (none, none))
     pairs_in_order((np.arange(2), np.array([1, 0])), (np.arange(2), np.array([0, 1])))
+    ends, alike = np.arange(3), np.zeros(2, np.int64)
+    some = Given(Operand(ends[:2], ends[:2], ItemSets(ends, alike, np.ones(2)), alike), 0, 2)
+    seen = LearnedSide(np.ones(2), np.full(2, 10.0), 2.0)
+    brief = JoinSide(attribute="", lasts_seconds=1)
+    for index, rate in ((True, "counted"), (False, "followed")):
+        settings = JoinSettings(
+            left=brief, right=brief, index=index, sets=SetWords(), budget=Budget(comparisons_per_second=1.0),
+            adapt=Adapting(rate=rate),
+        )  # fmt: skip
+        allotted(some, some, settings, Memory(left=seen, right=seen), (1.0,), 1.0)
+    pa.array(np.arange(2)).cast(pa.timestamp("us", tz="UTC"))
