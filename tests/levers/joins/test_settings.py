@@ -28,6 +28,7 @@ TYPES = [{"name": "high", "worth": 1.0}]
     ("changes", "field", "rule", "by_schema"),
     [
         ({"predicate": "like"}, "predicate", "be one of equality", True),
+        ({"seed": 1 << 62}, "seed", "at most", True),
         ({"threshold": 0}, "threshold", "above 0", True),
         ({"threshold": None}, "threshold", "be there for overlap", False),
         ({"predicate": "subset"}, "threshold", "be absent for subset", False),

@@ -177,7 +177,7 @@ class JoinSettings:
         "rows of an input that are held at a time; a window with more is refused",
         2_000_000,
     )
-    seed: int = rule(Number(least=0, whole=True), "of the sample", 7)
+    seed: int = rule(Number(least=0, most=(1 << 53) - 1, whole=True), "of the sample", 7)
 
     @property
     def lasts_micros(self) -> tuple[int, int]:
