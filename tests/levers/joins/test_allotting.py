@@ -312,6 +312,15 @@ def test_what_chance_finds_does_not_hide_that_matches_have_moved(monkeypatch: py
     assert row["moved"], "a fifth of what is selected are pairs, not nine tenths"
 
 
+def test_where_everything_is_compared_nothing_has_moved_and_what_is_learned_adds_up() -> None:
+    for join in (sets_join(True, None), sets_join(False, None), equality(10, True, basic=2.0)):
+        _, first = turn_of(join)
+        _, row = turn_of(join, Memory.from_row(first))
+        assert not row["moved"]
+        for side in ("left_learned", "right_learned"):
+            assert sum(row[side]["matches"]) == pytest.approx(1.9 * sum(first[side]["matches"]))
+
+
 def test_what_is_picked_side_by_side_is_looked_up_together_so_that_the_budget_is_spent() -> None:
     """Few entries a list, so that look-ups are most of what picking out takes: 0.82 of it was spent, 0.95 is.
 

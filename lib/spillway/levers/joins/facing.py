@@ -198,7 +198,7 @@ def facing_of(
 ) -> Facing:
     """Who may be compared with whom, and what that takes; nothing is chosen yet.
 
-    Where nobody `picks` basic windows out, all of them are taken for alike.
+    Where nobody `picks` basic windows out, all of them are taken to cost alike.
     """
     lasts = settings.right.lasts_seconds if probe_is_left else settings.left.lasts_seconds
     basic = round(settings.basic_window_seconds * 1_000_000)
@@ -224,7 +224,7 @@ def facing_of(
         starts = np.searchsorted(there, edges, side="left").astype(np.int64)
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
     index, stretches, chains, whole_cost, costs, looked_up = None, None, None, 1.0, np.ones(n), np.zeros(n)
-    curve, made = _curve(learned, n) if picks else np.ones(n), found.sum(axis=1)
+    curve, made = _curve(learned, n), found.sum(axis=1)
     if settings.index and settings.single_values:
         chains = chains_of(probes.sets, window.sets, (low, high))
         whole_cost, costs = _steps_of_equals(probes.sets.first, high > low, chains.equals, curve, made)
@@ -234,7 +234,7 @@ def facing_of(
         whole_cost, costs, looked_up = _steps(
             probes, low, high, slots, starts, first, made, index, stretches, picks
         )
-        curve = per_step(curve, costs, learned) * costs
+        curve = per_step(curve, costs, learned) * costs if picks else curve
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
