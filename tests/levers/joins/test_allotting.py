@@ -20,6 +20,7 @@ from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings
 from spillway.levers.joins.turn import JoinTurn
+from spillway.levers.joins.type_worth import TypePairs
 
 ROWS, SECONDS = 400, 400.0
 SIDES = [operand([Row(at + half, {1: 1.0}) for at in range(ROWS)]) for half in (0.0, 0.5)]
@@ -319,6 +320,29 @@ def test_where_everything_is_compared_nothing_has_moved_and_what_is_learned_adds
         assert not row["moved"]
         for side in ("left_learned", "right_learned"):
             assert sum(row[side]["matches"]) == pytest.approx(1.9 * sum(first[side]["matches"]))
+
+
+@pytest.mark.parametrize(("part", "elsewhere"), [(1.0, False), (0.5, True)])
+def test_rows_of_a_type_that_matches_rarely_do_not_say_that_matches_have_moved(
+    part: float, elsewhere: bool
+) -> None:
+    """A quarter as often as others, and worth twenty times as much: they alone are selected."""
+    made = np.full(6, 10_000.0)
+    types = TypePairs(
+        np.array([400.0, 1600.0]), np.array([1000.0, 1000.0]), np.array([8000.0, 1600.0]), 2000.0
+    )
+    known = LearnedSide(0.1 * made, made, 0.1 * float(made.sum()), types)
+    join = sets_join(
+        False, 15_000.0, side={"type": "kind"}, types=[{"name": "a", "worth": 20.0}], otherwise=0.01
+    )
+    turn, _ = turn_of(join, Memory(left=known, right=known))
+    counts: dict[str, int] = {}
+    for side, one in enumerate(turn.allotment.facing):
+        rare, others = one.selected_volumes.sum(axis=0)
+        assert rare > 1000 > others
+        found = round(part * 0.1 * (0.4 * rare + 1.6 * others))
+        counts |= {f"selected.{side}": found, f"selected_squares.{side}": found}
+    assert turn.came_to(counts)["moved"] == elsewhere
 
 
 def test_what_is_picked_side_by_side_is_looked_up_together_so_that_the_budget_is_spent() -> None:

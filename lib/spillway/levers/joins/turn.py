@@ -209,7 +209,8 @@ class JoinTurn:
         before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False
-        used, there = one.selected_volumes.sum(axis=1), one.volumes.sum(axis=1)
+        alike = self._types_match(before)
+        used, there = ((each * alike).sum(axis=1) for each in (one.selected_volumes, one.volumes))
         of_these = float((used / np.maximum(there, 1)) @ before.matches / before.matches.sum())
         found = float(counts.get(f"selected.{side}", 0))
         phi = counts.get(f"selected_squares.{side}", 0) / found if found else 1.0
@@ -224,15 +225,19 @@ class JoinTurn:
         for name, count in counts.items():
             if name.startswith(f"lag.{side}."):
                 matches[int(name.split(".")[2])] += count
-        # as many as rows that match like the average would have to make
-        alike = types_match(before.types) if len(before.types.pairs) == len(self.worth) else 1.0
+        made = (one.made_volumes * self._types_match(before)).sum(axis=1)
         return LearnedSide(
             faded(before.matches, matches, keep),
-            faded(before.comparisons, (one.made_volumes * alike).sum(axis=1), keep),
+            faded(before.comparisons, made, keep),
             before.squares * keep + counts.get(f"squares.{side}", 0),
             before.types.then(self._types(side, counts), keep),
             (one.chance, float(counts.get(f"drawn.{side}", 0))),
         )
+
+    def _types_match(self, known: LearnedSide) -> Array:
+        """By type, of how many comparisons of rows that match like the average one of it is worth."""
+        types = len(self.worth)
+        return types_match(known.types) if len(known.types.pairs) == types else np.ones(types)
 
     def _pairs(self, side: int, counts: Counts) -> tuple[Array, Array]:
         """Pairs and their utility, by type of the row that probed a window."""
