@@ -345,6 +345,25 @@ def test_rows_of_a_type_that_matches_rarely_do_not_say_that_matches_have_moved(
     assert turn.came_to(counts)["moved"] == elsewhere
 
 
+def test_what_is_guessed_of_a_basic_window_from_its_neighbours_does_not_say_that_matches_have_moved() -> None:
+    """All pairs lie within a quarter of a second, so that beside the newest basic window hardly anything is compared:
+    in 37 of 70 windows of streams that never change they were said to have moved, most of them because what was learned
+    had been dropped the window before. Of noise beyond three deviations two were."""
+    said = 0
+    for seed in range(2, 7):
+        chance = np.random.default_rng(seed)
+        moments = [np.sort(chance.random(1800)) * 90 for _ in range(2)]
+        left, right = (
+            operand(
+                [Row(float(at), dict.fromkeys([int(at * 4) * 3 + k for k in range(3)], 1.0)) for at in mine]
+            )
+            for mine in moments
+        )
+        join = overlap(20, False, threshold=2, budget={"comparisons_per_second": 1000.0})
+        said += sum(one.row["moved"] for one in run_join(left, right, join, 20, 90).outcomes)
+    assert said <= 2
+
+
 def test_what_is_picked_side_by_side_is_looked_up_together_so_that_the_budget_is_spent() -> None:
     """Few entries a list, so that look-ups are most of what picking out takes: 0.82 of it was spent, 0.95 is.
 

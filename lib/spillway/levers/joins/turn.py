@@ -16,7 +16,7 @@ import numpy as np
 
 from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, allotted
 from spillway.levers.joins.calibrating import calibrated, compiled
-from spillway.levers.joins.changing import moved
+from spillway.levers.joins.changing import lumps_behind, moved
 from spillway.levers.joins.correlation import expected, faded, ranks
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.equals import equal_pairs
@@ -209,13 +209,12 @@ class JoinTurn:
         before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False
-        alike = self._types_match(before)
-        used, there = ((each * alike).sum(axis=1) for each in (one.selected_volumes, one.volumes))
-        of_these = float((used / np.maximum(there, 1)) @ before.matches / before.matches.sum())
-        found = float(counts.get(f"selected.{side}", 0))
+        used = (one.selected_volumes * self._types_match(before)).sum(axis=1)
+        found, pairs = float(counts.get(f"selected.{side}", 0)), used * one.curve
         phi = counts.get(f"selected_squares.{side}", 0) / found if found else 1.0
-        lumps = of_these * lumps_of(float(before.matches.sum()), before.squares)
-        return moved(found, float(used @ one.curve), phi, lumps)
+        known = lumps_of(float(before.matches.sum()), before.squares)
+        lumps = lumps_behind(pairs, before.comparisons, known)
+        return moved(found, float(pairs.sum()), phi, lumps)
 
     def _learned(self, side: int, counts: Counts, elsewhere: bool) -> LearnedSide:
         """What is known of a window once this one is counted in."""
