@@ -303,6 +303,27 @@ def test_no_more_is_missed_than_was_left_out_and_sic_says_how_much_was_compared(
     assert row["sic"] == pytest.approx(row["compared"] / row["possible"], rel=0.1)
 
 
+def test_what_is_drawn_and_selected_is_one_comparison_of_sic() -> None:
+    """Every row has a window of ten rows, so that all weigh alike."""
+    side, every = {"attribute": "x", "lasts_seconds": 10}, {1: 1.0}
+    left, right = (operand([Row(at + half, every) for at in range(200)]) for half in (0.0, 0.5))
+    budget = {"comparisons_per_second": 10.0}
+    join = join_settings(
+        left=side, right=side, predicate="overlap", threshold=2, sets={}, index=False, budget=budget,
+        adapt={"sample_pct": 50},
+    )  # fmt: skip
+    basic = np.full(11, 1e6)
+    known = LearnedSide(1e-5 * basic, basic, 10.0)
+    turn = JoinTurn(join, Memory(left=known, right=known), Given(left, 50, 150), Given(right, 50, 150), 100.0)
+    counts: dict[str, int] = {}
+    for part in turn.decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+        list(turn.decision.results(None, part, counts))  # type: ignore[arg-type]
+    row = turn.came_to(counts)
+    made = sum(int(one.made_rows.sum()) + one.drawn.many for one in turn.allotment.facing)
+    assert made > row["compared"] + 50
+    assert row["sic"] == pytest.approx(row["compared"] / row["possible"], abs=1e-6)
+
+
 def test_what_chance_finds_does_not_hide_that_matches_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allotting, "ENOUGH_FOUND", 1e9)
     believed = LearnedSide(np.array([900.0, 10.0, 10.0, 10.0, 10.0, 10.0]), np.full(6, 1000.0), 950.0)

@@ -18,7 +18,7 @@ from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, allotted
 from spillway.levers.joins.calibrating import calibrated, compiled
 from spillway.levers.joins.changing import lumps_behind, moved
 from spillway.levers.joins.correlation import expected, faded, ranks
-from spillway.levers.joins.deciding import JoinDecision, SideBounds
+from spillway.levers.joins.deciding import WHOLE, JoinDecision, SideBounds
 from spillway.levers.joins.equals import equal_pairs
 from spillway.levers.joins.exploring import lumps_of
 from spillway.levers.joins.facing import Given
@@ -67,16 +67,10 @@ class JoinTurn:
         )
         return found, (time.thread_time_ns() - began) / 1e9
 
-    @property
-    def _sic(self) -> float:
+    def _sic(self, counts: Counts) -> float:
         """Of rows that came, the share of their window that they were compared with, on average."""
-        shares = []
-        for one in self.allotment.facing:
-            probes = one.how.high > one.how.low
-            made, there = one.made_rows + np.diff(one.drawn.first), one.how.high - one.how.low
-            shares.append(np.minimum(1.0, made[probes] / there[probes]))
-        rows = sum(len(one) for one in shares)
-        return float(sum(one.sum() for one in shares) / rows) if rows else 1.0
+        rows = sum(int((one.how.high > one.how.low).sum()) for one in self.allotment.facing)
+        return counts.get("shares", 0) / WHOLE / rows if rows else 1.0
 
     @property
     def _widest_bound(self) -> float | None:
@@ -162,7 +156,7 @@ class JoinTurn:
             "missed": missed.estimate,
             "missed_low": missed.low,
             "missed_high": missed.high,
-            "sic": self._sic,
+            "sic": self._sic(counts),
             "sampled": counts.get("compared", 0)
             - (0 if self._everything else sum(int(one.selected_volumes.sum()) for one in facing)),
             "r": self.allotment.r,
