@@ -512,6 +512,21 @@ def test_a_broken_contract_stops_questions_and_is_wrong_in_status_with_all_its_p
     assert all(problem["field"] in told for problem in found["problems"])
 
 
+def test_explain_says_what_is_wrong_with_a_join_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    stand_in(empty_home(tmp_path), monkeypatch)
+    (tmp_path / "schemas" / "joins").mkdir()
+    (tmp_path / "schemas" / "joins" / "calms.yaml").write_text("name: calms\n", encoding="utf-8")
+
+    code, found = document(capsys, "explain", "calms")
+
+    assert code == 1
+    assert [(one["where"].split(":")[0], one["field"]) for one in found["problems"]] == [
+        ("joins/calms.yaml", field) for field in ("inputs", "window", "levers")
+    ]
+
+
 def test_contracts_schema_is_a_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
     _, stream = document(capsys, "contracts", "schema")
     code, channels = document(capsys, "contracts", "schema", "--channels")
