@@ -420,6 +420,10 @@ def test_explain_names_what_the_owner_overruled(
             "`--threshold` must be there for overlap, got None; write e.g. --threshold 3",
         ),
         (
+            ["join-advice", "fields", "fields", "--on", "site", "--lasts", "600", "--basic", "1200"],
+            "`--lasts` must be no shorter than a basic window (1200), got 600.0; shorten --basic",
+        ),
+        (
             ["plan", "fields", "--capacity", "40"],
             "`--capacity` must be a number with a unit of rate, got '40'",
         ),
