@@ -420,6 +420,10 @@ def test_explain_names_what_the_owner_overruled(
             "`--threshold` must be there for overlap, got None; write e.g. --threshold 3",
         ),
         (
+            ["join-advice", "fields", "fields", "--on", "site", "--lasts", "600", "--basic", "1200"],
+            "`--lasts` must be no shorter than a basic window (1200), got 600.0; shorten --basic",
+        ),
+        (
             ["plan", "fields", "--capacity", "40"],
             "`--capacity` must be a number with a unit of rate, got '40'",
         ),
@@ -510,6 +514,21 @@ def test_a_broken_contract_stops_questions_and_is_wrong_in_status_with_all_its_p
     assert len(found["problems"]) >= 2
     (told,) = [one["sentence"] for one in now["shortages"] if one["kind"] == "contract" and one["wrong"]]
     assert all(problem["field"] in told for problem in found["problems"])
+
+
+def test_explain_says_what_is_wrong_with_a_join_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    stand_in(empty_home(tmp_path), monkeypatch)
+    (tmp_path / "schemas" / "joins").mkdir()
+    (tmp_path / "schemas" / "joins" / "calms.yaml").write_text("name: calms\n", encoding="utf-8")
+
+    code, found = document(capsys, "explain", "calms")
+
+    assert code == 1
+    assert [(one["where"].split(":")[0], one["field"]) for one in found["problems"]] == [
+        ("joins/calms.yaml", field) for field in ("inputs", "window", "levers")
+    ]
 
 
 def test_contracts_schema_is_a_json_schema(capsys: pytest.CaptureFixture[str]) -> None:

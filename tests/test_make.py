@@ -141,7 +141,9 @@ def test_clean_spares_a_lake_and_a_landing_zone_that_the_demo_did_not_make(tmp_p
     (home / "lake" / ".spillway-demo").unlink()
     # as it was left before the files were listed
     (home / "landing" / ".spillway-demo").write_text("Made by `make run`; `make clean` removes it.\n")
-    assert "landing/ does not say which files are the demo's and is kept" in cleaned(home)
+    told = cleaned(home)
+    assert "lake/ was not made by the demo and is kept" in told
+    assert "landing/ does not say which files are the demo's and is kept" in told
     assert (home / "lake" / "raw" / "weather" / "part.parquet").exists()
     assert (home / "landing" / "weather" / "2013-01-01" / "a.json").exists()
 

@@ -128,6 +128,15 @@ def test_what_a_join_lacks_is_told_and_every_other_contract_is_read(folder: Path
     assert list(load_usable(folder).queries) == ["mean"]
 
 
+@pytest.mark.parametrize("value", [["weather"], {"first": "weather"}], ids=["list", "mapping"])
+def test_a_value_that_no_set_holds_breaks_its_own_contract_alone(folder: Path, value: object) -> None:
+    put(folder, "joins", "gusts", {**GUSTS, "window": {"seconds": value}})
+    put(folder, "queries", "mean", {**GUSTS, "name": "mean"})
+    usable = load_usable(folder)
+    assert list(usable.queries) == ["mean"]
+    assert [(one.subject, one.problems[0].value) for one in usable.broken] == [("gusts", value)]
+
+
 def test_no_two_subjects_have_one_name(folder: Path) -> None:
     put(folder, "joins", "rain", {**GUSTS, "name": "rain"})
     put(folder, "joins", "gusts", GUSTS)

@@ -154,7 +154,14 @@ def test_pandas_polars_and_duckdb_read_it_as_it_is(world: World) -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        ({"where": {"temp": 3}}, "`where` must be about site, at, seq, batch_date, got 'temp'"),
+        (
+            {"where": {"temp": 3}},
+            "`where` must be about site, at, seq, batch_date, got 'temp'; filter what is read",
+        ),
+        (
+            {"where": {"sit": 3}},
+            "`where` must be about site, at, seq, batch_date, got 'sit'; did you mean site?",
+        ),
         ({"where": {"at": "noon"}}, "`at` must be an ISO date or time, got 'noon'"),
         ({"where": {"seq": (9, 5)}}, "the seq range must not end before it begins, got 9..5"),
         (

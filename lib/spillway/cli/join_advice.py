@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -104,8 +105,8 @@ _TYPED = {
 def _as_typed(problem: Problem) -> Problem:
     """A problem of the contract that the options make, with the option's name in the place of the field's."""
     field = problem.field.removeprefix("levers[0].")
-    option = _TYPED.get(field, field)
-    return replace(problem, where="", field=option, remedy=problem.remedy.replace(f"{field}:", option))
+    remedy = re.sub(rf"\b({'|'.join(map(re.escape, _TYPED))})\b:?", lambda it: _TYPED[it[1]], problem.remedy)
+    return replace(problem, where="", field=_TYPED.get(field, field), remedy=remedy)
 
 
 def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:

@@ -46,7 +46,9 @@ def load_usable(schemas_dir: str | Path) -> Contracts:
     no folder of streams, there is nothing to use: a ContractError.
     """
     contracts, problems = _load(Path(schemas_dir))
-    told = {problem for one in contracts.broken for problem in one.problems}
+    told = [
+        problem for one in contracts.broken for problem in one.problems
+    ]  # a value may be a list: no set holds it
     if not contracts.channels or any(problem not in told for problem in problems):
         raise ContractError(problems)
     return contracts

@@ -372,7 +372,10 @@ class Contracts:
             if (one.folder, one.subject) == ("streams", name):
                 raise ContractError(list(one.problems))
         if name not in self.streams:
-            raise Refused("stream", "have a contract", name, suggest(name, self.streams))
+            draft = "draft one: spillway contracts new SAMPLE --output schemas/streams/STREAM.yaml"
+            raise Refused(
+                "stream", "have a contract", name, suggest(name, self.streams) if self.streams else draft
+            )
         return self.streams[name]
 
     def streams_of(self, channel: str) -> tuple[StreamContract, ...]:

@@ -54,6 +54,8 @@ def clean(home: Path) -> Iterator[str]:
             yield f"lake/ also holds {', '.join(others)} and is kept"
         else:
             shutil.rmtree(lake)
+    elif lake.is_dir():
+        yield "lake/ was not made by the demo and is kept"
     names = demo_files(landing)
     if names is None:
         yield "landing/ does not say which files are the demo's and is kept; `make run` notes it"

@@ -95,7 +95,8 @@ def _last_rows(
     batches = shed_batches(tables, stream)
     if not batches:
         raise UsageError(
-            f"`stream` must have rows to be looked at, got none of {stream!r}; take it in and shed it first"
+            f"`stream` must have rows to be looked at, got none of {stream!r}; take it in: spillway run "
+            f"--stream {stream} (with mode: observe nothing of it is shed)"
         )
     last = max(batch.last_seq for batch in batches)
     asked = ["seq", contract.order, *names]

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import StreamContract
+from spillway.contracts.shapes import suggest
 from spillway.contracts.timezone import in_zone, utc_moment
 from spillway.errors import UsageError
 
@@ -77,9 +78,9 @@ class Question:
                 ranges[name] = _ends(contract, name, condition)
             else:
                 known = [*contract.keys, contract.order, "seq", "batch_date"]
-                raise UsageError(
-                    f"`where` must be about {', '.join(known)}, got {name!r}; filter what is read by it instead"
-                )
+                there = name in contract.names
+                remedy = "filter what is read by it instead" if there else suggest(name, known)
+                raise UsageError(f"`where` must be about {', '.join(known)}, got {name!r}; {remedy}")
         low, high = ranges.get("seq", (None, None))
         return Question(
             _attributes(contract, attributes.split(",") if isinstance(attributes, str) else attributes),

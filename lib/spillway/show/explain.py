@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spillway.batch import utc_now
 from spillway.contracts import StreamContract, load_usable
 from spillway.contracts.shapes import suggest
-from spillway.errors import UsageError
+from spillway.errors import ContractError, UsageError
 from spillway.levers.protocol import Told
 from spillway.levers.windows import WindowLever
 from spillway.pipeline.exemptions import exempt_streams
@@ -52,8 +52,9 @@ def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
     """Explain one attribute, from what its stream's levers tell and from the ledger."""
     contracts = load_usable(tables.settings.schemas)
     streams = contracts.streams
-    if any(one.subject == stream for one in contracts.broken):
-        contracts.stream(stream)
+    for one in contracts.broken:
+        if one.subject == stream:
+            raise ContractError(list(one.problems))
     if stream not in streams:
         if stream in contracts.joins or stream in contracts.queries:
             raise UsageError(

@@ -36,10 +36,8 @@ class Progress:
 
     def _line(self, text: str, style: str, indent: int = 0) -> None:
         at = f"{self.elapsed():6.1f} s  "
-        for number, line in enumerate(text.split("\n")):
-            folded = sentences(line, indent, max(40, self.console.width - len(at))) or [""]
-            for place, part in enumerate(folded):
-                before = at if number == place == 0 else " " * len(at)
-                self.console.print(
-                    f"{before}{part}", style=style, highlight=False, markup=False, soft_wrap=True
-                )
+        room = max(40, self.console.width - len(at))
+        parts = [part for line in text.split("\n") for part in sentences(line, indent, room) or [""]]
+        # in one piece: streams are taken in beside one another, and each says what it does
+        whole = at + f"\n{' ' * len(at)}".join(parts)
+        self.console.print(whole, style=style, highlight=False, markup=False, soft_wrap=True)

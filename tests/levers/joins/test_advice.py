@@ -217,8 +217,10 @@ def test_a_stream_without_rows_or_contract_is_refused_by_name(tmp_path: Path) ->
         STREAM,
         {**STREAM, "stream": "west", "source": {"path": "west", "format": "json"}},
     )
-    with pytest.raises(SpillwayError, match="must have rows to be looked at"):
+    with pytest.raises(SpillwayError, match=r"must have rows to be looked at.* spillway run --stream east"):
         said(world, OVERLAP)
+    with pytest.raises(SpillwayError, match="have a contract, got 'east'; draft one: spillway contracts new"):
+        replace(world.contracts, streams={}).stream("east")
     with pytest.raises(SpillwayError, match="`stream` must have a contract, got 'eats'"):
         advise(world.tables.now(), world.contracts, JoinAsked("eats", "west", OVERLAP))
 

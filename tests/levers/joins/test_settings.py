@@ -104,3 +104,36 @@ def test_types_may_be_worth_nothing_as_long_as_one_is_worth_something() -> None:
     types = [{"name": "high", "worth": 1}, {"name": "low", "worth": 0}]
     read = read_workload(contract(left=left, types=types, otherwise=0))
     assert [one.worth for one in read.lever_settings("joins").types] == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "rule", "value", "remedy"),
+    [
+        (
+            {"left": {"attribute": "tags"}, "right": {"attributes": ["tags", "site"]}, "sets": ..., "threshold": 1},
+            "right.attributes", "be as many as the left ones (1)", ["tags", "site"], "name the attribute",
+        ),
+        (
+            {"left": {"attributes": ["tags", "site"]}, "right": {"attribute": "tags"}, "sets": ...},
+            "right.attributes", "be as many as the left ones (2)", ["tags"], "name the attribute",
+        ),
+        (
+            {
+                "left": {"attribute": "tags", "lasts_seconds": 20000},
+                "right": {"attribute": "tags", "lasts_seconds": 60000}, "basic_window_seconds": 1,
+            },
+            "basic_window_seconds", "cut a window into at most 10,000", 1.0, "write 6 or more",
+        ),
+        ({"predicate": "overlaps"}, "predicate", "be one of equality", "overlaps", "did you mean overlap?"),
+    ],
+)  # fmt: skip
+def test_one_mistake_is_told_once_and_as_it_was_written(
+    changes: dict[str, Any], field: str, rule: str, value: object, remedy: str
+) -> None:
+    with pytest.raises(ContractError) as caught:
+        read_workload(contract(**changes))
+    (problem,) = caught.value.problems
+    assert problem.field == f"levers[0].{field}"
+    assert problem.rule.startswith(rule)
+    assert problem.value == value
+    assert problem.remedy.startswith(remedy)

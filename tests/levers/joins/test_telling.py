@@ -18,7 +18,7 @@ from spillway.errors import ContractError, SpillwayError
 from spillway.levers.joins import telling
 from spillway.levers.joins.lever import LEVER
 from spillway.levers.joins.missed import Missed, missed_together
-from spillway.levers.joins.telling import missed_in
+from spillway.levers.joins.telling import missed_in, pictures_of_join, told_of_missed
 from spillway.show.explain import explain, explain_workload
 from spillway.show.report import build_report
 
@@ -69,6 +69,8 @@ def test_of_equal_values_what_was_missed_is_said_by_count(world: World, tmp_path
     assert told is not None
     missed = sum(row["missed"] for row in other.rows("join_windows") if row["subject"] == "levels")
     assert f" pairs, {missed:,.0f} are missed, by count" in told.way
+    pairs = next(iter(pictures_of_join(other.contracts.joins["levels"], other.tables.now())))
+    assert f" found; {missed:,.0f} are missed, by count." in pairs.note
 
 
 def test_the_command_line_explains_joins_beside_attributes(
@@ -167,3 +169,17 @@ def test_what_windows_missed_is_told_from_their_samples_together() -> None:
     assert missed_in(older) == Missed(3.0, 1.0, 13.0)
     # no more is missed than was not compared
     assert missed_in([row(1, 1e-6, missed=1.0, missed_low=0.0, missed_high=8000.0)]).high == 8000
+
+
+def test_windows_in_which_nothing_was_compared_are_said_where_what_was_missed_is_estimated() -> None:
+    def row(compared: int, missed: float) -> dict[str, Any]:
+        side = {"sample": [0.1, 12.0 if compared else 0.0]}
+        return {
+            "possible": 9000, "compared": compared, "left_learned": side, "right_learned": side,
+            "missed": missed, "missed_low": 0.0, "missed_high": 8000.0,
+        }  # fmt: skip
+
+    assert "nothing was compared" not in told_of_missed([row(1000, 216.0)])
+    assert "; in 2 of 3 windows nothing was compared" in told_of_missed(
+        [row(1000, 216.0), row(0, 0.0), row(0, 0.0)]
+    )

@@ -196,14 +196,15 @@ class JoinSettings:
     def rules(self) -> Iterator[Broken]:
         if self.predicate in THRESHOLDED_NAMES and self.threshold is None:
             yield "threshold", f"be there for {self.predicate}", None, "write e.g. threshold: 3"
-        if self.predicate not in THRESHOLDED_NAMES and self.threshold is not None:
+        unthresholded = self.predicate in PREDICATE_NAMES and self.predicate not in THRESHOLDED_NAMES
+        if unthresholded and self.threshold is not None:
             yield "threshold", f"be absent for {self.predicate}", self.threshold, "remove it"
         several = bool(self.left.attributes or self.right.attributes)
         if several and len(self.left.attributes) != len(self.right.attributes):
             yield (
                 "right.attributes",
-                f"be as many as the left ones ({len(self.left.attributes)})",
-                list(self.right.attributes),
+                f"be as many as the left ones ({len(self.left.joined_by)})",
+                list(self.right.joined_by),
                 "name the attribute that each is compared with, in the same order",
             )
         if several and self.sets is not None:
@@ -211,7 +212,7 @@ class JoinSettings:
         if several and self.predicate == "inner_product":
             rule_ = "be another where several attributes are the set: they have no weights"
             yield "predicate", rule_, self.predicate, "write overlap"
-        many = len(self.left.attributes)
+        many = len(self.left.joined_by)
         wanted = self.threshold if _are_numbers(self.threshold) else None
         if several and self.predicate == "overlap" and wanted is not None and wanted > many:
             rule_ = f"be at most as many as the attributes ({many}): rows can be alike in no more"
@@ -234,15 +235,17 @@ class JoinSettings:
                     lasts,
                     "shorten basic_window_seconds, or let rows last longer",
                 )
-            if _are_numbers(lasts, basic) and basic > 0 and lasts / basic > MOST_BASIC_WINDOWS:
-                yield (
-                    "basic_window_seconds",
-                    f"cut a window into at most {MOST_BASIC_WINDOWS:,}",
-                    basic,
-                    f"write {lasts / MOST_BASIC_WINDOWS:g} or more",
-                )
             if side.type is not None and not self.types:
                 yield f"{name}.type", "stand with types", side.type, "say what they are worth: types: [...]"
+        basic = self.basic_window_seconds
+        longest = max(filter(_are_numbers, (self.left.lasts_seconds, self.right.lasts_seconds)), default=0.0)
+        if _are_numbers(basic) and basic > 0 and longest / basic > MOST_BASIC_WINDOWS:
+            yield (
+                "basic_window_seconds",
+                f"cut a window into at most {MOST_BASIC_WINDOWS:,}",
+                basic,
+                f"write {longest / MOST_BASIC_WINDOWS:g} or more",
+            )
         if self.types and self.left.type is None and self.right.type is None:
             yield (
                 "types",

@@ -29,17 +29,11 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     last, missed = rows[-1], missed_in(rows)
     possible, compared, pairs = (sum(row[name] for row in rows) for name in ("possible", "compared", "pairs"))
     share = 100.0 * compared / possible if possible else 100.0
-    counted = missed.low == missed.high
     what = (
         f"compared in full: {pairs:,} pairs"
         if compared == possible
         else f"compared as far as its budget goes: {so_much(share, 3)} % of the comparisons found {pairs:,} pairs, "
-        + (
-            f"{missed.estimate:,.0f} are missed, by count"
-            if counted
-            else f"about {missed.estimate:,.0f} are missed ({missed.low:,.0f} to {missed.high:,.0f} with 95 % "
-            "confidence)"
-        )
+        + told_of_missed(rows)
     )
     bound = max((row["bound_pct"] for row in rows if row["bound_pct"] is not None), default=None)
     given_back = sum(row["pairs_given_back"] for row in rows)
@@ -131,6 +125,21 @@ def missed_in(rows: Sequence[Row]) -> Missed:
     return found + missed_together(samples).at_most(can) if samples else found
 
 
+def told_of_missed(rows: Sequence[Row]) -> str:
+    """How many pairs these windows missed, and in how many of them nothing was compared that could tell."""
+    missed = missed_in(rows)
+    if missed.low == missed.high:
+        return f"{missed.estimate:,.0f} are missed, by count"
+    unseen = sum(row["compared"] == 0 < row["possible"] for row in rows)
+    beside = (
+        f"; in {unseen:,} of {len(rows):,} windows nothing was compared, and the estimate leaves them out"
+        if unseen
+        else ""
+    )
+    between = f"{missed.low:,.0f} to {missed.high:,.0f} with 95 % confidence"
+    return f"about {missed.estimate:,.0f} are missed ({between}{beside})"
+
+
 def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
     """Pairs found and missed, where matches lie, and how much of either window was compared."""
     rows = _windows(contract, tables)
@@ -160,7 +169,6 @@ def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
         for x, row in zip(at, rows, strict=True)
         if math.isfinite(row["missed_high"])
     ]
-    missed = missed_in(rows)
     return Picture(
         "Pairs found, and with those that were missed",
         "lines",
@@ -174,8 +182,8 @@ def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
             "from_zero": True,
             "band": band if len(band) > 1 else (),
         },
-        f"{sum(row['pairs'] for row in rows):,} found; about {missed.estimate:,.0f} missed, between {missed.low:,.0f} "
-        f"and {missed.high:,.0f} with 95 % confidence. The band is that of each window.",
+        f"{sum(row['pairs'] for row in rows):,} found; {told_of_missed(rows)}."
+        + " The band is that of each window." * (len(band) > 1),
         wide=True,
     )
 
