@@ -2,7 +2,7 @@
 
 Work is in steps. Without an index a comparison is one. With an index it is the entries of lists that are read, which
 differ from one basic window to the next as matches do, and a look-up for each list: once for a row that is compared
-with its whole window, once a basic window for one that picks them out (5.1.1).
+with its whole window, once for each stretch of basic windows side by side for one that picks them out (5.1.1).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def facing_of(
 ) -> Facing:
     """Who may be compared with whom, and what that takes; nothing is chosen yet.
 
-    Where nobody `picks` basic windows out, all of them are taken for alike.
+    Where nobody `picks` basic windows out, all of them are taken to cost alike.
     """
     lasts = settings.right.lasts_seconds if probe_is_left else settings.left.lasts_seconds
     basic = round(settings.basic_window_seconds * 1_000_000)
@@ -224,7 +224,7 @@ def facing_of(
         starts = np.searchsorted(there, edges, side="left").astype(np.int64)
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
     index, stretches, chains, whole_cost, costs, looked_up = None, None, None, 1.0, np.ones(n), np.zeros(n)
-    curve, made = _curve(learned, n) if picks else np.ones(n), found.sum(axis=1)
+    curve, made = _curve(learned, n), found.sum(axis=1)
     if settings.index and settings.single_values:
         chains = chains_of(probes.sets, window.sets, (low, high))
         whole_cost, costs = _steps_of_equals(probes.sets.first, high > low, chains.equals, curve, made)
