@@ -7,9 +7,9 @@ very comparisons, what was learned is dropped, and looking begins anew (`explori
 
     F < (1 - DROP) P    and    P - F > DEVIATIONS sqrt(phi P + P^2 / lumps),    phi = sum m^2 / sum m
 
-phi P is the variance of F, as lumpy as a row's pairs are, and P^2 / lumps that of P, which rests on few lumps of the
-sample: what is chosen because it looked best is less good than it looked, and must not be taken for a change. A peak
-that only grew elsewhere is found by the sample, as what was known of it fades.
+phi P is the variance of F, as lumpy as a row's pairs are, and P^2 / lumps that of P, which rests on few lumps: what is
+chosen because it looked best is less good than it looked, and must not be taken for a change. A peak that only grew
+elsewhere is found by looking, as what was known of it fades.
 
 >>> moved(found=400.0, expected=1000.0, phi=3.0, lumps=200.0), moved(found=900.0, expected=1000.0, phi=3.0, lumps=200.0)
 (True, False)
