@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from evidence.book import Book
-from evidence.joins import honesty, in_the_lake, utilities
+from evidence.joins import gains, honesty, in_the_lake, utilities
 from evidence.joins.driver import (
+    ADAPTS,
     Joined,
     clairvoyant_pairs,
     dropping_rows,
@@ -119,6 +120,13 @@ def test_where_an_index_leaves_nothing_to_choose_whole_rows_are_compared_and_fin
     assert ours.sum("steps") == pytest.approx(0.4 * whole.sum("steps"), rel=0.1)
     rival = dropping_to(left, right, settings, ours, 3, "steps", skip=0)
     assert ours.sum("pairs") >= rival.sum("pairs")
+
+
+def test_rows_come_in_every_window_that_is_judged() -> None:
+    """What a budget is a share of is counted over all of them: windows without rows make it smaller than it is said."""
+    for name, (streams, _, begin, end) in gains._cases().items():
+        assert end <= streams.seconds, name
+        assert begin + ADAPTS * max(gains.WARM if begin == 0 else gains.LEARNED, 1) < end, name
 
 
 def test_dropping_rows_is_given_the_steps_of_the_windows_that_are_judged_and_no_others() -> None:

@@ -8,6 +8,9 @@
 - *Clairvoyant*: knows the true match curve, spends nothing on a sample, and takes the best basic windows first.
 - *Hindsight*: knows even how many pairs every basic window holds in this very window, luck included, which nobody who
   has not compared them can: the most that any choice of basic windows, or of whole rows, could find with these steps.
+
+Both take the last basic window in proportion, where the join takes its newest rows: it may come a little above them
+where these match more often. Cut into quarters of a second they find some 2 % more in the text's joins.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def utilities(book: Book, seeds: int) -> dict[str, float]:
         notes=[
             "Possible: what the best allocation by the true curve and true frequencies adds, nothing to be learned. "
             "Where frequent types are the dear ones, more skew leaves less of it: a pair is worth the better of its "
-            "rows, and most rows are of the best type then.",
+            "rows, and most rows are of the best type then. It is no bound: the join that does not know types "
+            "is not the best either, and may lose more where it errs.",
             f"Means of {seeds} seeds, windows full. The paper: most where frequent types are the cheap ones, more the "
             "more utilities differ, flat where frequent types are the dear ones; of more types first less, then flat.",
         ],
@@ -78,7 +79,7 @@ def _matches() -> tuple[Numbers, Numbers]:
 
 
 def possible_gain(curve: Numbers, volumes: Numbers, worth: Numbers, shares: Numbers) -> float:
-    """What types add at most, %: the best of basic windows and types, over the best of basic windows alike for all.
+    """What types add to the best, %: the best of basic windows and types, over the best of basic windows alike for all.
 
     >>> flat, volumes = np.ones(2), np.full(2, CAPACITY * ADAPTS)
     >>> possible_gain(flat, volumes, np.ones(3), np.full(3, 1 / 3))

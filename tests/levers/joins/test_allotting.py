@@ -17,10 +17,11 @@ from spillway.levers.joins.allotting import Allotment, allotted
 from spillway.levers.joins.deciding import JoinDecision, SideBounds
 from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import LearnedSide, Memory
+from spillway.levers.joins.missed import missed_of
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings
 from spillway.levers.joins.turn import JoinTurn
-from spillway.levers.joins.type_worth import TypePairs
+from spillway.levers.joins.type_worth import TypePairs, types_match
 
 ROWS, SECONDS = 400, 400.0
 SIDES = [operand([Row(at + half, {1: 1.0}) for at in range(ROWS)]) for half in (0.0, 0.5)]
@@ -322,6 +323,87 @@ def test_what_is_drawn_and_selected_is_one_comparison_of_sic() -> None:
     made = sum(int(one.made_rows.sum()) + one.drawn.many for one in turn.allotment.facing)
     assert made > row["compared"] + 50
     assert row["sic"] == pytest.approx(row["compared"] / row["possible"], abs=1e-6)
+
+
+def test_no_more_is_missed_than_was_left_out_however_little_was_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(allotting, "MOST_DRAWN", 1.0)
+    turn, row = turn_of(sets_join(False, 9000.0))
+    assert missed_of(0, turn.allotment.chance).high > 2 * row["possible"], (
+        "what one comparison or two can tell"
+    )
+    assert row["missed_high"] == row["possible"] - row["compared"]
+
+
+def test_what_was_believed_is_forgotten_where_matches_have_moved_and_fades_elsewhere() -> None:
+    believed = LearnedSide(np.array([9000.0, 10.0, 10.0, 10.0, 10.0, 10.0]), np.full(6, 1e4), 9050.0)
+    alike = LearnedSide(np.full(6, 2000.0), np.full(6, 1e4), 12_000.0)
+    lumpy = replace(alike, squares=1e12)
+    for before, moved in ((believed, True), (alike, False), (lumpy, False)):
+        row = turn_of(sets_join(False, 15_000.0), Memory(left=before, right=before))[1]
+        assert row["moved"] == moved
+        faded = 0.0 if moved else 0.9
+        sides = [row[f"{side}_learned"] for side in ("left", "right")]
+        compared = sum(sum(one["comparisons"]) for one in sides) - faded * 12e4
+        assert compared == pytest.approx(15_000, rel=0.1)
+        found = sum(sum(one["matches"]) for one in sides) - faded * 2 * before.matches.sum()
+        assert found == pytest.approx(row["pairs"])
+        for one in sides:
+            own = one["squares"] - faded * before.squares
+            assert 0 < own < max(1e6, 1e-3 * before.squares)
+
+
+def test_entries_that_were_read_to_draw_by_are_steps() -> None:
+    whole = turn_of(sets_join(True, None))[1]["steps"]
+    turn, _ = turn_of(sets_join(True, 0.3 * whole, adapt={"sample_pct": 40}))
+    read = sum(one.drawn.read for one in turn.allotment.facing)
+    assert read > 0
+    assert turn.came_to({"steps.0": 10, "steps.1": 5})["steps"] == 15 + read
+
+
+def test_of_a_full_join_chance_picked_everything_and_of_another_what_was_not_selected() -> None:
+    turn, row = turn_of(sets_join(False, None))
+    assert row["sampled"] == row["compared"] == row["possible"]
+    turn, row = turn_of(sets_join(False, 15_000.0), Memory(left=KNOWN, right=KNOWN))
+    selected = sum(int(one.selected_volumes.sum()) for one in turn.allotment.facing)
+    assert 0 < selected == row["compared"] - row["sampled"]
+
+
+def test_rows_of_a_type_that_matches_more_make_more_comparisons_of_an_average_one() -> None:
+    types = TypePairs(np.array([1500.0, 500.0]), np.full(2, 1e3), np.array([1500.0, 500.0]), 8000.0)
+    known = replace(KNOWN, types=types)
+    side = {"side": {"type": "kind"}, "types": [{"name": "a", "worth": 1.0}], "otherwise": 0.5}
+    turn, row = turn_of(sets_join(False, 15_000.0, **side), Memory(left=known, right=known))
+    assert not row["moved"]
+    for name, one in zip(("left", "right"), turn.allotment.facing, strict=True):
+        made = one.made_volumes @ types_match(types)
+        assert made != pytest.approx(one.made_volumes.sum(axis=1), rel=0.01)
+        assert row[f"{name}_learned"]["comparisons"] == pytest.approx(
+            (0.9 * known.comparisons + made).tolist()
+        )
+        # and as many pairs were expected of both types as there were
+        learned = row[f"{name}_learned"]
+        own = [learned[what] - 0.9 * getattr(types, what) for what in ("pairs", "expected")]
+        assert own[1].sum() == pytest.approx(own[0].sum())
+        assert own[1] / own[1].sum() == pytest.approx(
+            one.curve @ one.made_volumes / (one.curve @ one.made_volumes).sum()
+        )
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("single", [True, False])
+def test_a_full_join_is_not_told_that_matches_have_moved_window_by_window(index: bool, single: bool) -> None:
+    join = sets_join(index, None)
+    if single:
+        join = equality(10, index, basic=2)
+    memory, learned = Memory(), 0.0
+    for _ in range(3):
+        _, row = turn_of(join, memory)
+        assert not row["moved"]
+        memory = Memory.from_row(row)
+        assert memory.left.matches.sum() > learned, "nothing was forgotten"
+        learned = float(memory.left.matches.sum())
 
 
 def test_what_chance_finds_does_not_hide_that_matches_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:

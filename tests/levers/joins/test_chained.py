@@ -83,3 +83,17 @@ def test_a_task_that_has_a_stretch_of_the_window_finds_what_it_would_with_all_of
         one = chained(p.cut(low, high), o.cut(begin, end), part, chains.cut(span, begin, end), part.take)
         found += list(zip(one.probe + low, one.row + begin, one.behind, strict=True))
     assert found == list(zip(whole.probe, whole.row, whole.behind, strict=True))
+
+
+def test_a_stretch_that_begins_later_has_its_chains_from_there() -> None:
+    mine, other = ([Row(at / 2 + half, {at % 2: 1.0}) for at in range(16)] for half in (0.25, 0.0))
+    how, _ = probing(mine, other, 2.5, True)
+    p, o = operand(mine), operand(other)
+    chains = chains_of(p.sets, o.sets, (how.low, how.high))
+    span, begin, end = slice(10, 16), int(how.low[10]), int(how.high[15])
+    cut = chains.cut(span, begin, end)
+    assert begin > 4
+    assert cut.newest.tolist() == [row - begin for row in chains.newest[10:]]
+    # two rows back each, and none of the first two within the stretch
+    assert cut.previous.tolist() == [row - 2 for row in range(end - begin)]
+    assert cut.equals.tolist() == chains.equals[10:].tolist()

@@ -13,7 +13,7 @@ from scipy import stats
 from spillway.levers.joins.changing import DROP, moved
 from spillway.levers.joins.correlation import expected, faded, how_known, ranks, smoothed
 from spillway.levers.joins.direction import by_direction
-from spillway.levers.joins.exploring import LEAST_LOOKED, MOST_LOOKED, MOST_LUMPS, explored, lumps_of
+from spillway.levers.joins.exploring import LEAST_LOOKED, MOST_LOOKED, MOST_LUMPS, SIGNAL, explored, lumps_of
 from spillway.levers.joins.missed import Missed, missed_of, pairs_there
 from spillway.levers.joins.rate import (
     LEAST_FRACTION,
@@ -22,7 +22,7 @@ from spillway.levers.joins.rate import (
     owed_seconds,
 )
 from spillway.levers.joins.type_worth import TypePairs, types_match, worth_by_type
-from spillway.levers.joins.utility import Side, by_worth
+from spillway.levers.joins.utility import Side, by_worth, picking_pays
 
 
 def test_algorithm_1_comes_down_by_what_could_not_be_fetched_and_grows_by_a_fifth() -> None:
@@ -187,6 +187,12 @@ def test_a_basic_window_that_costs_more_than_it_yields_more_comes_later() -> Non
     assert worth == 12.0
 
 
+def test_picking_out_has_to_promise_a_twentieth_more_than_whole_rows_do() -> None:
+    side = side_of([[10.0], [10.0]], [3.0, 1.0], [1.0], [1.0, 1.0])
+    # whole rows yield 40 in 20 steps: 20 in 10
+    assert [picking_pays(yields, 10.0, [side], 20.0) for yields in (19.0, 20.8, 21.2)] == [False, False, True]
+
+
 def test_what_no_side_can_probe_has_no_volume_and_takes_nothing() -> None:
     empty = side_of([[0.0], [0.0]], [0.0, 0.0], [0.0], [1.0, 1.0])
     assert [share.tolist() for share in by_worth(0.0, [empty, empty])[0]] == [[1.0], [1.0]]
@@ -226,6 +232,24 @@ def test_a_sharp_peak_is_looked_for_less_than_one_that_noise_could_have_made() -
     slope = flat * np.linspace(0.7, 1.3, 20)
     assert explored(0.05, 100.0, slope, made) == pytest.approx(explored(0.05, 100.0, flat, made))
     assert (explored(0.05, 2000.0, slope, made) < explored(0.05, 2000.0, flat, made)).all()
+
+
+def test_what_is_selected_does_not_alone_say_what_the_mean_is() -> None:
+    """Four times enough of one basic window, or a thousand times that: the others are looked at alike."""
+    yields, known = np.array([1.36, 1.0, 0.9, 1.0, 1.0]), np.array([4 * MOST_LUMPS, 60.0, 60.0, 60.0, 60.0])
+    found = []
+    for times in (1.0, 1000.0):
+        made = 100.0 * known * np.where(np.arange(5) == 0, times, 1.0)
+        found.append(explored(0.05, made.sum() / 100, made * yields, made))
+    assert found[1][1:] == pytest.approx(found[0][1:])
+    # by hand: the mean is that of what was heard, (128 * 1.36 + 60 * 3.9) / 368, and tau^2 is what noise does not make
+    mean = (4 * MOST_LUMPS * 1.36 + 60 * 3.9) / (4 * MOST_LUMPS + 240)
+    off = ((yields / mean - 1) ** 2 * known).sum() - 4
+    between = off / (known.sum() - (known**2).sum() / known.sum())
+    assert 12 < SIGNAL / between < MOST_LUMPS
+    assert found[0][1:] == pytest.approx(np.full(4, 0.05 * SIGNAL / between / 60))
+    # comparisons that nobody made tell nothing, whatever is said of lumps
+    assert explored(0.05, 9.0, np.zeros(3), np.zeros(3)).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_basic_window_speaks_for_itself_as_far_as_it_is_known_and_drowns_no_other() -> None:

@@ -11,8 +11,12 @@ from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
 from evidence.joins.driver import equality, everything, join_settings, run_join
 from evidence.joins.honesty import unsteady
+from spillway.engine import InProcess
 from spillway.levers.joins.equals import equal_pairs
+from spillway.levers.joins.facing import Given
+from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.ring import reach_of
+from spillway.levers.joins.turn import JoinTurn
 
 rows = st.lists(
     st.builds(
@@ -49,6 +53,33 @@ def test_a_row_that_would_be_its_own_pair_is_not_counted() -> None:
     stream = operand([Row(0.0, {1: 1.0}), Row(0.0, {1: 1.0}), Row(1.0, {2: 1.0}), Row(2.0, {})])
     reach = reach_of(stream, stream, 5 * SECOND, False)
     assert equal_pairs(stream, stream, reach, True).tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_of_a_stream_joined_with_itself_no_row_misses_itself(index: bool) -> None:
+    stream = operand([Row(k / 10, {k % 7: 1.0}) for k in range(300)])
+    side, said = Given(stream, 0, stream.rows), []
+    for budget in (None, {"comparisons_per_second": 30.0}):
+        turn = JoinTurn(equality(5, index, budget=budget), Memory(), side, side, 30.0, with_itself=True)
+        counts: dict[str, int] = {}
+        decision = turn.decision
+        for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+            list(decision.results(None, part, counts))  # type: ignore[arg-type]
+        said.append(turn.came_to(counts))
+    assert said[0]["missed"] == 0
+    assert 0 < said[1]["missed"] == said[1]["missed_high"] == said[0]["pairs"] - said[1]["pairs"]
+
+
+def test_counting_what_was_missed_is_paid_from_the_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = operand([Row(k / 10, {k % 7: 1.0}) for k in range(300)])
+    side = Given(stream, 0, stream.rows)
+    owed = []
+    for seconds in (0.0, 100.0):
+        monkeypatch.setattr(JoinTurn, "_equals", (10_000, seconds))
+        memory = Memory(core_seconds=1.0, core_steps=1e3)  # a slow core: not everything can be compared
+        turn = JoinTurn(equality(5, False, budget={"core_pct": 1.0}), memory, side, side, 30.0)
+        owed.append(turn.came_to({"steps.0": 300, "nanoseconds": 1_000_000})["debt_steps"])
+    assert owed[1] - owed[0] > 0.9 * 100 * 800 / 0.501
 
 
 @pytest.mark.parametrize("kind", ["heavy_rows", "burst", "ramp"])

@@ -152,6 +152,16 @@ def test_what_lies_beside_a_peak_is_expected_to_yield_as_little_as_it_takes() ->
     assert one.costs[0] > 5 * one.costs[2], "what a comparison takes is as it is"
 
 
+def test_where_much_is_known_pairs_a_step_are_those_of_each_basic_window_alone() -> None:
+    curve, costs = np.array([0.1, 0.4, 0.2, 0.1, 0.1]), np.array([1.0, 8.0, 2.0, 1.0, 1.0])
+    known = LearnedSide(curve * 1e6, np.full(5, 1e6), 1.8e6)
+    assert facing.per_step(curve, costs, known) == pytest.approx(curve / costs)
+    # and where little is, entries are smoothed as pairs are, however few comparisons are remembered
+    little = LearnedSide(curve * 5, np.full(5, 5.0), 9.0)
+    smooth = facing.per_step(curve, costs, little)
+    assert abs(curve / smooth - costs.mean()).max() < 0.8
+
+
 def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = np.random.default_rng(1)
     asked: list[int] = []

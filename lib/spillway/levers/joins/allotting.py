@@ -11,9 +11,9 @@ A pure function of the rows, of what is remembered and of the contract: whoever 
 that seems useless is still looked at.
 
 *Or whole rows.* With an index that finds a row's matches at once there is nothing to gain by picking basic windows out:
-every entry that is read is a pair, and each basic window costs a look-up more. Where picking out is expected to yield
-less a step than comparing an r of the rows, by chance, with everything, that is what is done; it finds at least what
-dropping rows would, since the rows that look for nothing are still found.
+every entry that is read is a pair, and each basic window costs a look-up more. Unless picking out is expected to yield
+a twentieth more a step than comparing an r of the rows, by chance, with everything, that is what is done; by steps it
+finds at least what dropping rows would, since the rows that look for nothing are still found.
 """
 
 from __future__ import annotations

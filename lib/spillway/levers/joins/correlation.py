@@ -24,11 +24,15 @@ import numpy as np
 from spillway.levers.joins.operands import Array
 
 
-def faded(learned: Array, sampled: Array, memory: float) -> Array:
-    """What is known after a window: what was known, faded, and what the window's sample says."""
-    if learned.shape != sampled.shape:  # the contract's windows, or its types, are others now
-        return sampled.astype(np.float64)
-    return learned * memory + sampled
+def faded(learned: Array, compared: Array, memory: float) -> Array:
+    """What is known after a window: what was known, faded, and what was compared in it.
+
+    >>> faded(np.array([4.0, 0.0]), np.array([1.0, 6.0]), memory=0.5).tolist()
+    [3.0, 6.0]
+    """
+    if learned.shape != compared.shape:  # the contract's windows, or its types, are others now
+        return compared.astype(np.float64)
+    return learned * memory + compared
 
 
 def smoothed(values: Array, passes: int = 1) -> Array:

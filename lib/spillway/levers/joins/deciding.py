@@ -24,7 +24,7 @@ from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
 STEPS_A_PART = 20_000_000
 """About a second: what is smaller is not worth a task of its own."""
 SIDES = ("left", "right")
-WHOLE = 1 << 32
+WHOLE_SHARE = 1 << 32
 """A row's window, of which the part that it was compared with is counted in whole numbers."""
 
 
@@ -212,7 +212,7 @@ def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs) -> None:
     i, how = part.of_window, part.facing.how
     said = {
         "compared": found.compared.sum(),
-        "shares": (found.compared * WHOLE // np.maximum(1, how.high - how.low)).sum(),
+        "shares": (found.compared * WHOLE_SHARE // np.maximum(1, how.high - how.low)).sum(),
         f"steps.{i}": found.steps,
         "pairs": found.everything.sum(),
         f"selected.{i}": found.inside.sum(),

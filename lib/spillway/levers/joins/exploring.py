@@ -8,7 +8,7 @@ comparisons that were made there, those that were selected too: what is selected
 by what there is to tell apart: tau^2, the variance of what basic windows yield a comparison, against their mean, beyond
 what noise makes of it (`apart`), and of what may be spent, were all of it spent looking evenly, a basic window gets
 
-    gamma_j = clip(gamma N / K_j, LEAST_LOOKED gamma, MOST_LOOKED),    N = min(MOST_LUMPS, SIGNAL / tau^2)
+    gamma_j = clip(gamma N / K_j, LEAST_LOOKED gamma, max(gamma, MOST_LOOKED)),    N = min(MOST_LUMPS, SIGNAL / tau^2)
 
 and all of it before a match. A sharp peak is found with few lumps, a flat one needs many and loses little by looking.
 So lags that nothing was known of because windows were not that full yet are looked at when they come. The paper samples

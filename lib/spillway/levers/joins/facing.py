@@ -2,7 +2,7 @@
 
 Work is in steps. Without an index a comparison is one. With an index it is the entries of lists that are read, which
 differ from one basic window to the next as matches do, and a look-up for each list: once for a row that is compared
-with its whole window, once a basic window for one that picks them out (5.1.1).
+with its whole window, once for each stretch of basic windows side by side for one that picks them out (5.1.1).
 """
 
 from __future__ import annotations

@@ -124,8 +124,9 @@ class Adapting:
     )
     sample_pct: float = rule(
         Number(least=0.001, most=100),
-        "share of what may be spent on comparisons that chance picks (gamma): at most so much to tell what is missed; "
-        "to learn where matches lie more while little is known, and a fifth of it once enough is",
+        "share of what may be spent on comparisons that chance picks (gamma): to tell what is missed at most so much "
+        "with an index, without one as much as looking would; to learn where matches lie more while little is known, "
+        "and a fifth of it once enough is",
         5.0,
     )
     memory: float = rule(Number(least=0, below=1), "what is left of what was learned a window later", 0.9)

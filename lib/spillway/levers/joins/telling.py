@@ -64,7 +64,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         "... at least, with 95 % confidence": round(missed.low),
         "... at most": round(missed.high) if math.isfinite(missed.high) else None,
         "utility": sum(row["utility"] for row in rows),
-        "comparisons picked by chance, to learn from": sum(row["sampled"] for row in rows),
+        "comparisons picked by chance, beside those selected": sum(row["sampled"] for row in rows),
         "rows passed over": sum(row["passed_over"] for row in rows),
         "rows of other types": sum(row["other_types"] for row in rows),
     }
@@ -207,7 +207,7 @@ def _curves(last: Row, contract: Workload, settings: JoinSettings) -> Picture:
             "y": "comparisons that are a pair, %",
             "from_zero": True,
         },
-        "Learned from the comparisons that chance picks: basic windows are used in this order.",
+        "Learned from all comparisons that were made: basic windows are used in this order.",
     )
 
 

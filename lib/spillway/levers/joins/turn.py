@@ -18,7 +18,7 @@ from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, allotted
 from spillway.levers.joins.calibrating import calibrated, compiled
 from spillway.levers.joins.changing import lumps_behind, moved
 from spillway.levers.joins.correlation import expected, faded, ranks
-from spillway.levers.joins.deciding import WHOLE, JoinDecision, SideBounds
+from spillway.levers.joins.deciding import WHOLE_SHARE, JoinDecision, SideBounds
 from spillway.levers.joins.equals import equal_pairs
 from spillway.levers.joins.exploring import lumps_of
 from spillway.levers.joins.facing import Given
@@ -70,7 +70,7 @@ class JoinTurn:
     def _sic(self, counts: Counts) -> float:
         """Of rows that came, the share of their window that they were compared with, on average."""
         rows = sum(int((one.how.high > one.how.low).sum()) for one in self.allotment.facing)
-        return counts.get("shares", 0) / WHOLE / rows if rows else 1.0
+        return counts.get("shares", 0) / WHOLE_SHARE / rows if rows else 1.0
 
     @property
     def _widest_bound(self) -> float | None:
