@@ -124,7 +124,7 @@ def test_where_an_index_leaves_nothing_to_choose_whole_rows_are_compared_and_fin
 
 def test_rows_come_in_every_window_that_is_judged() -> None:
     """What a budget is a share of is counted over all of them: windows without rows make it smaller than it is said."""
-    for name, (streams, _, begin, end) in gains._cases().items():
+    for name, (streams, _, begin, end, _) in gains._cases().items():
         assert end <= streams.seconds, name
         assert begin + ADAPTS * max(gains.WARM if begin == 0 else gains.LEARNED, 1) < end, name
 

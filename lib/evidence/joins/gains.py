@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,34 +37,42 @@ LARGE_SECONDS = 230.0
 SEEDS = 2
 
 
-Case = tuple[PaperStreams, JoinSettings, float, float]
+class Case(NamedTuple):
+    """Streams and a join of them between two moments; with an index, the part of the full join's steps it may take."""
+
+    streams: PaperStreams
+    settings: JoinSettings
+    begin: float
+    end: float
+    kept: float = KEPT_STEPS
 
 
 def _cases() -> dict[str, Case]:
-    cases: dict[str, tuple[PaperStreams, JoinSettings, float, float]] = {}
+    cases: dict[str, Case] = {}
     for kappa in (0.8, 0.6):
         name = "" if kappa == 0.8 else f"_kappa_{kappa:g}"
         sets = PaperStreams(kappa=kappa, rates=steady(500, PLAIN_SECONDS))
         one = replace(sets, items=5000, mean_items=1.0)
-        cases[f"overlap_plain{name}"] = (
+        cases[f"overlap_plain{name}"] = Case(
             sets,
             overlap(20, False, budget=budget_of(CAPACITY)),
             0,
             PLAIN_SECONDS,
         )
-        cases[f"equality_plain{name}"] = (
+        cases[f"equality_plain{name}"] = Case(
             one,
             equality(20, False, budget=budget_of(CAPACITY)),
             0,
             PLAIN_SECONDS,
         )
-    cases["overlap_plain_peak_0.75"] = (
+    cases["overlap_plain_peak_0.75"] = Case(
         PaperStreams(peak=0.75, rates=steady(500, PLAIN_SECONDS)),
         overlap(20, False, budget=budget_of(CAPACITY)), 0, PLAIN_SECONDS,
     )  # fmt: skip
     large = PaperStreams(window_seconds=200, rates=steady(500, LARGE_SECONDS))
-    cases["overlap_indexed"] = (large, overlap(200, True, basic=10), 200, LARGE_SECONDS)
-    cases["equality_indexed"] = (
+    cases["overlap_indexed"] = Case(large, overlap(200, True, basic=10), 200, LARGE_SECONDS)
+    cases["overlap_indexed_quarter"] = cases["overlap_indexed"]._replace(kept=0.25)
+    cases["equality_indexed"] = Case(
         replace(large, items=5000, mean_items=1.0), equality(200, True, basic=10), 200, LARGE_SECONDS,
     )  # fmt: skip
     return cases
@@ -134,14 +143,14 @@ TOLD = (
 
 
 def _gain(case: Case, seed: int) -> dict[str, float]:
-    streams, settings, begin, end = case
+    streams, settings, begin, end, kept = case
     left, right = streams.both(max(0, seed))
     if seed < 0:
         end = begin + 10.0
     fast = replace(settings, index=True, budget=None, adapt=replace(settings.adapt, memory=0.0))
     whole = with_own_counts(run_join(left, right, fast, begin, end), 0.0)
     if settings.budget is None:
-        settings = replace(settings, budget=_as_budget(whole.sum("steps") * KEPT_STEPS / (end - begin)))
+        settings = replace(settings, budget=_as_budget(whole.sum("steps") * kept / (end - begin)))
     ours = best_timed(partial(run_join, left, right, settings, begin, end))
     if seed < 0:
         return {}

@@ -483,3 +483,15 @@ def test_what_is_picked_side_by_side_is_looked_up_together_so_that_the_budget_is
         assert 0.88 < ours.sum("steps") / ours.sum("may_spend") < 1.02
         found, there = found + ours.sum("pairs"), there + whole.sum("pairs")
     assert found > 0.31 * there, "more than whole rows would find with as much"
+
+
+def test_a_window_in_which_nothing_was_compared_does_not_make_steps_dearer() -> None:
+    """Each takes some time all the same: with it the price of a step rose until nothing was compared ever again."""
+    join = replace(sets_join(False, None), budget=Budget(core_pct=1.0))
+    known = Memory(core_seconds=0.5, core_steps=1e6)
+    turn, row = turn_of(join, known)
+    assert row["steps"] > 0
+    idle = turn.came_to({"nanoseconds": 3_000_000})
+    assert idle["steps"] == 0
+    assert (idle["core_seconds"], idle["core_steps"]) == (0.5, 1e6)
+    assert turn.came_to({"nanoseconds": 3_000_000, "steps.0": 10})["core_steps"] == 0.5e6 + 10

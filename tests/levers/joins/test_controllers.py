@@ -17,6 +17,7 @@ from spillway.levers.joins.exploring import LEAST_LOOKED, MOST_LOOKED, MOST_LUMP
 from spillway.levers.joins.missed import Missed, missed_of, pairs_there
 from spillway.levers.joins.rate import (
     LEAST_FRACTION,
+    MOST_OWED,
     fetched_rows,
     followed,
     owed_seconds,
@@ -49,6 +50,16 @@ def test_time_beyond_a_share_of_a_core_is_owed_until_it_was_saved() -> None:
         debt = owed_seconds(debt, used, 50.0, 4.0)
         trace.append(debt)
     assert trace == [0.0, 0.5, 0.25, 0.25, 0.0, 0.0], "what was saved is not kept"
+
+
+def test_no_more_time_is_owed_than_some_windows_have() -> None:
+    # deciding alone takes half a second of a window that has a hundredth; then the streams go quiet
+    debt, trace = 0.0, []
+    for used in [0.5] * 50 + [0.0] * 12:
+        debt = owed_seconds(debt, used, 1.0, 1.0)
+        trace.append(debt)
+    assert trace[49] == pytest.approx(MOST_OWED * 0.01)
+    assert trace[-1] == 0.0
 
 
 def test_rows_that_wait_longer_than_the_buffer_holds_are_passed_over() -> None:

@@ -27,6 +27,7 @@ from spillway.levers.joins.operands import Array
 BOOST = 1.2
 LEAST_FRACTION = 1e-6
 """r never reaches 0: what is not looked at can never be found to be worth it."""
+MOST_OWED = 10.0
 STEPS_PER_CORE_SECOND = 20_000_000.0
 """Where there is nothing to measure it on."""
 
@@ -64,9 +65,11 @@ def fetched_rows(at: Array, steps: Array, steps_per_second: float, buffer_second
 def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> float:
     """Time of a core that was used beyond a share of it, to be saved in the next window.
 
-    What was saved is not kept: time that has passed cannot be spent.
+    What was saved is not kept: time that has passed cannot be spent. No more is owed than `MOST_OWED` windows have: where
+    deciding alone takes more than a window has, nothing would be compared again long after that has passed.
 
     >>> owed_seconds(0.0, used=1.5, core_pct=20.0, seconds=5.0), owed_seconds(0.5, used=0.2, core_pct=20.0, seconds=5.0)
     (0.5, 0.0)
     """
-    return max(0.0, debt + used - core_pct / 100.0 * seconds)
+    share = core_pct / 100.0 * seconds
+    return min(MOST_OWED * share, max(0.0, debt + used - share))

@@ -175,8 +175,13 @@ class JoinTurn:
         counted = self.settings.adapt.rate == "counted"
         comparing = counts.get("nanoseconds", 0) / 1e9
         counting = self._equals[1] if self._counts_missed else 0.0
-        keep = CORE_MEMORY if steps else 1.0
-        core_seconds, core_steps = before.core_seconds * keep + comparing, before.core_steps * keep + steps
+        # a window in which nothing was compared takes time as well, and says nothing of what a step takes
+        core_seconds, core_steps = before.core_seconds, before.core_steps
+        if steps:
+            core_seconds, core_steps = (
+                core_seconds * CORE_MEMORY + comparing,
+                core_steps * CORE_MEMORY + steps,
+            )
         each = core_seconds / core_steps if core_steps else 0.0
         return Memory(
             self.allotment.r if counted else followed(before.r, fetched, arrived, self.settings.adapt.boost),
