@@ -26,10 +26,11 @@ import numpy as np
 from evidence.joins.workload import MICROS, Numbers
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
-from spillway.levers.joins.facing import Given, costs_in_order
+from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.step_costs import costs_in_order
 from spillway.levers.joins.turn import JoinTurn
 
 ADAPTS = 5.0

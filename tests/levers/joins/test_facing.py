@@ -14,7 +14,7 @@ from evidence.joins.driver import overlap
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
 from spillway.errors import Refused
-from spillway.levers.joins import facing
+from spillway.levers.joins import facing, step_costs
 from spillway.levers.joins.facing import Given, facing_of
 from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.ring import basic_windows
@@ -165,9 +165,9 @@ def test_where_much_is_known_pairs_a_step_are_those_of_each_basic_window_alone()
 def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = np.random.default_rng(1)
     asked: list[int] = []
-    costed = facing._entries_of
+    costed = step_costs._entries_of
     monkeypatch.setattr(
-        facing, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
+        step_costs, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
     )
     for items in (5, 1000):
         rows = [
@@ -192,7 +192,7 @@ def test_what_is_added_in_order_is_what_the_stretches_picked_are_looked_up_for(
 ) -> None:
     """Entries of each, and look-ups for each stretch; less is saved where a gap is closed that has no entries."""
     costs, looked_up = np.full(6, 7.0), np.full(6, 2.0)
-    added = facing.costs_in_order(costs, looked_up, np.array(order))
+    added = step_costs.costs_in_order(costs, looked_up, np.array(order))
     mine = sorted(order[:picked])
     stretches = sum(1 for at in mine if at - 1 not in mine)
     assert sum(added[at] for at in mine) == pytest.approx(5.0 * picked + 2.0 * stretches)

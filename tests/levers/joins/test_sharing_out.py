@@ -14,13 +14,14 @@ from spillway.engine import InProcess
 from spillway.levers.joins import allotting, deciding
 from spillway.levers.joins.allotting import DRAWN_ENTRY, MOST_LOOKED, Allotment, allotted
 from spillway.levers.joins.deciding import JoinDecision, SideBounds, weights_of
-from spillway.levers.joins.facing import Facing, Given, costs_in_order, facing_of
+from spillway.levers.joins.facing import Facing, Given, facing_of
 from spillway.levers.joins.index import index_for
 from spillway.levers.joins.memory import LearnedSide, Memory
 from spillway.levers.joins.operands import Array, ItemSets, Operand
 from spillway.levers.joins.predicates import PREDICATES
 from spillway.levers.joins.probe import SELECTED, FoundPairs, probe
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.step_costs import costs_in_order
 from spillway.levers.joins.utility import Side
 
 NOTHING = LearnedSide()

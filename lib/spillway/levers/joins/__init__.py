@@ -7,7 +7,6 @@ and `utility` (with `type_worth`); how widely is looked to learn that is `explor
 What was not compared is estimated from what was drawn, with an interval (`missed`).
 
 Kernels (pure): `predicates`, `operands`, `ring`, `index`, `looking`, `drawing`, `probe`, `chained`, `equals`,
-`ordering`, `facing`; controllers (pure): `rate`, `correlation`, `exploring`, `changing`, `direction`, `type_worth`,
-`utility`, `missed`; the lever itself: `allotting`, `turn`, `calibrating`,
-`deciding`, `memory`, `lever`.
+`ordering`, `step_costs`, `facing`; controllers (pure): `rate`, `correlation`, `exploring`, `changing`, `direction`,
+`type_worth`, `utility`, `missed`; the lever itself: `allotting`, `turn`, `calibrating`, `deciding`, `memory`, `lever`.
 """

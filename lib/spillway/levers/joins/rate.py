@@ -65,8 +65,8 @@ def fetched_rows(at: Array, steps: Array, steps_per_second: float, buffer_second
 def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> float:
     """Time of a core that was used beyond a share of it, to be saved in the next window.
 
-    What was saved is not kept: time that has passed cannot be spent. No more is owed than `MOST_OWED` windows have: where
-    deciding alone takes more than a window has, nothing would be compared again long after that has passed.
+    What was saved is not kept: time that has passed cannot be spent. No more is owed than `MOST_OWED` windows have:
+    where deciding alone takes more than a window has, nothing would be compared again long after that has passed.
 
     >>> owed_seconds(0.0, used=1.5, core_pct=20.0, seconds=5.0), owed_seconds(0.5, used=0.2, core_pct=20.0, seconds=5.0)
     (0.5, 0.0)
