@@ -310,7 +310,8 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
                 for name, own in told.items():
                     before.setdefault(name, []).extend(own)
                 records.append(told)
-            done += _publish(run, contract, found, _Made(plan, table, some, drafts, lines, records))
+            made = _Made(plan, table, some, drafts, lines, records)
+            done += _publish(run, contract, found, made, to_go=len(windows) - len(done) - len(some))
     return done
 
 
@@ -330,7 +331,7 @@ def _drafted(
     return table.draft(engine if len(pieces) > 1 else InProcess(), pieces, _Results(decision))
 
 
-def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made) -> list[Window]:
+def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made, to_go: int = 0) -> list[Window]:
     """A claim, results, then the lever's own rows, then the ledger, then done; each replaces its own."""
     subject, numbers = contract.subject, [window.window for window in made.windows]
     written_too = [run.tables.at(name) for name in (*found.record_tables, "ledger")]
@@ -355,5 +356,8 @@ def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made) -> 
         with suppress(SpillwayError):
             made.table.delete(batch_date=days, window=numbers)
         raise
-    run.say(f"{subject}: {so_many(len(done), 'window')} worked out by {found.name}")
+    said = f"{subject}: {so_many(len(done), 'window')} worked out by {found.name}"
+    if to_go:
+        said += f", up to {max(one.to_time for one in done):%Y-%m-%d %H:%M:%S}; {to_go:,} to go"
+    run.say(said)
     return done

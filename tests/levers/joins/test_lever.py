@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.joins.lever import LEVER
+from spillway.pipeline import workloads
+from spillway.pipeline.window_inputs import stretches_of
 from spillway.show.status import status
 
 BUDGET = {"budget": {"comparisons_per_second": 60}}
@@ -64,6 +67,15 @@ def test_without_a_budget_it_is_the_full_join(world: World) -> None:
     assert {row["sic"] for row in rows} == {1.0}, "nothing of the source information was left out"
     assert {(row["pairs_given_back"], row["bound_pct"]) for row in rows} == {(0, None)}
     assert run(world) == 0
+
+
+def test_of_many_windows_it_is_said_how_far_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workloads, "stretches_of", partial(stretches_of, together=2))
+    run(world)
+    assert [said for said in world.said if "worked out by" in said] == [
+        "alike: 2 windows worked out by joins, up to 2026-01-01 00:00:20; 2 to go",
+        "alike: 2 windows worked out by joins",
+    ]
 
 
 @pytest.mark.parametrize("index", [True, False])
