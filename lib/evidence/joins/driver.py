@@ -137,6 +137,7 @@ def run_join(
         costs = {
             "costs": np.concatenate([one.costs for one in facing]),
             "looked_up": np.concatenate([one.looked_up for one in facing]),
+            "held": np.concatenate([one.held for one in facing]),
             "whole_steps": sum(one.whole_steps for one in facing),
         }
         found.outcomes.append(Outcome(float(start), row | costs, ended - began, deciding, pairs))
@@ -269,7 +270,9 @@ def _found_by(full: Outcome, mine: Outcome, curve: Numbers) -> float:
     cut, added = len(full.row["left_curve"]), costs.copy()
     for side in (slice(0, cut), slice(cut, None)):  # what lies beside what is picked is looked up with it
         ranks = np.argsort(np.argsort(order)[side])
-        added[side] = costs_in_order(costs[side], mine.row["looked_up"][side], np.argsort(ranks))
+        added[side] = costs_in_order(
+            costs[side], mine.row["looked_up"][side], np.argsort(ranks), mine.row["held"][side]
+        )
     steps = volumes * added
     left, picked = float(mine.row["steps"]), 0.0
     of_all = min(1.0, left / max(1e-12, mine.row["whole_steps"])) * float(matches.sum())

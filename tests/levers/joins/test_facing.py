@@ -196,3 +196,21 @@ def test_what_is_added_in_order_is_what_the_stretches_picked_are_looked_up_for(
     mine = sorted(order[:picked])
     stretches = sum(1 for at in mine if at - 1 not in mine)
     assert sum(added[at] for at in mine) == pytest.approx(5.0 * picked + 2.0 * stretches)
+
+
+@given(st.permutations(range(7)), st.integers(0, 7), st.lists(st.floats(0.05, 1.0), min_size=7, max_size=7))
+def test_a_neighbour_that_has_no_row_saves_no_look_up(
+    order: list[int], picked: int, shares: list[float]
+) -> None:
+    """A run of neighbours is looked up once by each row that has anything in it."""
+    held = np.array(shares)
+    # comparisons are as many as rows that have one there: a look-up each, and entries enough to stay above nothing
+    added = step_costs.costs_in_order(np.full(7, 9.0), np.ones(7), np.array(order), held) - 8.0
+    mine = set(order[:picked])
+    expected, run = 0.0, 1.0
+    for at in range(8):
+        if at in mine:
+            run *= 1.0 - held[at]
+        else:
+            expected, run = expected + 1.0 - run, 1.0
+    assert sum(added[at] * held[at] for at in mine) == pytest.approx(expected)

@@ -192,7 +192,7 @@ def test_of_a_basic_window_the_part_that_is_not_looked_at_yields_and_costs() -> 
     one = bases(settings, KNOWN)[0]
     unseen = np.linspace(0.5, 1.0, 6)
     found = side_of(one, settings, unseen)
-    added = costs_in_order(one.costs, one.looked_up, one.how.order)
+    added = costs_in_order(one.costs, one.looked_up, one.how.order, one.held)
     assert (added < one.costs).any()
     assert found.o == pytest.approx(one.curve * unseen)
     assert found.costs == pytest.approx(added * unseen)
@@ -200,7 +200,7 @@ def test_of_a_basic_window_the_part_that_is_not_looked_at_yields_and_costs() -> 
     alike = join(True, adapt={"correlation": False})
     one = bases(alike, KNOWN)[0]
     found = side_of(one, alike, np.ones(6))
-    added, made = costs_in_order(one.costs, one.looked_up, one.how.order), one.volumes.sum(axis=1)
+    added, made = costs_in_order(one.costs, one.looked_up, one.how.order, one.held), one.volumes.sum(axis=1)
     assert found.costs.tolist() == [pytest.approx(float(added @ made) / float(made.sum()))]
     assert found.volumes.tolist() == [[made.sum()]]
 

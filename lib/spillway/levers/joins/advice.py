@@ -212,7 +212,7 @@ def _side(one: _Looked) -> Side:
     if one.facing.indexed:
         curve = per_step(curve, costs, learned) * costs
     order = ranks(curve / costs)
-    added = costs_in_order(costs, one.facing.looked_up, order)
+    added = costs_in_order(costs, one.facing.looked_up, order, one.facing.held)
     return Side(one.facing.volumes, curve, np.ones(1), added, order)
 
 

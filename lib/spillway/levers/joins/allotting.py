@@ -290,7 +290,7 @@ def _side(
     often = np.bincount(one.window.kinds, minlength=len(worth)).astype(np.float64)
     u = worth_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
     volumes, curve = one.volumes, one.curve * unseen
-    costs = costs_in_order(one.costs, one.looked_up, one.how.order) * unseen
+    costs = costs_in_order(one.costs, one.looked_up, one.how.order, one.held) * unseen
     if settings.adapt.correlation:
         return Side(volumes, curve, u, np.maximum(costs, 1e-12), one.how.order)
     made = volumes.sum(axis=0, keepdims=True)

@@ -67,6 +67,8 @@ class Facing:
     """Steps a comparison, by basic window, when basic windows are picked out one by one."""
     looked_up: Array
     """Of these, lists looked up."""
+    held: Array
+    """By basic window, the share of rows that have any row in it."""
     curve: Array
     """o_ij, as it was believed."""
     fetched: Array
@@ -215,6 +217,7 @@ def facing_of(
         starts = np.searchsorted(there, edges, side="left").astype(np.int64)
     found = volumes(low, high, slots, probes.kinds, starts, first, n, len(worth))
     index, stretches, chains, whole_cost, costs, looked_up = None, None, None, 1.0, np.ones(n), np.zeros(n)
+    held = np.ones(n)
     curve, made = _curve(learned, n), found.sum(axis=1)
     if settings.index and settings.single_values:
         chains = chains_of(probes.sets, window.sets, (low, high))
@@ -222,7 +225,7 @@ def facing_of(
     elif settings.index:
         index = index_for(probes.sets, window.sets)
         stretches = list_stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
-        whole_cost, costs, looked_up = steps_of_lists(
+        whole_cost, costs, looked_up, held = steps_of_lists(
             probes, low, high, slots, starts, first, made, index, stretches, picks
         )
         curve = per_step(curve, costs, learned) * costs if picks else curve
@@ -233,7 +236,7 @@ def facing_of(
     how = Probing(low, high, slots, nothing, order, starts, first)
     return Facing(
         probes, window, probe_is_left, how, settings.index, index, stretches, chains, found, 0.0,
-        nothing_drawn(probes.rows), whole_cost, costs, looked_up, curve, np.ones(probes.rows, bool),
+        nothing_drawn(probes.rows), whole_cost, costs, looked_up, held, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
 
 

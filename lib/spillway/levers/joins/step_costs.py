@@ -21,21 +21,44 @@ COSTED_ITEMS, LEAST_COSTED = 50_000, 16
 """Of rows with many items fewer say it: as many as have so many items together, and at least so many rows."""
 
 
-def costs_in_order(costs: Array, looked_up: Array, order: Array) -> Array:
+def costs_in_order(costs: Array, looked_up: Array, order: Array, held: Array | None = None) -> Array:
     """Steps a comparison, by basic window, that it adds where those that come before it in the order are picked.
 
     Lists are looked up once for all that lie side by side: one beside those picked adds no look-up, and one that closes
-    a gap saves one.
+    a gap saves one. But for rows that have nothing in those: a run of neighbours is looked up by a row with chance
+    a = 1 - prod (1 - held_j), `held` being the share of rows that have any row in a basic window (None: all have), so
+    that joining runs a and b adds
+
+        (1 - (1 - a) (1 - held_j) (1 - b)) - a - b    of the look-ups of a row.
 
     >>> costs_in_order(np.full(4, 5.0), np.full(4, 2.0), np.array([1, 3, 2, 0])).tolist()
     [3.0, 5.0, 1.0, 5.0]
+    >>> costs_in_order(np.full(3, 5.0), np.full(3, 2.0), np.array([0, 1, 2]), np.full(3, 0.5)).tolist()
+    [5.0, 4.0, 3.5]
     """
+    there = np.ones(len(order)) if held is None else held
+    found: Array = np.maximum(costs - looked_up * (1.0 - _added(order, there)), 1e-12)
+    return found
+
+
+@njit(cache=True)
+def _added(order: Array, held: Array) -> Array:
+    """By basic window the look-ups that it adds, over those it takes alone."""
     many = len(order)
-    rank = np.full(many + 2, many)  # beyond either end nothing is picked
-    rank[order + 1] = np.arange(many)
-    mine = rank[1:-1]
-    beside = (rank[:-2] < mine).astype(np.int64) + (rank[2:] < mine)
-    found: Array = np.maximum(costs - looked_up * beside, 1e-12)
+    found, empty = np.ones(many), np.ones(many + 2)
+    # of a run of neighbours that are picked, at its first and at its last, where it ends and how often it has no row
+    ends, picked = np.arange(many + 2), np.zeros(many + 2, np.bool_)
+    for at in range(many):
+        j = order[at] + 1
+        before = empty[j - 1] if picked[j - 1] else 1.0
+        behind = empty[j + 1] if picked[j + 1] else 1.0
+        first = ends[j - 1] if picked[j - 1] else j
+        last = ends[j + 1] if picked[j + 1] else j
+        rest = before * behind * (1.0 - held[j - 1])
+        if held[j - 1] > 0:
+            found[j - 1] = ((1.0 - rest) - (1.0 - before) - (1.0 - behind)) / held[j - 1]
+        picked[j], ends[first], ends[last] = True, last, first
+        empty[first], empty[last] = rest, rest
     return found
 
 
@@ -82,11 +105,14 @@ def steps_of_lists(
     index: InvertedIndex,
     stretches: tuple[Array, Array],
     picks: bool,
-) -> tuple[float, Array, Array]:
-    """Steps a comparison: of whole windows, and of each basic window picked out alone; of those, lists looked up."""
+) -> tuple[float, Array, Array, Array]:
+    """Steps a comparison: of whole windows, and of each basic window picked out alone; of those, lists looked up.
+
+    And by basic window the share of look-ups that are made where only it is picked: of rows that have a row in it.
+    """
     total = float(made.sum())
     if not total:
-        return 1.0, np.ones(len(made)), np.zeros(len(made))
+        return 1.0, np.ones(len(made)), np.zeros(len(made)), np.ones(len(made))
     sets = probes.sets
     entries = float((stretches[1] - stretches[0]).sum())
     looked_up = float((np.diff(sets.first) * (high > low)).sum())
@@ -100,7 +126,8 @@ def steps_of_lists(
     per = np.where(seen > 0, read / np.maximum(seen, 1), mean)
     scale = entries / max(1e-12, float((per * made).sum()))
     alone = np.where(seen > 0, asked / np.maximum(seen, 1), 0.0)
-    return (entries + looked_up) / total, np.maximum(per * scale + alone, 1e-12), alone
+    held = np.minimum(1.0, alone * made / max(1.0, looked_up))
+    return (entries + looked_up) / total, np.maximum(per * scale + alone, 1e-12), alone, held
 
 
 @njit(cache=True)
