@@ -107,9 +107,10 @@ def test_the_sample_takes_what_looking_would_without_an_index_and_gamma_with_one
     assert allotting._chance(plain, base, SHARES / 1e3, 3000.0) == pytest.approx(0.05 * 3000 / volumes.sum())
     with_index = bases(indexed)
     entries = sum(one.drawn_from for one in with_index)
-    for shares in (None, SHARES):
+    # an entry that is drawn waits for memory: few are, until it is known how many are enough
+    for shares, takes in ((None, DRAWN_ENTRY), (SHARES, 2.0)):
         found = allotting._chance(indexed, with_index, shares, 3000.0)
-        assert found == pytest.approx(0.05 * 3000 / (DRAWN_ENTRY * entries))
+        assert found == pytest.approx(0.05 * 3000 / (takes * entries))
 
 
 def test_the_sample_takes_no_more_than_finds_enough_pairs_of_both_sides() -> None:

@@ -173,10 +173,12 @@ def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None
     if settings.predicate == "equality":
         return 0.0
     comparisons = sum(one.drawn_from for one in base)
-    takes = comparisons * (DRAWN_ENTRY if settings.index else 1.0)
+    takes = sum(one.drawn_from * one.draw_steps for one in base)
     if takes <= 0:
         return 1.0
     gamma, looks, enough = settings.adapt.sample_pct / 100.0, MOST_LOOKED, 1.0
+    if shares is None and settings.index:
+        takes = comparisons * DRAWN_ENTRY  # nobody knows yet how many are enough
     if shares is not None:
         volumes = [one.volumes.sum(axis=1) for one in base]
         looks = float(shares @ np.concatenate(volumes)) / max(1.0, float(sum(one.sum() for one in volumes)))
