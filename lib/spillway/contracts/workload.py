@@ -44,6 +44,12 @@ class TimeSpan:
     )
 
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The lengths that the edges of windows are multiples of, in whole microseconds."""
+        return (max(1, round(self.seconds * 1e6)),)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workload(Subject):
     """A join or a query: the streams it reads, its windows, and the levers that thin it out."""
