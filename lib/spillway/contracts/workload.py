@@ -43,7 +43,6 @@ class TimeSpan:
         None,
     )
 
-
     @property
     def steps(self) -> tuple[int, ...]:
         """The lengths that the edges of windows are multiples of, in whole microseconds."""

@@ -42,6 +42,8 @@ class DroppedRows:
     """The largest weight that a kept row may have where rows were dropped."""
     spans: tuple[DroppedSpan, ...] | None = None
     """The counts by event time; None: not recorded."""
+    kept_aside: bool = False
+    """Whether dropped rows are stored at the source, and are given back to whoever reads the batch."""
 
     @property
     def dropped(self) -> int:

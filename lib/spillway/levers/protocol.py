@@ -369,7 +369,7 @@ class Lever(ABC):
         return {}
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
-        """Return, by batch, which rows the lever dropped for good."""
+        """Return, by batch, which rows the lever dropped."""
         return {}
 
     def whole_bound_pct(self, facts: Facts | None) -> float:

@@ -160,6 +160,8 @@ class InputLoss:
     largest_weight: float = 1.0
     refused: float = 0.0
     """Rows that were refused at intake, by the best estimate of their time."""
+    given_back: int = 0
+    """Rows that were kept aside and are read with the others; which portion each belongs to is not known."""
 
     @property
     def lost(self) -> float:
@@ -176,6 +178,7 @@ class InputLoss:
             self.unsampled_most + other.unsampled_most,
             max(self.largest_weight, other.largest_weight),
             self.refused + other.refused,
+            self.given_back + other.given_back,
         )
 
 

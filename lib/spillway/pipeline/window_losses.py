@@ -14,7 +14,7 @@ Rows that a replay has read again since are rows of a later batch and do not cou
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -34,6 +34,15 @@ NEIGHBOURS = 8
 _DELIVERED_BEFORE = "delivered before"
 
 
+@dataclass(frozen=True)
+class Losses:
+    """What was lost of an input by window, and what is given back although it was dropped."""
+
+    lost: Mapping[int, InputLoss] = field(default_factory=dict)
+    given_back: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """By batch and window, rows that were kept aside and are read with the others: at least so many."""
+
+
 def input_losses(
     tables: Tables,
     subject: str,
@@ -42,12 +51,13 @@ def input_losses(
     order: str,
     windows: Sequence[int],
     tuples: Mapping[int, Mapping[int, int]],
-) -> dict[int, InputLoss]:
-    """Return, by window, what was lost of a stream; `tuples`: by batch and window, the rows that are here."""
+) -> Losses:
+    """Return what was lost of a stream; `tuples`: by batch and window, the rows that are here."""
     if not tuples:
-        return {}
+        return Losses()
     near = range(max(1, min(tuples) - NEIGHBOURS), max(tuples) + NEIGHBOURS + 1)
     found: dict[int, InputLoss] = {}
+    given_back: dict[tuple[int, int], int] = {}
 
     def add(window: int, loss: InputLoss) -> None:
         found[window] = found.get(window, InputLoss()) + loss
@@ -60,13 +70,23 @@ def input_losses(
             weights = _weights(tables, grid, stream, order, batch) or here
             ranges = _weighted(ranges, dropped, weights, here)
         for window, loss in ranges.items():
-            add(window, loss)
+            if not dropped.kept_aside:
+                add(window, loss)
+            elif window in here:
+                given_back[batch, window] = loss.dropped_least
+                # of a window that cuts a count it is not known how many are given back
+                unknown = loss.dropped_most - loss.dropped_least
+                add(window, InputLoss(dropped_most=unknown, given_back=loss.dropped_least))
+            else:
+                # no row of the batch was sent for this window, so that the batch is not read for it
+                add(window, replace(loss, unsampled=loss.dropped, unsampled_least=loss.dropped_least,
+                                    unsampled_most=loss.dropped_most))  # fmt: skip
     refused = _refused(tables, stream, near)
     edges = _edges(tables, subject, stream) if set(refused) - set(tuples) else {}
     for batch, count in refused.items():
         for window, rows in _spread(batch, count, tuples, edges):
             add(window, InputLoss(refused=rows))
-    return {window: loss for window, loss in found.items() if window in wanted}
+    return Losses({window: loss for window, loss in found.items() if window in wanted}, given_back)
 
 
 def _ranges(
@@ -134,9 +154,7 @@ def _dropped(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, D
     return {batch: one for batch, one in found.items() if one.dropped}
 
 
-def _weights(
-    tables: Tables, grid: WindowGrid, stream: str, order: str, batch: int
-) -> dict[int, float]:
+def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: int) -> dict[int, float]:
     """Return the sum of row weights of a batch by window; nothing where rows have no weight."""
     found: dict[int, float] = {}
     table = tables.at("transmitted", stream)

@@ -30,6 +30,7 @@ from spillway.store.filters import matching
 from spillway.store.tables import Tables
 
 _DAY = 86_400_000_000
+_LAST_SEQ = 2**62
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,29 @@ def window_offers(
         numbers = [window.window for window in windows]
         lost = input_losses(tables, contract.subject, grid, stream, order, numbers, tuples)
         for window in windows:
-            mine = [
-                _touching(by_batch[batch].get(window.window, []))
-                for name, batch in window.inputs
-                if name == stream
-            ]
-            loss = losses[window.window][stream] = lost.get(window.window, InputLoss())
-            found[window.window] += _with_produced([one for some in mine for one in some], loss)
+            number, mine = window.window, []
+            for batch in (batch for name, batch in window.inputs if name == stream):
+                some = _touching(by_batch[batch].get(number, []))
+                more = lost.given_back.get((batch, number))
+                mine += some if more is None else _with_given_back(some, more)
+            loss = losses[number][stream] = lost.lost.get(number, InputLoss())
+            found[number] += _with_produced(mine, loss)
     return WindowOffers({number: tuple(some) for number, some in found.items()}, losses)
+
+
+def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
+    """Add rows that were kept aside to a batch's portions in a window, by their size; they may lie beyond the others."""
+    if not portions:
+        return []
+    here = sum(one.tuples for one in portions)
+    ends = [sum(one.tuples for one in portions[: at + 1]) * rows // here for at in range(len(portions))]
+    found = [
+        replace(one, tuples=one.tuples + end - before)
+        for one, end, before in zip(portions, ends, [0, *ends], strict=False)
+    ]
+    found[0] = replace(found[0], from_seq=0)
+    found[-1] = replace(found[-1], to_seq=_LAST_SEQ)
+    return found
 
 
 def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Portion]:
@@ -99,9 +115,7 @@ def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Por
         yield replace(one, produced=one.tuples * each)
 
 
-def _of_file(
-    grid: WindowGrid, of: _InFile, batch: int, most: int | None
-) -> Iterator[tuple[int, Portion]]:
+def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Iterator[tuple[int, Portion]]:
     """The portions of a batch in a file, each with its window."""
     file, stream = of.file, of.stream
     inside = grid.holding(file, of.order)

@@ -85,9 +85,13 @@ class AskedQuery(AskingDecision):
         return found
 
     def _dropped(self, window: Window) -> InputLoss | None:
-        """What was dropped of a plain aggregate's input in the window; None: nothing."""
+        """What was dropped of a plain aggregate's input in the window, where that matters to its answer."""
         found = self.losses.get(window.window, {}).get(self.sources[0])
-        return found if found is not None and found.dropped_most else None
+        if found is None:
+            return None
+        share = self.shares[window.window]
+        left_out = len(share.kept) < len(share.offered)
+        return found if found.dropped_most or (found.given_back and left_out) else None
 
     def _is_scaled(self, window: Window, inexact: Inexact) -> bool:
         """Whether portions are asked for their parts: some are left out, rows were dropped, or values are inexact."""

@@ -110,6 +110,8 @@ class SampledRows:
     largest_weight: float
     left_rows: float = 0.0
     """Rows that are here, in portions that were left out."""
+    left_unknown: float = 0.0
+    """By how many that may be wrong."""
     off_squares: float = 0.0
     """Sum of w (w - 1) o^2, where a value is within o of the truth."""
 
@@ -255,8 +257,9 @@ class PartlyRead:
     def _unread(self) -> tuple[float, float]:
         """Between which numbers the rows lie that nobody read: of portions that were left out, and dropped ones."""
         assert self.rows is not None
-        arrived = float(self.rows.left_rows)
-        return arrived + self.rows.dropped_least, arrived + self.rows.dropped_most
+        rows = self.rows
+        least = max(0.0, rows.left_rows - rows.left_unknown)
+        return least + rows.dropped_least, rows.left_rows + rows.left_unknown + rows.dropped_most
 
     @property
     def _chosen(self) -> Clusters:

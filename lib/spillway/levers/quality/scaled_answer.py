@@ -249,6 +249,7 @@ def _sampled(
         loss.unsampled_most,
         loss.largest_weight,
         left,
+        loss.given_back if left else 0.0,
         float(part("vo").sum()),
     )
 

@@ -120,14 +120,10 @@ def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | Non
 
 
 def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
-    """Return, by batch, what was dropped for good; rows that are kept aside are given back and do not count."""
+    """Return, by batch, which rows were dropped."""
     columns = ["batch", "filter", "drops", "keep_aside", "regions", "spans"]
     rows = tables.at(SIFTERS).rows(columns, stream=stream, batch=list(batches)).to_pylist()
-    return {
-        row["batch"]: _dropped(row)
-        for row in rows
-        if row["filter"] and row["drops"] is not False and not row["keep_aside"]
-    }
+    return {row["batch"]: _dropped(row) for row in rows if row["filter"] and row["drops"] is not False}
 
 
 def _dropped(row: Mapping[str, Any]) -> DroppedRows:
@@ -144,6 +140,7 @@ def _dropped(row: Mapping[str, Any]) -> DroppedRows:
         sum(one["offered"] - one["kept"] for one in never),
         max((1.0 / (1.0 - one["threshold"]) for one in sampled), default=1.0),
         spans,
+        bool(row["keep_aside"]),
     )
 
 

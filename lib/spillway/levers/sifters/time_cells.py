@@ -74,9 +74,7 @@ class TimeCells:
         """Return the counted cells as the column `spans` of the table `sifters`, merged where they are too many."""
         numbers = sorted({int(name.split(".")[1]) for name in counts if name.startswith(_CELL + ".")})
         together = max(1, math.ceil(len(numbers) / MOST_CELLS))
-        return [
-            self._span(numbers[at : at + together], counts) for at in range(0, len(numbers), together)
-        ]
+        return [self._span(numbers[at : at + together], counts) for at in range(0, len(numbers), together)]
 
     def _span(self, numbers: list[int], counts: Mapping[str, int]) -> dict[str, Any]:
         sums = {name: sum(counts.get(f"{_CELL}.{n}.{name}", 0) for n in numbers) for name in _COUNTED}
