@@ -1,7 +1,7 @@
 """Queries over sifted streams, with known truth: what intervals hold, and what a window says of its coverage.
 
-A stream of a few sites is sifted by random queries, at a random rate, with and without a sample of every region. Windows
-cut batches and the counts of rows by time. The truth is computed from the rows as they were delivered.
+A stream of a few sites is sifted by random queries, at a random rate, with and without a sample of every region.
+Windows cut batches and the counts of rows by time. The truth is computed from the rows as they were delivered.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,20 +79,22 @@ def random_sifter(
     }
 
 
-def stream_of(sifter: Mapping[str, Any] | None, rate: float) -> dict[str, Any]:
-    """A stream, sifted or sent as it is."""
+def stream_of(
+    sifter: Mapping[str, Any] | None, rate: float, behind: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """A stream, sifted or sent as it is; `behind`: levers that work on what is left."""
     rule = [{"kind": "range", "least": 0, "most": MOST}]
     return {
         "stream": "meters",
         "channel": "wide",
         "source": {"path": "meters", "format": "json", "settle_seconds": 0},
         "rate": {"from": "declared", "tuples_per_second": rate},
-        "levers": [] if sifter is None else [{"lever": "sifters", **sifter}],
+        "levers": [*([] if sifter is None else [{"lever": "sifters", **sifter}]), *behind],
         "attributes": [
             {"name": "site", "type": "string", "role": "key", "nullable": False},
             {"name": "at", "type": "timestamp", "role": "order", "nullable": False},
             {"name": "load", "type": "double", "role": "measure"},
-            {"name": "level", "type": "double", "role": "measure", "rules": rule},
+            {"name": "level", "type": "double", "role": "measure", "error_pct": 5.0, "rules": rule},
             {"name": "flow", "type": "double", "role": "measure"},
         ],
     }
@@ -121,14 +124,16 @@ def meters_lake(
     batches: Sequence[Sequence[Row]],
     rate: float = 1.0,
     declared: Mapping[str, Workload] | None = None,
+    behind: Sequence[Mapping[str, Any]] = (),
+    capacity: str = "1 Gbps",
 ) -> Sifted:
     """The stream in some batches, brought through; `declared`: queries that are known when it is sifted."""
-    contract = read_stream(stream_of(sifter, rate))
+    contract = read_stream(stream_of(sifter, rate, behind))
     files = {"meters": {f"{BEGIN.date()}/0.json": _lines(batches[0])}}
-    wide = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
+    wide = {"wide": read_channel("wide", {"capacity": capacity})}
     lake = Lake.landed(name, {"meters": contract}, files, wide)
     lake = replace(lake, contracts=replace(lake.contracts, queries=dict(declared or {})))
-    if sifter is not None:
+    if contract.levers:
         lake.train()
     lake.send()
     for number, rows in enumerate(batches[1:], 1):
@@ -152,7 +157,7 @@ def sifted_lake(
     # enough rows that some are kept
     end = BEGIN + timedelta(seconds=(WINDOWS + 0.5) * WINDOW_SECONDS)
     last = [{**row, "at": end} for row in rows[:: max(1, len(rows) // 200)]]
-    batches = [*(rows[low:high] for low, high in zip(edges, edges[1:], strict=False)), last]
+    batches = [*(rows[low:high] for low, high in pairwise(edges)), last]
     settings = {**random_sifter(chance, marked_pct, share, rate), **sifter}
     return meters_lake(f"{name}-{seed}", settings, batches, rate, declared)
 

@@ -98,7 +98,7 @@ def _ranges(
     else:
         every, never = dropped.dropped, dropped.unsampled
         alone = len(here) == 1
-        found = {window: (every * alone, every, never * alone, never) for window in here}
+        found = dict.fromkeys(here, (every * alone, every, never * alone, never))
     return {
         window: InputLoss(
             (least + most) / 2, least, most,

@@ -93,7 +93,10 @@ def window_offers(
 
 
 def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
-    """Add rows that were kept aside to a batch's portions in a window, by their size; they may lie beyond the others."""
+    """Add the rows of a window that were kept aside to a batch's portions, by their size.
+
+    They may lie before the first and behind the last row that was sent.
+    """
     if not portions:
         return []
     here = sum(one.tuples for one in portions)

@@ -13,7 +13,6 @@ from evidence.attributes.lake import ENGINE
 from evidence.quality.sifted import (
     BEGIN,
     STATEMENTS,
-    WINDOW_SECONDS,
     Held,
     Sifted,
     asked,
@@ -144,7 +143,7 @@ def test_intervals_of_sifted_streams_hold_at_their_rate(forgetting: list[Sifted]
 def test_windows_that_cut_the_counts_say_a_range(forgetting: list[Sifted]) -> None:
     made = sifted_lake("cut-counts", 3, 1.0, 0.3)
     forgetting.append(made)
-    coverage, rows = answers(made, "odd", "SELECT count(*) AS n FROM meters", seconds=77.0)
+    _, rows = answers(made, "odd", "SELECT count(*) AS n FROM meters", seconds=77.0)
     assert any(row["n__low"] < row["n__high"] for row in rows)
     for row in rows:
         true = len(made.window(row["window"], 77.0))
@@ -161,6 +160,32 @@ def test_rows_kept_aside_are_read_all_of_them(forgetting: list[Sifted]) -> None:
     assert held.held == held.intervals
     for row in made.lake.tables.at("results", "everything").rows().to_pylist():
         assert row["n"] == truth_of(STATEMENTS["everything"], made.window(row["window"]))[None]["n"]
+
+
+def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[Sifted]) -> None:
+    rows = [
+        {**one, "load": float((37 * at) % 100), "level": round(50 + 40 * float(np.sin(at / 30)), 3)}
+        for at, one in enumerate(rows_at(0, 600, 0.0, step=0.25))
+    ]
+    last = [{**row, "at": rows_at(700, 701, 0.0)[0]["at"]} for row in rows[:100]]
+    sifter = {"rows_per_second": 2.0, "queries": [{"where": "load < 30"}], "takes": "rest"}
+    behind = [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "round", "shed"]}]
+    widths = []
+    for capacity in ("1 kbps", "0.2 kbps"):
+        made = meters_lake(f"rounded-{capacity}", sifter, [rows, last], 4.0, None, behind, capacity)
+        forgetting.append(made)
+        sent = made.lake.tables.at("transmitted", "meters").rows(["level"])["level"].to_pylist()
+        exact = {row["level"] for row in rows}
+        assert all(one in exact for one in sent) == (capacity == "1 kbps"), (
+            "rounded by the second channel alone"
+        )
+        _, found = answers(made, "levels", "SELECT sum(level) AS s, avg(level) AS m FROM meters")
+        for row in found:
+            true = sum(one["level"] for one in made.window(row["window"]))
+            assert row["s__low"] <= true <= row["s__high"]
+            assert row["m__low"] <= true / 1200 <= row["m__high"]
+        widths.append(found[0]["s__high"] - found[0]["s__low"])
+    assert widths[1] > 1.2 * widths[0]
 
 
 def test_refused_rows_and_batches_lower_the_coverage(forgetting: list[Sifted]) -> None:

@@ -164,7 +164,8 @@ def with_bounds(
 ) -> pa.Table:
     """The answer that parts add up to, with what it would be over all that arrived and was not refused.
 
-    `loss`: what was dropped of the window before. `doubted`: which rows are counted, or in which group, is itself inexact: nothing bounds the answer.
+    `loss`: what was dropped of the window before. `doubted`: it is not known for sure which rows are counted, or in
+    which group, so that nothing bounds the answer.
     """
     found, held = answer_of_parts(of, parts), _Parts.of(parts, of.keys)
     if loss is not None and f"{PART}wn0" not in parts.column_names:

@@ -27,8 +27,8 @@ from spillway.levers.sifters.others import columns_lose_pct
 from spillway.levers.sifters.record import SIFTERS, InUse, filter_row, in_use_before, sifted_batches
 from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.sift import PIECE_SEQS
-from spillway.levers.sifters.time_cells import TimeCells
 from spillway.levers.sifters.throttle import Configured, RoomForRows, configured_for, variation
+from spillway.levers.sifters.time_cells import TimeCells
 
 OWN_BITS = 12.0
 """About what a row's weight and mark take, before a draft has told."""
