@@ -26,8 +26,9 @@ from spillway.levers.quality.numbers_before import NumbersBefore, place_of
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_bounds, with_exact_bounds
 from spillway.levers.quality.sequence import SequenceFates, fates_of, last_of
-from spillway.levers.quality.settings import Numbered, QualitySettings
-from spillway.levers.quality.source_window import SourceTally, WindowTally
+from spillway.levers.quality.settings import Numbered, QualitySettings, SourceRule
+from spillway.levers.quality.source_window import WindowTally
+from spillway.levers.quality.sources import add_silent, source_counts, sources_asked, tally_sources
 from spillway.levers.quality.sql_text import (
     PlainAggregate,
     names_in,
@@ -37,7 +38,7 @@ from spillway.levers.quality.sql_text import (
 )
 from spillway.levers.windows import AskingDecision, Inexact, InputLoss, Portion, SqlQuestion, SqlRead, Window
 
-OURS = ("window", "batch_date", "row", "sic", "coverage")
+OURS = ("window", "batch_date", "window_start", "window_end", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
 MOST_NUMBERS = 50_000_000
 WEIGHT = "weight"
@@ -65,7 +66,8 @@ class AskedQuery(AskingDecision):
     @property
     def asks(self) -> str:
         said = self.settings
-        asked = (self.inputs, self.statements, said.most_rows, said.most_seconds, said.numbered, said.bounds)
+        limits = (said.most_rows, said.most_seconds)
+        asked = (self.inputs, self.statements, *limits, said.numbered, said.bounds, *said.sources)
         return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
@@ -82,7 +84,32 @@ class AskedQuery(AskingDecision):
             found.append(self._doubted(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
             found.append(self._numbers(one, share.offered))
-        return found
+        return [*found, *(self._by_source(name, rule, share.offered) for name, rule in self._told_apart)]
+
+    @property
+    def _told_apart(self) -> list[tuple[str, SourceRule]]:
+        """The inputs of which an attribute tells sources apart."""
+        rules = ((name, self.settings.source_rule(name)) for name in self.sources)
+        return [(name, rule) for name, rule in rules if rule is not None and rule.by is not None]
+
+    def refuse_sources(self) -> None:
+        """Refuse sources that are told apart by what is no attribute of their input."""
+        for name, rule in self._told_apart:
+            if rule.by not in self.columns[name]:
+                raise Refused(
+                    "sources",
+                    f"be told apart by an attribute of {name}",
+                    rule.by,
+                    "name one of its keys",
+                    self.query,
+                )
+
+    def _by_source(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuestion:
+        """How many tuples of every source arrived, also in portions that are shed: these columns alone."""
+        assert rule.by is not None
+        columns = (rule.by, *({WEIGHT} & set(self.columns[name]) - {rule.by}))
+        read = SqlRead(name, columns, tuple(one for one in offered if one.stream == name), True)
+        return SqlQuestion({name: read}, (("counted", sources_asked(name, rule, columns)),), _PARTS)
 
     def _dropped(self, window: Window) -> InputLoss | None:
         """What was dropped of a plain aggregate's input in the window, where that matters to its answer."""
@@ -203,17 +230,29 @@ class AskedQuery(AskingDecision):
         share = self.shares[window.window]
         if not answers:
             return None
-        before = self.numbers_before.of(window.window, this_run()) if self.settings.numbered else {}
+        before = self.numbers_before.of(window.window, this_run()) if self.settings.remembers else {}
         found, *rest = answers
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
-        for one, numbers in zip(self.settings.numbered, rest, strict=True):
-            fates, last = fates_by_source(numbers, one, before)
+        numbered = self.settings.numbered
+        by_number: dict[str, dict[str, int]] = {}
+        for one, numbers in zip(numbered, rest, strict=False):
+            each, last = fates_by_source(numbers, one, before)
+            fates = sum(each.values(), start=SequenceFates())
             counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
+            rule = self.settings.source_rule(one.input)
+            if rule is not None and rule.by is not None and rule.by == one.by:
+                by_number[one.input] = {source: of.produced for source, of in each.items()}
             # who was silent ends the window as it began it
             counts |= {
                 place: number for place, number in before.items() if place.startswith(place_of(one, None))
             }
             counts |= last
+        losses = self.losses.get(window.window, {})
+        for (name, rule), counted in zip(self._told_apart, rest[len(numbered) :], strict=True):
+            mine = [one for one in share.offered if one.stream == name]
+            lost = losses.get(name, InputLoss()).lost
+            counts |= source_counts(counted, name, mine, share.kept, lost, by_number.get(name, {}))
+            add_silent(counts, name, rule, seconds_of(window), before)
         of = self.aggregate
         if of is not None and self._is_scaled(window, inexact):
             settings = self.settings
@@ -231,10 +270,13 @@ class AskedQuery(AskingDecision):
         elif of is not None:
             found = with_exact_bounds(found, of)
         self.refuse_names(found.column_names)
-        coverage = tally(self.sources, share, counts).sic
+        coverage = tally(self.settings, self.sources, share, losses, counts, window).sic
         rows = found.num_rows
         counts["rows"] = rows
+        moment = pa.timestamp("us", "UTC")
         own = {
+            "window_start": pa.array([window.from_time] * rows, moment),
+            "window_end": pa.array([window.to_time] * rows, moment),
             "row": pa.array(np.arange(1, rows + 1)),
             "sic": pa.array(np.full(rows, coverage / max(1, rows))),
             "coverage": pa.array(np.full(rows, coverage)),
@@ -275,8 +317,8 @@ class AskedQuery(AskingDecision):
 
 def fates_by_source(
     numbers: pa.Table, of: Numbered, before: Mapping[str, int]
-) -> tuple[SequenceFates, dict[str, int]]:
-    """What became of the tuples of every source of an input, added up, and with which number each ended."""
+) -> tuple[dict[str, SequenceFates], dict[str, int]]:
+    """What became of the tuples of every source of an input, and with which number each ended."""
     kind = numbers.schema.field(of.attribute).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise Refused(
@@ -288,21 +330,27 @@ def fates_by_source(
     for source, one in zip(who, number, strict=True):
         if one is not None and math.isfinite(one):
             by.setdefault(source, []).append(int(one))
-    fates, last = SequenceFates(), {}
+    fates: dict[str, SequenceFates] = {}
+    last: dict[str, int] = {}
     for source, own in by.items():
         place = place_of(of, source)
-        fates += fates_of(np.array(own), before.get(place))
+        fates["" if source is None else str(source)] = fates_of(np.array(own), before.get(place))
         last[place] = last_of(np.array(own))
     return fates, last
 
 
-def tally(sources: Sequence[str], share: WindowShare, counts: Mapping[str, int]) -> WindowTally:
+def seconds_of(window: Window) -> float:
+    """How long a window is."""
+    return (window.to_time - window.from_time).total_seconds()
+
+
+def tally(
+    settings: QualitySettings,
+    sources: Sequence[str],
+    share: WindowShare,
+    losses: Mapping[str, InputLoss],
+    counts: Mapping[str, int],
+    window: Window,
+) -> WindowTally:
     """What became of every source's tuples in the window."""
-    found = []
-    for stream in sources:
-        offered = [one for one in share.offered if one.stream == stream]
-        kept = sum(one.tuples for one in share.kept if one.stream == stream)
-        numbered = counts.get(f"produced.{stream}")
-        produced = round(sum(one.produced for one in offered)) if numbered is None else numbered
-        found.append(SourceTally(stream, max(produced, kept), kept, numbered is None))
-    return WindowTally(tuple(found))
+    return tally_sources(settings, sources, share.offered, share.kept, losses, counts, seconds_of(window))
