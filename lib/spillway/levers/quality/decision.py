@@ -23,6 +23,7 @@ from spillway.contracts.column_names import BOUND_SUFFIX, is_attribute
 from spillway.errors import Refused
 from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful
 from spillway.levers.quality.numbers_before import NumbersBefore, place_of
+from spillway.levers.quality.operator_graph import result_shares
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_bounds, with_exact_bounds
 from spillway.levers.quality.sequence import SequenceFates, fates_of, last_of
@@ -38,7 +39,7 @@ from spillway.levers.quality.sql_text import (
 )
 from spillway.levers.windows import AskingDecision, Inexact, InputLoss, Portion, SqlQuestion, SqlRead, Window
 
-OURS = ("window", "batch_date", "window_start", "window_end", "row", "sic", "coverage")
+OURS = ("window", "batch_date", "window_start", "window_end", "result_step", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
 MOST_NUMBERS = 50_000_000
 WEIGHT = "weight"
@@ -79,7 +80,7 @@ class AskedQuery(AskingDecision):
             sampled = self._dropped(window) is not None
             found = [self._parts(self.aggregate, share.kept, self._inexact(inexact), sampled)]
         else:
-            found = [self.asked(share.kept)]
+            found = [self.asked(share.kept, result) for result in self.results]
         if self._is_doubtful(inexact):
             found.append(self._doubted(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
@@ -153,10 +154,42 @@ class AskedQuery(AskingDecision):
         """The input streams, each once."""
         return tuple(dict.fromkeys(self.inputs))
 
-    def asked(self, kept: Sequence[Portion]) -> SqlQuestion:
-        """The author's question of some portions."""
-        said = self.settings
-        return SqlQuestion(self._reads(kept), self.statements, said.most_rows, said.most_seconds)
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The steps whose rows are results."""
+        return self.settings.results(self.query)
+
+    def asked(self, kept: Sequence[Portion], result: str) -> SqlQuestion:
+        """The author's question for one of the results, of some portions."""
+        said, steps = self.settings, dict(self.statements)
+        needed, waiting = {result}, [result]
+        while waiting:
+            read = set(said.steps_read_by(steps[name := waiting.pop()], name)) - needed
+            needed |= read
+            waiting += sorted(read)
+        asked = tuple((name, sql) for name, sql in self.statements if name in needed)
+        reads = self._reads(kept)
+        # the statement that answers is the last one
+        ordered = (*(one for one in asked if one[0] != result), (result, steps[result]))
+        named = frozenset().union(*(names_in(sql) for _, sql in asked))
+        return SqlQuestion(
+            {name: read for name, read in reads.items() if name in named},
+            ordered,
+            said.most_rows,
+            said.most_seconds,
+        )
+
+    def result_shares(self) -> dict[str, dict[str, float]]:
+        """By input and result, the share of what the input carries that arrives at the result."""
+        reads = {
+            name: [
+                *(one for one in self.sources if one in names_in(sql)),
+                *self.settings.steps_read_by(sql, name),
+            ]
+            for name, sql in self.statements
+        }
+        found = result_shares(self.sources, reads, self.results)
+        return {name: {to: float(share) for to, share in of.items()} for name, of in found.items()}
 
     def _reads(
         self,
@@ -231,7 +264,8 @@ class AskedQuery(AskingDecision):
         if not answers:
             return None
         before = self.numbers_before.of(window.window, this_run()) if self.settings.remembers else {}
-        found, *rest = answers
+        mine, rest = list(answers[: len(self.results)]), list(answers[len(self.results) :])
+        found = mine[0]
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
         numbered = self.settings.numbered
         by_number: dict[str, dict[str, int]] = {}
@@ -249,9 +283,9 @@ class AskedQuery(AskingDecision):
             counts |= last
         losses = self.losses.get(window.window, {})
         for (name, rule), counted in zip(self._told_apart, rest[len(numbered) :], strict=True):
-            mine = [one for one in share.offered if one.stream == name]
+            offered = [one for one in share.offered if one.stream == name]
             lost = losses.get(name, InputLoss()).lost
-            counts |= source_counts(counted, name, mine, share.kept, lost, by_number.get(name, {}))
+            counts |= source_counts(counted, name, offered, share.kept, lost, by_number.get(name, {}))
             add_silent(counts, name, rule, seconds_of(window), before)
         of = self.aggregate
         if of is not None and self._is_scaled(window, inexact):
@@ -269,21 +303,47 @@ class AskedQuery(AskingDecision):
                 )
         elif of is not None:
             found = with_exact_bounds(found, of)
-        self.refuse_names(found.column_names)
-        coverage = tally(self.settings, self.sources, share, losses, counts, window).sic
-        rows = found.num_rows
-        counts["rows"] = rows
+        mine[0] = found
+        for one in mine:
+            self.refuse_names(one.column_names)
+        told = tally(self.settings, self.sources, share, losses, counts, window)
+        found, sic = self._joined(mine, told)
+        rows = counts["rows"] = found.num_rows
         moment = pa.timestamp("us", "UTC")
         own = {
             "window_start": pa.array([window.from_time] * rows, moment),
             "window_end": pa.array([window.to_time] * rows, moment),
             "row": pa.array(np.arange(1, rows + 1)),
-            "sic": pa.array(np.full(rows, coverage / max(1, rows))),
-            "coverage": pa.array(np.full(rows, coverage)),
+            "sic": pa.array(sic),
+            "coverage": pa.array(np.full(rows, told.sic)),
         }
         for name, values in own.items():
             found = found.append_column(name, values)
         return found
+
+    def _joined(self, results: Sequence[pa.Table], told: WindowTally) -> tuple[pa.Table, np.ndarray]:
+        """The rows of all results with what each row carries; a column that a result has not is null in its rows."""
+        if len(results) == 1:
+            rows = results[0].num_rows
+            return results[0], np.full(rows, told.sic / max(1, rows))
+        by_input = told.by_input()
+        shares = self.result_shares()
+        sic, named = [], []
+        for result, found in zip(self.results, results, strict=True):
+            carried = sum(shares[name][result] * part for name, part in by_input.items())
+            sic.append(np.full(found.num_rows, carried / max(1, found.num_rows)))
+            named.append(found.append_column("result_step", pa.array([result] * found.num_rows, pa.string())))
+        try:
+            whole = pa.concat_tables(named, promote_options="permissive")
+        except pa.ArrowException as problem:
+            raise Refused(
+                "steps",
+                "have one type for a column that several results have",
+                problem,
+                "give one of them another name with AS",
+                self.query,
+            ) from problem
+        return whole, np.concatenate(sic)
 
     def refuse_names(self, found: Sequence[str]) -> None:
         """Refuse an answer with columns that a table cannot have."""

@@ -139,6 +139,7 @@ class QueryPlan(WindowPlan):
             "cost": share.cost,
             "cost_offered": share.cost_offered,
             "rows": results,
+            "results": len(self.settings.results(window.subject)),
             "seconds": counts.get("microseconds", 0) / 1e6,
             "sources": stored_sources(counts) or None,
             "last_numbers": last_numbers(counts) if self.settings.numbered else None,
@@ -164,7 +165,8 @@ class Quality(WindowLever):
         settings: QualitySettings = contract.lever_settings(LEVER_NAME)
         query = AskedQuery(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
         query.refuse_sources()
-        query.refuse_names(columns(query.asked(())).names)
+        for result in query.results:
+            query.refuse_names(columns(query.asked((), result)).names)
 
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         rules = room_rules(room)

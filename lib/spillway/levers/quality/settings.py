@@ -42,6 +42,11 @@ class SqlStep:
 
     name: str = rule(STEP_NAME, "its name")
     sql: str = rule(Text(), "a SELECT in Spark SQL over inputs and other steps")
+    result: bool = rule(
+        Flag(),
+        "whether its rows are a result of the query though a later step reads them; a step that none reads always is",
+        False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +153,9 @@ class QualitySettings:
 
     sql: str | None = rule(Maybe(Text()), "the query, where it is one statement", None)
     steps: tuple[SqlStep, ...] = rule(
-        Listing(Record(SqlStep)), "the query, where it is several; one that none reads answers", ()
+        Listing(Record(SqlStep)),
+        "the query, where it is several; each that none reads is a result, and all results share one coverage",
+        (),
     )
     capacity: RoomCapacity | None = rule(
         Maybe(Record(RoomCapacity)),
@@ -210,7 +217,7 @@ class QualitySettings:
                 yield f"steps[{at}].name", "stand once among the steps", name, "rename one"
         if self.steps and len(set(names)) == len(names):
             try:
-                ordered = self.ordered_steps("")
+                self.ordered_steps("")
             except Refused as problem:
                 circle = problem.args[0] if problem.args else names
                 yield (
@@ -219,16 +226,6 @@ class QualitySettings:
                     str(circle),
                     "let one of them read an input",
                 )
-                return
-            for at, step in enumerate(self.steps):
-                read = any(step.name in names_in(other.sql) for other in self.steps if other is not step)
-                if not read and step.name != ordered[-1][0]:
-                    yield (
-                        f"steps[{at}].name",
-                        "be read by a later step, or be the last",
-                        step.name,
-                        "remove it",
-                    )
 
     def stream_rules(self, contract: Any) -> Iterator[Broken]:
         """A stream is no question."""
@@ -263,15 +260,24 @@ class QualitySettings:
         """The statements, each behind those it reads; a query of one statement is a step of its own name."""
         if self.sql is not None:
             return ((name, self.sql),)
-        known = {step.name for step in self.steps}
         nodes = {
-            step.name: OperatorNode(
-                step.name, tuple(sorted((names_in(step.sql) & known) - {step.name})), {step.name: 1}
-            )
+            step.name: OperatorNode(step.name, self.steps_read_by(step.sql, step.name), {step.name: 1})
             for step in self.steps
         }
         statements = {step.name: step.sql for step in self.steps}
         return tuple((one.name, statements[one.name]) for one in in_order(nodes, {}))
+
+    def steps_read_by(self, sql: str, name: str) -> tuple[str, ...]:
+        """Return the steps that a statement reads."""
+        return tuple(sorted((names_in(sql) & {step.name for step in self.steps}) - {name}))
+
+    def results(self, name: str) -> tuple[str, ...]:
+        """Return the steps whose rows are results, in the order of the statements."""
+        if self.sql is not None:
+            return (name,)
+        read = {one for step in self.steps for one in self.steps_read_by(step.sql, step.name)}
+        marked = {step.name for step in self.steps if step.result}
+        return tuple(step for step, _ in self.ordered_steps(name) if step not in read or step in marked)
 
 
 SETTINGS = QualitySettings

@@ -36,6 +36,8 @@ class SourceTally:
     relative: bool = False
     """Whether `produced` is only what arrived, was refused or was dropped."""
     weight: float = 1.0
+    input: str = ""
+    """The input that it belongs to; empty: it is one by itself."""
 
     @property
     def kept_share(self) -> float:
@@ -53,6 +55,14 @@ class WindowTally:
     def sic(self) -> float:
         """The query's coverage: the sum of what its tuples carry (eq. 4.1)."""
         return sum(one.weight * one.kept_share for one in self.sources) / self._weights
+
+    def by_input(self) -> dict[str, float]:
+        """By input, what its tuples carry; together they are the coverage."""
+        found: dict[str, float] = {}
+        for one in self.sources:
+            name = one.input or one.source
+            found[name] = found.get(name, 0.0) + one.weight * one.kept_share / self._weights
+        return found
 
     @property
     def _weights(self) -> float:

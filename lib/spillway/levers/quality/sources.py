@@ -138,7 +138,7 @@ def tally_sources(
                 weight = weights.get(one["source"], rule.weight)
                 relative = numbered is None and not by_rate
                 place = f"{name}.{one['source']}"
-                found.append(SourceTally(place, one["produced"], one["kept"], relative, weight))
+                found.append(SourceTally(place, one["produced"], one["kept"], relative, weight, name))
             continue
         here = sum(one.tuples for one in offered if one.stream == name)
         used = sum(one.tuples for one in kept if one.stream == name)
