@@ -31,6 +31,7 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
+from spillway.levers.dropped import DroppedRows
 from spillway.levers.rate_distortion import Alternative
 from spillway.levers.telling import MinedEntry, Noticed, Picture, Told
 from spillway.levers.views import Rows, Stored, View, Views
@@ -365,6 +366,10 @@ class Lever(ABC):
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
         """By batch and attribute, how many values the destination does not have until it asks for them."""
+        return {}
+
+    def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
+        """Return, by batch, which rows the lever dropped."""
         return {}
 
     def whole_bound_pct(self, facts: Facts | None) -> float:

@@ -41,7 +41,7 @@ from spillway.pipeline.window_failures import mark_failed, tell_failed
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_look import find_windows
 from spillway.pipeline.window_pins import claim_windows, pinned_windows, save_windows
-from spillway.pipeline.window_portions import window_portions
+from spillway.pipeline.window_portions import window_offers
 from spillway.registry import lever
 from spillway.store.drafts import Draft
 from spillway.store.ledgers import write_ledger
@@ -224,11 +224,11 @@ def window_work(
     made = WindowWork(contract, facts, tuple(windows), before=before or {}, inputs=inputs or {})
     if not found.portioned:
         return made
-    portions = window_portions(tables, contracts, contract, windows, found.portion_tuples(contract))
+    offers = window_offers(tables, contracts, contract, windows, found.portion_tuples(contract))
     columns = {
         name: tuple(readable(tables, contracts.stream(name)).names) for name in dict.fromkeys(contract.inputs)
     }
-    return replace(made, portions=portions, columns=columns)
+    return replace(made, portions=offers.portions, losses=offers.losses, columns=columns)
 
 
 @dataclass(frozen=True)

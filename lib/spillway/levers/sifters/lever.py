@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
+from spillway.levers.dropped import DroppedRows
 from spillway.levers.protocol import (
     Decision,
     Fact,
@@ -84,6 +85,11 @@ class Sifters(Lever):
         days = sorted({batch.batch_date for batch in batches})
         lies = aside.exists and any(one.keep_aside for one in found)
         return Sifting(found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None)
+
+    def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
+        from spillway.levers.sifters.record import dropped_rows
+
+        return dropped_rows(tables, stream, batches)
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
         from spillway.levers.sifters.mine import entry_from

@@ -10,10 +10,12 @@ import numpy as np
 
 from spillway.batch import SHOWN_BATCHES, Batch
 from spillway.contracts import StreamContract
+from spillway.levers.dropped import DroppedRows, DroppedSpan
 from spillway.levers.protocol import Drafted, Views
 from spillway.levers.sifters.apply import SiftedBatch
 from spillway.levers.sifters.chosen import ChosenFilter
 from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.time_cells import TimeCells
 from spillway.levers.sifters.words import region_words
 
 SIFTERS = "sifters"
@@ -40,6 +42,7 @@ def filter_row(
     short_kbps: float,
     drops: bool,
     keep_aside: bool,
+    cells: TimeCells | None = None,
 ) -> dict[str, Any]:
     """A batch's filter as a row."""
     outcome = one.outcome
@@ -59,6 +62,7 @@ def filter_row(
         "reason": one.reason,
         "queries": "" if one.regions is None else one.regions.digest,
         "regions": [] if one.filter is None else _regions(one, drafted),
+        "spans": None if cells is None or drafted is None else cells.spans(drafted.counts),
         "drops": drops,
         "keep_aside": keep_aside,
         "payload": b"" if one.filter is None else one.filter.to_bytes(),
@@ -113,6 +117,31 @@ def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | Non
         aside = SIFTERS in contract.lever_names and contract.lever_settings(SIFTERS).keep_aside
     found = SifterFilter.from_bytes(row["payload"], f"{contract.stream}: sifters, batch {row['batch']}")
     return SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, found, drops, aside)
+
+
+def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
+    """Return, by batch, which rows were dropped."""
+    columns = ["batch", "filter", "drops", "keep_aside", "regions", "spans"]
+    rows = tables.at(SIFTERS).rows(columns, stream=stream, batch=list(batches)).to_pylist()
+    return {row["batch"]: _dropped(row) for row in rows if row["filter"] and row["drops"] is not False}
+
+
+def _dropped(row: Mapping[str, Any]) -> DroppedRows:
+    """Return what the row of a batch says of the rows that went."""
+    regions = row["regions"]
+    never = [one for one in regions if one["threshold"] >= 1.0]
+    sampled = [one for one in regions if one["kept"] < one["offered"] and one["threshold"] < 1.0]
+    spans = None
+    if row["spans"] is not None:
+        spans = tuple(DroppedSpan(**span) for span in row["spans"])
+    return DroppedRows(
+        sum(one["offered"] for one in regions),
+        sum(one["kept"] for one in regions),
+        sum(one["offered"] - one["kept"] for one in never),
+        max((1.0 / (1.0 - one["threshold"]) for one in sampled), default=1.0),
+        spans,
+        bool(row["keep_aside"]),
+    )
 
 
 def newest_sifted(tables: Views, stream: str) -> Mapping[str, Any] | None:
