@@ -36,6 +36,9 @@ SECONDS_PER = {
 _EPOCH_DIGITS = {"s": (9, 10), "ms": (12, 13), "us": (15, 16), "ns": (18, 19)}
 """Decimal digits of an epoch between 1973 and 2286, in each unit."""
 
+EPOCH_UNITS = frozenset([*_EPOCH_DIGITS, "yyyymmdd"])
+"""Units of values that are moments, also if a sample does not hold them in order."""
+
 _SUFFIXES = {
     "ns": "ns", "nanos": "ns", "nanoseconds": "ns",
     "us": "us", "micros": "us", "microseconds": "us",
@@ -47,13 +50,17 @@ _SUFFIXES = {
 _PARTS_OF_TIME = frozenset(["second", "minute", "hour", "day"])
 """Names that more often hold the part of a clock or calendar (0 to 59, 1 to 31) than an elapsed time."""
 _TIME_WORDS = frozenset(
-    ["at", "t", "ts", "time", "timestamp", "datetime", "epoch", "unix", "when", "created", "updated", "received", "sent",
-     "start", "end", "started", "ended", "clock", "utc"]
+    ["at", "t", "ts", "time", "timestamp", "datetime", "epoch", "unix", "when", "created", "updated", "received",
+     "sent", "start", "end", "started", "ended", "clock", "utc"]
 )  # fmt: skip
 _COUNTER_WORDS = frozenset(
     ["id", "ids", "index", "idx", "row", "rows", "rownum", "rowid", "no", "nr", "num", "number", "n", "seq", "sequence",
      "counter", "count", "offset", "ordinal", "serial", "unnamed", "line", "record", "key", "position"]
 )  # fmt: skip
+_ROW_WORDS = frozenset(
+    ["row", "rows", "rownum", "rowid", "index", "idx", "no", "nr", "line", "record", "unnamed"]
+)
+"""Words of a name that numbers rows; so do `id` alone and a header without a name."""
 _FIRST_YEAR, _LAST_YEAR = 1000, 2999
 
 
@@ -74,7 +81,9 @@ def recognise_unit(name: str, values: Integers) -> str | None:
     words = name.lower().split("_")
     typical = int(np.median(values))
     by_suffix = None if words[-1] in _PARTS_OF_TIME else _SUFFIXES.get(words[-1])
-    by_digits = next((unit for unit, digits in _EPOCH_DIGITS.items() if len(str(abs(typical))) in digits), None)
+    by_digits = next(
+        (unit for unit, digits in _EPOCH_DIGITS.items() if len(str(abs(typical))) in digits), None
+    )
     if by_suffix is not None:
         # an elapsed time may be small; an epoch of another unit contradicts the name
         return by_suffix if by_digits in (None, by_suffix) else None
@@ -94,11 +103,11 @@ def recognise_unit(name: str, values: Integers) -> str | None:
 def is_row_number(name: str, values: Integers) -> bool:
     """Return whether a column numbers its rows: by its name, and because it rises by one from row to row.
 
-    >>> is_row_number("no", np.arange(1, 9)), is_row_number("at", np.arange(1, 9)), is_row_number("no", np.arange(9) * 3)
+    >>> is_row_number("no", np.arange(9)), is_row_number("at", np.arange(9)), is_row_number("no", np.arange(9) * 3)
     (True, False, False)
     """
     words = set(name.lower().split("_"))
-    if _TIME_WORDS & words or not (_COUNTER_WORDS & words or name in ("", "a")):
+    if _TIME_WORDS & words or not (_ROW_WORDS & words or name in ("id", "", "a_")):
         return False
     return len(values) > 1 and _mostly(np.diff(values) == 1)
 
@@ -106,8 +115,9 @@ def is_row_number(name: str, values: Integers) -> bool:
 def in_steps(values: Integers, unit: str) -> Integers:
     """Return values that rise by one per step of the unit: calendar numbers become years, months or days since 1970.
 
-    >>> in_steps(np.array([200_112, 200_201]), "yyyymm").tolist(), in_steps(np.array([20_011_231, 20_020_101]), "yyyymmdd")
-    ([383, 384], array([11687, 11688]))
+    >>> [in_steps(np.array(values), unit).tolist() for values, unit in (
+    ...     ([200_112, 200_201], "yyyymm"), ([20_011_231, 20_020_101], "yyyymmdd"), ([1971], "year"))]
+    [[383, 384], [11687, 11688], [1]]
     """
     if unit == "year":
         return values - 1970
