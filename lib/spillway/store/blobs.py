@@ -20,6 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from spillway.clock import utc_now
+
 MEMORY = "memory://"
 HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs"}
 _held: dict[str, tuple[bytes, datetime]] = {}
@@ -69,7 +71,7 @@ def writing(path: str) -> Iterator[Any]:
     if path.startswith(MEMORY):
         sink = io.BytesIO()
         yield sink
-        _held[path] = (sink.getvalue(), datetime.now(UTC))
+        _held[path] = (sink.getvalue(), utc_now())
         return
     filesystem, inside = filesystem_of(path)
     filesystem.create_dir(inside.rpartition("/")[0], recursive=True)
