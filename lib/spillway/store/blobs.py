@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from spillway.clock import utc_now
 from spillway.errors import StoreFault
 
 MEMORY = "memory://"
@@ -170,7 +171,7 @@ def writing(path: str) -> Iterator[Any]:
     if path.startswith(MEMORY):
         sink = io.BytesIO()
         yield sink
-        _held[path] = (sink.getvalue(), datetime.now(UTC))
+        _held[path] = (sink.getvalue(), utc_now())
         return
     filesystem, inside = filesystem_of(path)
     with store_faults(path):
