@@ -281,7 +281,7 @@ print(json.dumps([sys.argv, dict(os.environ)]), file=open({told!r}, "a"))
     "connection",
     [
         {"conn_type": "spark", "host": "local[*]"},
-        {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}},
+        {"conn_type": "spark", "host": "yarn"},
     ],
 )
 def test_no_hook_address_reaches_spark_submit(

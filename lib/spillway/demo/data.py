@@ -59,10 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--stream", action="append", choices=sorted(STREAMS), help="only this one; may repeat"
     )
     given = parser.parse_args(arguments)
-    landing = given.landing or Settings.from_environment().landing
-    if "://" in landing:
-        parser.error(f"`--landing` must be a local folder, got {landing!r}; copy the demo there from one")
     try:
+        landing = given.landing or Settings.from_environment().landing
+        if "://" in landing:
+            parser.error(f"`--landing` must be a local folder, got {landing!r}; copy the demo there from one")
         found = write_demo(landing, given.stream or tuple(STREAMS))
     except SpillwayError as problem:
         parser.error(str(problem))

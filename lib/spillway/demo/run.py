@@ -167,8 +167,8 @@ def main() -> int:
 
     progress = Progress.here(sys.stdout)
     console = progress.console
-    settings = Settings.from_environment()
     try:
+        settings = Settings.from_environment()
         progress.step("Write the demo data")
         for stream, (files, written) in data.write_demo(settings.landing).items():
             progress.detail(f"{stream}: {files} landing files, {written} of them written now")

@@ -68,6 +68,9 @@ _OF_A_STORE = re.compile(
     r"AWS Error|Generic \w+ error|Object at location|Error performing|google::cloud::|Azure Error|curlCode"
     r"|Bucket '.*' not found"
 )
+_S3_ANSWER = re.compile(
+    r"(?:<\?xml[^>]*>\s*)?<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*</Error>"
+)
 _LONGEST_ANSWER = 280
 
 
@@ -109,6 +112,7 @@ set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL is meant to be http, or write https:
         "\n"
     )  # delta-rs colours a tree of causes
     said = ": ".join(" ".join(line.split()) for line in lines if line.strip()) or type(problem).__name__
+    said = _S3_ANSWER.sub(r"\1: \2", said)
     _, rule, remedy = next(one for one in _ANSWERS if re.search(one[0], said))
     if len(said) > _LONGEST_ANSWER:
         said = f"{said[: _LONGEST_ANSWER // 2]} ... {said[-_LONGEST_ANSWER // 2 :]}"  # the cause stands at the end
