@@ -92,7 +92,7 @@ def test_figures_are_measured_on_every_stream_with_the_lever(
     )
     assert set(counted) == {f"attributes.counted_over_file_bytes.{name}" for name in labs}
     said = targets(Book(lambda _: None), counted, list(labs))
-    assert said["attributes.targets"] == 2 * len(labs)
+    assert said["attributes.promises"] == said["attributes.promises_kept"] == 2 * len(labs)
 
 
 def test_the_demo_has_streams_with_and_without_the_lever(settings: Settings) -> None:
