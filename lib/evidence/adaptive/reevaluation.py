@@ -95,6 +95,21 @@ def reevaluation_contests(lab: Lab) -> list[Contest]:
     ]
 
 
+def evaluations(lab: Lab) -> dict[str, float]:
+    """Return how many of 100 windows each rule evaluates, under the thesis's settings: what adapting costs."""
+    room = {"measures_pct": MEASURES_PCT}
+    found = {
+        "ours": lab.watched(**text_settings(memory=True), **room).looks,
+        "algorithm_2": lab.watched(**text_settings(), **room).looks,
+    }
+    return {
+        f"adaptive.reevaluation.evaluated_pct.{rule}.{lab.stream}": 100.0
+        * sum(look.evaluated for look in looks)
+        / max(1, len(looks))
+        for rule, looks in found.items()
+    }
+
+
 def losses(
     looks: Mapping[str, Sequence[Look]], options: OptionsByName, *, placed: bool
 ) -> dict[str, list[float]]:

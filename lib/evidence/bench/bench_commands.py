@@ -27,6 +27,8 @@ import yaml
 
 from evidence.bench.bench_attributes import telemetry, telemetry_stream
 from evidence.joins.workload import PaperStreams, steady
+from spillway.settings import Settings
+from spillway.store.tables import Tables
 
 DAY = date(2026, 1, 1)
 JOIN_RATE, JOIN_SECONDS, JOIN_LASTS = 100.0, 300.0, 20.0
@@ -63,16 +65,18 @@ class CommandLake:
         for name in ("lake", "build"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
+    @property
+    def roots(self) -> dict[str, str]:
+        """The environment of its commands."""
+        places = {name: name for name in ("lake", "landing", "schemas", "build")} | {"destination": "lake"}
+        return {f"SPILLWAY_{name.upper()}": str(self.folder / place) for name, place in places.items()}
+
     def seconds(self, *arguments: str) -> float:
         """Run a command of the CLI to its end and return the seconds it took."""
-        roots = {
-            f"SPILLWAY_{name.upper()}": str(self.folder / name)
-            for name in ("lake", "landing", "schemas", "build")
-        }
         began = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-m", "spillway.cli", *arguments],
-            env={**os.environ, **roots, "SPILLWAY_DESTINATION": roots["SPILLWAY_LAKE"]},
+            env={**os.environ, **self.roots},
             capture_output=True,
             text=True,
             check=False,
@@ -187,10 +191,8 @@ def _spark_join(spark: Any, paths: list[Path], target: str, found: dict[str, int
 
 
 def _joined_pairs(lake: CommandLake) -> int:
-    from deltalake import DeltaTable
-
-    table = DeltaTable(str(lake.folder / "lake" / "joined" / "same_value"))
-    return int(table.to_pyarrow_dataset().count_rows())
+    settings = Settings.from_environment({**os.environ, **lake.roots})
+    return sum(file.records for file in Tables(settings).at("joined", "same_value").files())
 
 
 def _join_side(name: str) -> dict[str, Any]:
