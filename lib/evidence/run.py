@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from evidence.adaptive.figures import adaptive_figures
 from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
 from evidence.joins.figures import join_figures
@@ -40,6 +41,7 @@ def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]
 
 
 MODULES: Mapping[str, Evidence] = {
+    "adaptive": adaptive_figures,
     "attributes": attribute_figures,
     "joins": join_figures,
     "quality": quality_figures,

@@ -20,7 +20,7 @@ from evidence.attributes.rankings import at_bytes
 from evidence.attributes.restated import with_error
 from evidence.attributes.single_ways import contestants, single_ways, spent_least, the_papers
 from evidence.attributes.summary import original_and_recovered, summary
-from evidence.attributes.targets import targets
+from evidence.attributes.targets import OF_CAPACITIES, OVERALL, PER_STREAM, targets
 from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
 from evidence.book import Book
 
@@ -182,8 +182,37 @@ def test_a_missed_target_is_said_with_its_reason() -> None:
         "attributes.best_accuracy_pct_at_0.7_of_last_value": 98.51,
         "attributes.violations": 0.0,
     }
-    assert targets(book, figures, []) == {"attributes.targets": 2, "attributes.targets_met": 1}
+    assert targets(book, figures, []) == {
+        "attributes.targets": 1,
+        "attributes.targets_met": 0,
+        "attributes.targets_vacuous": 0,
+        "attributes.promises": 1,
+        "attributes.promises_kept": 1,
+    }
     assert "98.51 % is the most" in book.page(figures)
+
+
+def test_target_that_a_rule_doing_nothing_reaches_is_not_counted_as_met() -> None:
+    """Ranked by nothing: as good as the best ranking on the first stream, and twice its error on the second."""
+    figures = {
+        "attributes.error_over_best_ranking.one.hold.25": 1.0,
+        "attributes.random_over_best_ranking.one.hold.25": 1.0,
+        "attributes.error_over_best_ranking.two.hold.25": 1.0,
+        "attributes.random_over_best_ranking.two.hold.25": 2.0,
+        "attributes.recovery_accuracy_pct.one": 100.0,
+        "attributes.shed_attributes.one": 0.0,
+        "attributes.recovery_accuracy_pct.two": 99.9,
+        "attributes.shed_attributes.two": 3.0,
+    }
+    found = targets(Book(lambda _: None), figures, ["one", "two"])
+    assert (found["attributes.targets"], found["attributes.targets_met"]) == (2, 2)
+    assert found["attributes.targets_vacuous"] == 2
+
+
+def test_no_target_is_reached_by_the_value_that_its_own_idle_rule_has() -> None:
+    for one in (*OVERALL, *PER_STREAM, *OF_CAPACITIES):
+        if isinstance(one.idle, int | float):
+            assert not one.met(one.idle), one.figure
 
 
 def test_the_best_accuracy_never_spends_more_than_allowed() -> None:

@@ -331,6 +331,9 @@ def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[
             if synopsis not in SYNOPSES:
                 continue
             every = [order for mine in ranked.values() for order in mine]
+            # what somebody gets who ranks by nothing at all
+            first = next(at for at, order in enumerate(every) if order is ranked["random"][0])
+            by_chance = slice(first, first + len(ranked["random"]))
             for what, sharing in (
                 ("error_over_best_ranking", False),
                 ("error_over_best_ranking_sharing_tuples", True),
@@ -341,6 +344,8 @@ def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[
                 least = min(errors_by)
                 figures[f"attributes.{what}.{place}"] = error_over_best(one.error_pct, least)
                 if not sharing:
+                    by_nothing = error_over_best(_mean(errors_by[by_chance]), least)
+                    figures[f"attributes.random_over_best_ranking.{place}"] = by_nothing
                     figures[f"attributes.best_ranking_error_pct.{place}"] = least
                     best.append(least)
             for name in RANKINGS:

@@ -66,6 +66,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
             f"attributes.cid_found_pct.{slug}": found[0],
             f"attributes.recovery_accuracy_pct.{slug}": accuracy,
             f"attributes.stored_share_pct.{slug}": share,
+            f"attributes.shed_attributes.{slug}": len(shed),
             f"attributes.violations.{slug}": violations,
             **kept,
         }

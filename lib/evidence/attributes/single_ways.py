@@ -74,6 +74,8 @@ def single_ways(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
                  one.accuracy_pct)
             )  # fmt: skip
         figures[f"attributes.net_bytes_over_best_single_way.{name}"] = plan.net_bytes / best
+        kept = every["everything kept"].net_bytes
+        figures[f"attributes.everything_kept_over_best_single_way.{name}"] = kept / best
         for label, one in every.items():
             figures[f"attributes.net_bytes_over.{_slug(label)}.{name}"] = plan.net_bytes / one.net_bytes
     book.table(

@@ -52,6 +52,14 @@ TRAINING_ROWS = 140_000  # nine columns of eight bytes: ten megabytes
 
 def contracts(shed: int, capacity_kbps: float = 1.0, error_pct: float | None = None) -> Contracts:
     """A stream whose channel leaves no other choice than to shed `shed` of its measures."""
+    return Contracts(
+        {"telemetry": read_stream(telemetry_stream(shed, error_pct))},
+        {"line": read_channel("line", {"capacity": f"{capacity_kbps} kbps"})},
+    )
+
+
+def telemetry_stream(shed: int, error_pct: float | None = None) -> dict[str, Any]:
+    """Return the stream's contract as YAML states it; all but `shed` of its measures always travel."""
     measures = ["level", "flow", "pressure", "heat"]
     attributes = [
         {"name": "sensor", "type": "integer", "role": "key"},
@@ -64,7 +72,7 @@ def contracts(shed: int, capacity_kbps: float = 1.0, error_pct: float | None = N
         {"name": "count", "type": "integer", "role": "protected"},
         {"name": "status", "type": "integer", "role": "protected"},
     ]
-    stream = {
+    return {
         "stream": "telemetry",
         "channel": "line",
         "source": {"format": "parquet"},
@@ -80,10 +88,6 @@ def contracts(shed: int, capacity_kbps: float = 1.0, error_pct: float | None = N
             }
         ],
     }
-    return Contracts(
-        {"telemetry": read_stream(stream)},
-        {"line": read_channel("line", {"capacity": f"{capacity_kbps} kbps"})},
-    )
 
 
 def telemetry(stretch: tuple[int, int, float], counts: dict[str, int]) -> Iterator[pa.Table]:

@@ -134,8 +134,8 @@ def gains(book: Book, seeds: int) -> dict[str, float]:
 
 
 TOLD = (
-    "output_gain_time_pct",
-    "output_gain_time_with_start_pct",
+    "kernel_output_gain_time_pct",
+    "kernel_output_gain_time_with_start_pct",
     "output_over_clairvoyant",
     "output_over_hindsight",
     "output_over_hindsight_with_start",
@@ -165,8 +165,8 @@ def _gain(case: Case, seed: int) -> dict[str, float]:
     pairs = [one.sum("pairs") for one in late]
     return {
         "output_gain_pct": 100 * (pairs[0] / pairs[1] - 1),
-        "output_gain_time_pct": 100 * (pairs[0] / pairs[2] - 1),
-        "output_gain_time_with_start_pct": 100 * (ours.sum("pairs") / from_start.sum("pairs") - 1),
+        "kernel_output_gain_time_pct": 100 * (pairs[0] / pairs[2] - 1),
+        "kernel_output_gain_time_with_start_pct": 100 * (ours.sum("pairs") / from_start.sum("pairs") - 1),
         "output_over_clairvoyant": pairs[0] / clairvoyant_pairs(late[3], late[0]),
         "output_over_hindsight": pairs[0] / hindsight_pairs(late[3], late[0]),
         "output_over_hindsight_with_start": ours.sum("pairs") / hindsight_pairs(whole, ours),

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evidence.sifters.workload import GeneratedQueries
-from spillway.levers.sifters.choose import at_share, built
+from spillway.levers.sifters.choose import USUAL, at_share, built
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import Asked, consolidated
 from spillway.levers.sifters.learn import HALF
@@ -131,7 +131,7 @@ def as_shipped(one: GeneratedQueries) -> np.ndarray:
     rows = one.sample[:, asks] if asks.any() else one.sample
     throttle = throttle_of_asked(settings.throttle, unasked, 1.0)
     throttle = throttle if throttle < 1.0 else HALF
-    found = built(one.space, rows, asked, settings.regions, "auto", throttle, settings.fairness)
+    found = built(one.space, rows, asked, settings.regions, USUAL, throttle, settings.fairness)
     worth = consolidated(found.tree, found.frequencies, asked, rows)
     worth = replace(worth, frequencies=np.append(worth.frequencies * (1.0 - unasked), unasked))
     thresholds = configured_for(worth, settings.throttle, 0.0, settings.fairness, 0.0).thresholds
@@ -145,7 +145,7 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
     if name == "random":
         return np.full(rows, drop)
     if name == "uniform":
-        found = built(one.space, one.sample, asked, settings.regions, "auto", settings.throttle, 0.0)
+        found = built(one.space, one.sample, asked, settings.regions, USUAL, settings.throttle, 0.0)
         return chances(found.tree, one.sample, test, asked, settings.throttle, 0.0)
     if name == "per_key":
         gone = rng.permutation(KEYS) < round(drop * KEYS)

@@ -18,6 +18,7 @@ from evidence.sifters.promises import promises_kept
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 from evidence.timed import best_seconds
+from spillway.levers.sifters.choose import USUAL
 from spillway.levers.sifters.schemes import partitioned
 from spillway.settings import Settings
 from spillway.show.report import svg
@@ -34,7 +35,7 @@ TEXT = {
     ("skew", "skew"): "more than for skew and unif",
 }
 """Gains over random dropping that the text reports, in %, along G and L."""
-DRAWN = ("random", "uniform_grid", "data_depth", "query_depth", "query_data", "auto", "optimum")
+DRAWN = ("random", "uniform_grid", "data_depth", "query_depth", "query_data", USUAL, "optimum")
 WIDE = (0.01, 0.02)
 """Sides of queries that ask for more rows than fit."""
 SKEW_POINTS = (2.0, 4.0, 6.0, 8.0, 10.0)
@@ -85,21 +86,21 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
         contests = _mean(of, seeds, names)
         mean = {name: float(np.mean([one.quality[name] for one in contests])) for name in names}
         best = max(mean[name] for name in SIFTERS if name != "auto")
-        found[f"sifters.qos_gain_pct.{place}"] = _gain(contests, "auto")
-        found[f"sifters.qos_gain_asked_pct.{place}"] = _gain(contests, "auto", "asked")
+        found[f"sifters.qos_gain_pct.{place}"] = _gain(contests, USUAL)
+        found[f"sifters.qos_gain_asked_pct.{place}"] = _gain(contests, USUAL, "asked")
         found[f"sifters.qos_choice_over_best_scheme.{place}"] = mean["auto"] / best
-        free = _mean(replace(of, fairness=1.0), seeds, ("auto", "random"))
-        found[f"sifters.qos_gain_unfair_pct.{place}"] = _gain(free, "auto")
+        free = _mean(replace(of, fairness=1.0), seeds, (USUAL, "random"))
+        found[f"sifters.qos_gain_unfair_pct.{place}"] = _gain(free, USUAL)
         for name in RIVALS:
             found[f"sifters.qos_{name}.{place}"] = mean[name]
-        found[f"sifters.qos_sifter.{place}"] = mean["auto"]
+        found[f"sifters.qos_sifter.{place}"] = mean[USUAL]
         found[f"sifters.qos_shipped.{place}"] = mean[SHIPPED]
         found[f"sifters.qos_gain_shipped_pct.{place}"] = _gain(contests, SHIPPED)
         for name, of_what in (("densities", "knowing_densities"), ("fair", "any_filter")):
             found[f"sifters.qos_gain_{of_what}_pct.{place}"] = _gain(contests, name)
             if mean[name] > 1.01 * mean["random"]:  # else there is nothing to have a share of
                 found[f"sifters.gain_share_of_{of_what}_pct.{place}"] = (
-                    100.0 * (mean["auto"] - mean["random"]) / (mean[name] - mean["random"])
+                    100.0 * (mean[USUAL] - mean["random"]) / (mean[name] - mean["random"])
                 )
         rows.append((f"{data} / {queries}", *mean.values()))
         gains.append(
@@ -118,7 +119,8 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
         [
             "Rivals drop the same share of the same test rows; the attribute's has no fairness to keep to, "
             "attribute_held has.",
-            "Schemes and auto drop by region alone, as the text; shipped tells rows that no query asks for by the "
+            "Schemes and auto drop by region alone, as the text; gains are those of the default, demand.",
+            "Shipped tells rows that no query asks for by the "
             "queries themselves and drops these first, as its rival index does: here what is asked for fits.",
         ],
     )
@@ -140,15 +142,15 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
     halves = []
     for data, queries in COMBINATIONS:
         of = WorkloadSettings(data=data, queries=queries, alphas="from_zero")
-        contests = _mean(of, max(1, seeds // 2), ("auto", "random"))
-        halves.append((f"{data} / {queries}", _gain(contests, "auto")))
+        contests = _mean(of, max(1, seeds // 2), (USUAL, "random"))
+        halves.append((f"{data} / {queries}", _gain(contests, USUAL)))
     book.table("The same with alpha U[0, 1]", ("data / queries", "gain %"), halves)
     return found
 
 
 def _shipped(book: Book, seeds: int) -> dict[str, float]:
     """Where not even what is asked for fits: does cutting regions among it add to telling it apart?"""
-    names = ("random", "attribute", "auto", "index", SHIPPED, "optimum")
+    names = ("random", "attribute", USUAL, "index", SHIPPED, "optimum")
     found: dict[str, float] = {}
     rows: list[tuple[Shown, ...]] = []
     for data, queries in COMBINATIONS:
@@ -156,7 +158,7 @@ def _shipped(book: Book, seeds: int) -> dict[str, float]:
         contests = _mean(of, seeds, names)
         mean = {name: float(np.mean([one.quality[name] for one in contests])) for name in names}
         found[f"sifters.qos_shipped_over_index.{data}_{queries}"] = mean[SHIPPED] / mean["index"]
-        found[f"sifters.qos_shipped_over_regions_alone.{data}_{queries}"] = mean[SHIPPED] / mean["auto"]
+        found[f"sifters.qos_shipped_over_regions_alone.{data}_{queries}"] = mean[SHIPPED] / mean[USUAL]
         rows.append((f"{data} / {queries}", *mean.values()))
     book.table(
         f"Overall quality (V*) at z = 0.1, l = 100, Delta = 1, queries of a side of up to {WIDE[1]:g}",
@@ -186,7 +188,7 @@ def _figure_4(book: Book, seeds: int) -> None:
                 "V*",
             )
             points = {skew: 100.0 * (ours / random - 1.0)
-                      for (skew, ours), (_, random) in zip(curves["auto"], curves["random"], strict=True)}  # fmt: skip
+                      for (skew, ours), (_, random) in zip(curves[USUAL], curves["random"], strict=True)}  # fmt: skip
             along = ", ".join(f"{gain:.0f} % at {skew:g}" for skew, gain in points.items())
             book.note(f"Gain over random dropping along {word}, data {data}, queries {queries}: {along}.")
 
@@ -198,7 +200,7 @@ def _sensitivity(book: Book, seeds: int) -> None:
     def gains(vary: Callable[[float, float], WorkloadSettings], points: Sequence[float]) -> dict[str, Any]:
         return {
             f"z = {z}": [
-                (point, _gain(_mean(vary(z, point), seeds, ("auto", "random")), "auto")) for point in points
+                (point, _gain(_mean(vary(z, point), seeds, (USUAL, "random")), USUAL)) for point in points
             ]
             for z in throttles
         }
@@ -221,8 +223,8 @@ def _sensitivity(book: Book, seeds: int) -> None:
     for data, queries in COMBINATIONS:
         points = []
         for z in fractions:
-            contests = _mean(replace(base, data=data, queries=queries, throttle=z), seeds, ("auto", "random"))
-            points.append((z, float(np.mean([one.quality["auto"] for one in contests]))))
+            contests = _mean(replace(base, data=data, queries=queries, throttle=z), seeds, (USUAL, "random"))
+            points.append((z, float(np.mean([one.quality[USUAL] for one in contests]))))
         by_throttle[f"{data}/{queries}"] = points
     _chart(book, "sifters_8_throttle", "Figure 8: throttler", by_throttle, "throttle fraction z", "V*")
     curves = gains(lambda z, width: replace(base, throttle=z, fairness=width), fractions)

@@ -63,7 +63,7 @@ def flights() -> QueriedStream:
         {"where": "dep_delay is null", "weight": 4},
         {"where": "carrier = 'EV' and arr_delay > 45 and hour between 6 and 9", "weight": 1},
     ]
-    return _stream(
+    return queried_stream(
         "flights", rows, ("carrier", "dest"), queries, ["dep_delay", "arr_delay", "distance", "hour"]
     )
 
@@ -82,7 +82,7 @@ def weather() -> QueriedStream:
         {"where": "visib < 3", "weight": 3},
         {"where": "temp > 88 and humid > 50 and origin = 'JFK'", "weight": 1},
     ]
-    return _stream("weather", pa.table(columns), ("origin",), queries, list(names))
+    return queried_stream("weather", pa.table(columns), ("origin",), queries, list(names))
 
 
 def network() -> QueriedStream:
@@ -99,7 +99,7 @@ def network() -> QueriedStream:
         {"where": "router in ('r03', 'r07', 'r11') and average_delay_ms > 50", "weight": 2},
         {"where": "packet_loss_pct is null", "weight": 1},
     ]
-    return _stream("network", rows.select(names), ("router",), queries, list(names[1:]))
+    return queried_stream("network", rows.select(names), ("router",), queries, list(names[1:]))
 
 
 def queried_streams(book: Book) -> Mapping[str, float]:
@@ -220,9 +220,10 @@ def _by_attribute(
     return np.asarray(-means[np.searchsorted(edges, there, side="right")])
 
 
-def _stream(
+def queried_stream(
     name: str, rows: pa.Table, key: tuple[str, ...], queries: list[dict[str, Any]], numbers: list[str]
 ) -> QueriedStream:
+    """Return rows with a contract whose sifter has these queries; `numbers` are not used to read it."""
     attributes = [{"name": "seq_at", "type": "integer", "role": "order", "nullable": False}]
     for column in rows.column_names:
         kind = "string" if pa.types.is_string(rows[column].type) else "double"

@@ -161,7 +161,7 @@ def test_a_constant_dimension_is_not_cut() -> None:
 def test_the_best_scheme_on_rows_held_back_is_built() -> None:
     rng = np.random.default_rng(8)
     points = rng.random((2, 1000)) ** 3
-    found = built(np.array([[0.0, 1.0]] * 2), points, asked(rng, 200, 2), 25)
+    found = built(np.array([[0.0, 1.0]] * 2), points, asked(rng, 200, 2), 25, "auto")
     assert set(found.scores) == set(PARTITIONERS)
     assert found.scores[found.scheme] == max(found.scores.values())
     again = built(
@@ -181,11 +181,11 @@ def test_a_scheme_too_coarse_for_what_a_query_must_have_is_no_candidate_and_keep
     boxes_ = np.array([[[rare, 1.0]], [[0.0, rare]]])
     must = Asked(boxes_, np.arange(2), np.ones(2), at_least=np.array([0.8, 0.0]))
     space = np.array([[0.0, 1.0]])
-    found = built(space, points, must, 8, throttle=0.3)
+    found = built(space, points, must, 8, "auto", throttle=0.3)
     assert found.scores[found.scheme] > 0
     assert min(found.scores.values()) < 0
     nothing = Asked(np.array([[[0.0, 1.0]]]), np.zeros(1, int), np.ones(1), at_least=np.ones(1))
-    assert max(built(space, points, nothing, 8, throttle=0.3).scores.values()) < 0
+    assert max(built(space, points, nothing, 8, "auto", throttle=0.3).scores.values()) < 0
 
 
 @pytest.mark.parametrize(

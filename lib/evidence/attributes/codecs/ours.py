@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from evidence.attributes.codecs.samples import Sample
+from spillway.levers.attributes.choices import PREDICTORS
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import options_of
 from spillway.levers.attributes.packing.block import pack
@@ -64,8 +65,14 @@ def _is_code(column: Column) -> bool:
 
 def trained_on(sample: Sample, frame: Frame, error_pct: float) -> Trained:
     """The product's training, everything shed."""
-    bounds = bounds_of(frame, sample.measures, error_pct)
-    learn = partial(train_attributes, clocks=sample.clocks)
+    return trained_within(sample, frame, bounds_of(frame, sample.measures, error_pct))
+
+
+def trained_within(
+    sample: Sample, frame: Frame, bounds: Mapping[str, float], predictors: Sequence[str] = PREDICTORS
+) -> Trained:
+    """Return the product's training within given bounds, everything shed; `predictors` as in a contract."""
+    learn = partial(train_attributes, clocks=sample.clocks, predictors=predictors)
     first = learn(frame, bounds, regressors=[*sample.measures, *sample.sent])
     order = recovery_order(first, list(sample.measures))
     models = train_cascade(frame, bounds, order, sample.sent, learn)
