@@ -19,7 +19,7 @@ import pyarrow as pa
 from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Facts, Picture, Room, Told, Views
+from spillway.levers.protocol import Facts, Picture, Room, RowLoss, Told, Views
 
 OPEN, PLANNED, DONE, GONE = "open", "planned", "done", "gone"
 """A window has begun; is closed and pinned; is worked out; or cannot be, since rows of it were removed before."""
@@ -181,6 +181,9 @@ class WindowWork:
     """By window, what its inputs come in, where the lever asks for them (`WindowLever.portion_tuples`)."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By input stream, the columns it can be read with."""
+    losses: Mapping[str, RowLoss] = field(default_factory=dict)
+    """Where windows are worked out in turn: by input stream, the rows lost before of the batches that may have had some
+    in the window. Streams that lost none are absent."""
 
 
 class WindowDecision(ABC):
@@ -280,6 +283,10 @@ class WindowLever(ABC):
 
     def columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
         """By input stream, the columns that are read where windows are worked out in turn."""
+        return {}
+
+    def exact_columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
+        """Return by input stream the columns of which it needs exact values, each as a field of its entry names it."""
         return {}
 
     def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:

@@ -22,7 +22,7 @@ from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess
 from spillway.errors import ConcurrentRun, Refused, SpillwayError, so_many
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Room, Say
+from spillway.levers.protocol import Room, RowLoss, Say
 from spillway.levers.windows import (
     DONE,
     AskingDecision,
@@ -36,6 +36,7 @@ from spillway.levers.windows import (
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.reading import readable
+from spillway.pipeline.row_losses import losses_before, losses_in
 from spillway.pipeline.window_answers import answered, columns_of_answer
 from spillway.pipeline.window_failures import mark_failed, tell_failed
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
@@ -204,8 +205,10 @@ def _work(
     windows: Sequence[Window],
     before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     inputs: Inputs | None = None,
+    losses: Mapping[str, RowLoss] | None = None,
 ) -> WindowWork:
-    return window_work(run.tables, run.room.contracts, contract, found, windows, before, inputs)
+    made = window_work(run.tables, run.room.contracts, contract, found, windows, before, inputs)
+    return replace(made, losses=losses or {})
 
 
 def window_work(
@@ -294,12 +297,14 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
     for stretch in stretches_of(windows):
         planned = planned_inputs(run.tables, run.room, contract, stretch, back)
         held = held_inputs(contract, stretch, planned, columns, back, found.most_rows(contract))
+        lost = losses_before(run.tables, run.room.contracts, contract, stretch, back)
         for some, inputs in held:
             drafts: list[Draft] = []
             lines: list[LedgerRow] = []
             records: list[Mapping[str, Sequence[Mapping[str, Any]]]] = []
             for window in some:
-                work = _work(run, contract, found, [window], before, inputs[window.window])
+                losses = losses_in(lost, window, back)
+                work = _work(run, contract, found, [window], before, inputs[window.window], losses)
                 (plan,) = found.plan_windows(run.room, [work])
                 draft = _drafted(run.engine, table, plan.decision, [window], inputs)
                 drafts.append(draft)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from spillway.batch import Batch
+from spillway.batch import Batch, BatchRows
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.protocol import (
     Decision,
@@ -18,6 +18,7 @@ from spillway.levers.protocol import (
     Picture,
     Plan,
     Room,
+    RowLoss,
     Told,
     Views,
     Work,
@@ -84,6 +85,13 @@ class Sifters(Lever):
         days = sorted({batch.batch_date for batch in batches})
         lies = aside.exists and any(one.keep_aside for one in found)
         return Sifting(found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None)
+
+    def row_losses(
+        self, contract: StreamContract, batches: Sequence[BatchRows], tables: Views
+    ) -> Mapping[int, RowLoss]:
+        from spillway.levers.sifters.record import losses_of_batches
+
+        return losses_of_batches(tables, contract.stream, batches)
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
         from spillway.levers.sifters.mine import entry_from

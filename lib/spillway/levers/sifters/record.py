@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spillway.batch import SHOWN_BATCHES, Batch
+from spillway.batch import SHOWN_BATCHES, Batch, BatchRows
 from spillway.contracts import StreamContract
-from spillway.levers.protocol import Drafted, Views
+from spillway.levers.protocol import Drafted, RowLoss, Views
 from spillway.levers.sifters.apply import SiftedBatch
 from spillway.levers.sifters.chosen import ChosenFilter
 from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.sift import PIECE_SEQS
 from spillway.levers.sifters.words import region_words
 
 SIFTERS = "sifters"
@@ -113,6 +115,34 @@ def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | Non
         aside = SIFTERS in contract.lever_names and contract.lever_settings(SIFTERS).keep_aside
     found = SifterFilter.from_bytes(row["payload"], f"{contract.stream}: sifters, batch {row['batch']}")
     return SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, found, drops, aside)
+
+
+def losses_of_batches(tables: Views, stream: str, batches: Sequence[BatchRows]) -> dict[int, RowLoss]:
+    """Return by batch the rows that its filter dropped for good, by the counts of its regions."""
+    rows = tables.at(SIFTERS).rows(
+        ["batch", "filter", "regions", "drops", "keep_aside"],
+        stream=stream,
+        batch=[one.batch for one in batches],
+    )
+    spans = {one.batch: one.last_seq - one.first_seq + 1 for one in batches}
+    return {
+        row["batch"]: _loss_of(row["regions"], spans[row["batch"]] > PIECE_SEQS)
+        for row in rows.to_pylist()
+        if row["filter"] and row["drops"] is not False and not row["keep_aside"]
+    }
+
+
+def _loss_of(regions: Sequence[Mapping[str, Any]], several_pieces: bool) -> RowLoss:
+    """`several_pieces`: rows of a region were sampled piece by piece, and how many of each piece is not recorded."""
+    lost = [(one["offered"] - one["kept"], one) for one in regions if one["offered"] > one["kept"]]
+    sampled = [one for _, one in lost if one["threshold"] < 1.0]
+    return RowLoss(
+        offered=sum(one["offered"] for one in regions),
+        lost=sum(gone for gone, _ in lost),
+        unweighted=sum(gone for gone, one in lost if one["threshold"] >= 1.0),
+        heaviest=max((1.0 / (1.0 - one["threshold"]) for one in sampled), default=1.0),
+        least_kept=0.0 if several_pieces else min((float(one["kept"]) for one in sampled), default=math.inf),
+    )
 
 
 def newest_sifted(tables: Views, stream: str) -> Mapping[str, Any] | None:
