@@ -205,7 +205,7 @@ class JoinDecision(WindowDecision):
                 sides, (probe, row) if one.probe_is_left else (row, probe), strict=True
             )
         ]
-        if self.masses != (None, None):
+        if any(mass is not None for mass in self.masses):
             seqs = [np.asarray(columns[f"{name}_seq"]) for name in SIDES]
             count_weights(counts, seqs, weights, drawn, one.probes.seq[probe], self.with_itself)
         columns["weight"] = pa.array(drawn * weights[0] * weights[1])
