@@ -43,6 +43,11 @@ class TimeSpan:
         None,
     )
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The lengths that the edges of windows are multiples of, in whole microseconds."""
+        return (max(1, round(self.seconds * 1e6)),)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Subject):

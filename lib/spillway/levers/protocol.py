@@ -19,7 +19,6 @@ they hold travel to tasks, so they pickle. State between batches is what its own
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,17 +27,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.batch import Batch, BatchRows
+from spillway.batch import Batch
 from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
+from spillway.levers.dropped import DroppedRows
 from spillway.levers.rate_distortion import Alternative
 from spillway.levers.telling import MinedEntry, Noticed, Picture, Told
 from spillway.levers.views import Rows, Stored, View, Views
 
 __all__ = [
     "Decision", "Drafted", "Fact", "Facts", "FramePart", "Lesson", "Lever", "Load", "Measured", "MinedEntry",
-    "Noticed", "Offer", "Part", "Picture", "Plan", "Room", "RowLoss", "Rows", "Say", "Stored", "Told", "View",
+    "Noticed", "Offer", "Part", "Picture", "Plan", "Room", "Rows", "Say", "Stored", "Told", "View",
     "Views", "Work",
 ]  # fmt: skip
 
@@ -65,36 +65,6 @@ class Load:
         1.6
         """
         return replace(self, tuples_per_second=self.tuples_per_second * share)
-
-
-@dataclass(frozen=True)
-class RowLoss:
-    """Rows that a lever dropped for good, and how far the weights of the kept rows stand for them.
-
-    A row kept with probability p has the weight 1/p. A row of a region with p = 0 has no such stand-in: it is only
-    counted.
-    """
-
-    offered: int = 0
-    """Rows that the lever was offered."""
-    lost: int = 0
-    """Rows that were dropped for good."""
-    unweighted: int = 0
-    """Of the lost rows, those of regions with p = 0: no kept row stands for them."""
-    heaviest: float = 1.0
-    """Largest weight 1/p with which a row of these batches may have been kept."""
-    least_kept: float = math.inf
-    """Fewest rows kept of any region that lost some and kept some. Rows of one region repel one another in the sample
-    (a fixed number is kept), so pairs within a small region are rarer in it than 1/p^2 says. 0: not known."""
-
-    def __add__(self, other: RowLoss) -> RowLoss:
-        return RowLoss(
-            self.offered + other.offered,
-            self.lost + other.lost,
-            self.unweighted + other.unweighted,
-            max(self.heaviest, other.heaviest),
-            min(self.least_kept, other.least_kept),
-        )
 
 
 @dataclass(frozen=True)
@@ -399,10 +369,8 @@ class Lever(ABC):
         """By batch and attribute, how many values the destination does not have until it asks for them."""
         return {}
 
-    def row_losses(
-        self, contract: StreamContract, batches: Sequence[BatchRows], tables: Views
-    ) -> Mapping[int, RowLoss]:
-        """Return by batch which rows were dropped for good; batches that lost none may be absent."""
+    def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
+        """Return, by batch, which rows the lever dropped."""
         return {}
 
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:

@@ -8,6 +8,7 @@ own tables hold.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ import pyarrow as pa
 from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Facts, Picture, Room, RowLoss, Told, Views
+from spillway.levers.protocol import Facts, Picture, Room, Told, Views
 
 OPEN, PLANNED, DONE, GONE = "open", "planned", "done", "gone"
 """A window has begun; is closed and pinned; is worked out; or cannot be, since rows of it were removed before."""
@@ -143,6 +144,49 @@ class Portion:
 
 
 @dataclass(frozen=True)
+class InputLoss:
+    """Rows of an input that were produced for a window and that nobody can read in it.
+
+    Rows that a lever dropped at random are represented by the weights of the kept ones. *Unsampled* rows are not: of
+    their region no row was kept. Counts are ranges where the time of the rows is not known.
+    """
+
+    dropped: float = 0.0
+    """The best estimate of the number of dropped rows, unsampled ones included."""
+    dropped_least: int = 0
+    dropped_most: int = 0
+    unsampled: float = 0.0
+    unsampled_least: int = 0
+    unsampled_most: int = 0
+    largest_weight: float = 1.0
+    refused: float = 0.0
+    """Rows that were refused at intake, by the best estimate of their time."""
+    given_back: int = 0
+    """Rows that were kept aside and are read with the others; which portion each belongs to is not known."""
+    least_kept: float = math.inf
+    """Fewest rows kept of a region that lost some (`DroppedRows.least_kept`)."""
+
+    @property
+    def lost(self) -> float:
+        """All of them."""
+        return self.dropped + self.refused
+
+    def __add__(self, other: InputLoss) -> InputLoss:
+        return InputLoss(
+            self.dropped + other.dropped,
+            self.dropped_least + other.dropped_least,
+            self.dropped_most + other.dropped_most,
+            self.unsampled + other.unsampled,
+            self.unsampled_least + other.unsampled_least,
+            self.unsampled_most + other.unsampled_most,
+            max(self.largest_weight, other.largest_weight),
+            self.refused + other.refused,
+            self.given_back + other.given_back,
+            min(self.least_kept, other.least_kept),
+        )
+
+
+@dataclass(frozen=True)
 class SqlRead:
     """What a question reads of an input: columns of some portions; `tagged`, with its portion's place in `PORTION`."""
 
@@ -181,9 +225,8 @@ class WindowWork:
     """By window, what its inputs come in, where the lever asks for them (`WindowLever.portion_tuples`)."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By input stream, the columns it can be read with."""
-    losses: Mapping[str, RowLoss] = field(default_factory=dict)
-    """Where windows are worked out in turn: by input stream, the rows lost before of the batches that may have had some
-    in the window. Streams that lost none are absent."""
+    losses: Mapping[int, Mapping[str, InputLoss]] = field(default_factory=dict)
+    """By window and input stream, the rows that were produced and cannot be read."""
 
 
 class WindowDecision(ABC):

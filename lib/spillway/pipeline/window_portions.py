@@ -7,13 +7,13 @@ where it lies in several windows or batches: then its times are read, and no oth
 read with what is kept. The portions of a batch touch one another in `seq`, so that rows which an earlier lever laid
 aside belong to one of them.
 
-How many tuples a source produced for those that are here follows from the ledger: what came in, was refused, or was
-shed for good by an earlier lever was produced; what was delivered twice was not produced twice.
+The rows that were produced for a window and are not here (dropped by an earlier lever, or refused) are counted by
+`window_losses`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,23 +22,38 @@ import numpy as np
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
-from spillway.ledger import TOTAL
-from spillway.levers.windows import Portion, Window
-from spillway.pipeline.accounting import SENT
+from spillway.levers.windows import InputLoss, Portion, Window
 from spillway.pipeline.window_grid import WindowGrid, window_order
+from spillway.pipeline.window_losses import input_losses
 from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group
 from spillway.store.filters import matching
 from spillway.store.tables import Tables
 
-_INTAKE = "intake"
 _DAY = 86_400_000_000
+_LAST_SEQ = 2**62
+
+
+@dataclass(frozen=True)
+class WindowOffers:
+    """By window: its portions, and by input stream the rows that were produced and are in none of them."""
+
+    portions: Mapping[int, tuple[Portion, ...]]
+    losses: Mapping[int, Mapping[str, InputLoss]]
 
 
 def window_portions(
     tables: Tables, contracts: Contracts, contract: Workload, windows: Sequence[Window], most: int | None
 ) -> dict[int, tuple[Portion, ...]]:
     """By window, its portions, of at most so many tuples each; in the order of streams, batches and `seq`."""
+    return dict(window_offers(tables, contracts, contract, windows, most).portions)
+
+
+def window_offers(
+    tables: Tables, contracts: Contracts, contract: Workload, windows: Sequence[Window], most: int | None
+) -> WindowOffers:
+    """Return the portions of windows, and what was produced for the windows and is in no portion."""
     found: dict[int, list[Portion]] = {window.window: [] for window in windows}
+    losses: dict[int, dict[str, InputLoss]] = {window.window: {} for window in windows}
     grid = WindowGrid.of(contract)
     for stream in dict.fromkeys(contract.inputs):
         order = window_order(contracts, contract, stream)
@@ -51,34 +66,66 @@ def window_portions(
                 where=contract.subject,
             )
         batches = sorted({batch for window in windows for name, batch in window.inputs if name == stream})
-        factors = _produced_for_each(tables, stream, batches)
         alone = [one for one in (most, contracts.stream(stream).row_group_tuples) if one is not None]
         opened: dict[str, _InFile] = {}
+        by_batch: dict[int, dict[int, list[Portion]]] = {}
         for batch in batches:
-            of_batch: dict[int, list[Portion]] = {}
+            of_batch = by_batch.setdefault(batch, {})
             for file in tables.at("transmitted", stream).files(batch=batch):
                 of = opened.setdefault(file.path, _InFile(stream, order, file, min(alone, default=None)))
-                for window, portion in _of_file(grid, of, batch, factors[batch], most):
+                for window, portion in _of_file(grid, of, batch, most):
                     of_batch.setdefault(window, []).append(portion)
-            for number, mine in of_batch.items():
-                if number in found:
-                    found[number] += _touching(mine)
-    return {
-        window.window: tuple(one for one in found[window.window] if (one.stream, one.batch) in window.inputs)
-        for window in windows
-    }
+        tuples = {
+            batch: {number: sum(one.tuples for one in some) for number, some in of_batch.items()}
+            for batch, of_batch in by_batch.items()
+        }
+        numbers = [window.window for window in windows]
+        lost = input_losses(tables, contract.subject, grid, stream, order, numbers, tuples)
+        for window in windows:
+            number, mine = window.window, []
+            for batch in (batch for name, batch in window.inputs if name == stream):
+                some = _touching(by_batch[batch].get(number, []))
+                more = lost.given_back.get((batch, number))
+                mine += some if more is None else _with_given_back(some, more)
+            loss = losses[number][stream] = lost.lost.get(number, InputLoss())
+            found[number] += _with_produced(mine, loss)
+    return WindowOffers({number: tuple(some) for number, some in found.items()}, losses)
 
 
-def _of_file(
-    grid: WindowGrid, of: _InFile, batch: int, produced: float, most: int | None
-) -> Iterator[tuple[int, Portion]]:
+def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
+    """Add the rows of a window that were kept aside to a batch's portions, by their size.
+
+    They may lie before the first and behind the last row that was sent.
+    """
+    if not portions:
+        return []
+    here = sum(one.tuples for one in portions)
+    ends = [sum(one.tuples for one in portions[: at + 1]) * rows // here for at in range(len(portions))]
+    found = [
+        replace(one, tuples=one.tuples + end - before)
+        for one, end, before in zip(portions, ends, [0, *ends], strict=False)
+    ]
+    found[0] = replace(found[0], from_seq=0)
+    found[-1] = replace(found[-1], to_seq=_LAST_SEQ)
+    return found
+
+
+def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Portion]:
+    """Spread the rows of a window that cannot be read over the window's own portions, by their size."""
+    tuples = sum(one.tuples for one in portions)
+    each = (tuples + loss.lost) / tuples if tuples else 1.0
+    for one in portions:
+        yield replace(one, produced=one.tuples * each)
+
+
+def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Iterator[tuple[int, Portion]]:
     """The portions of a batch in a file, each with its window."""
     file, stream = of.file, of.stream
     inside = grid.holding(file, of.order)
     one_batch = file.low("batch") == file.high("batch") and file.low("seq") is not None
     if one_batch and inside is not None and (of.alone is None or file.records <= of.alone):
         first, last = file.low("seq"), file.high("seq")
-        made = Portion(stream, batch, first, last, file.records, file.size, file.records * produced)
+        made = Portion(stream, batch, first, last, file.records, file.size, float(file.records))
         yield inside, made
         return
     for group in of.groups:
@@ -94,7 +141,7 @@ def _of_file(
             first, last = group.edges["seq"]
             yield (
                 alone,
-                Portion(stream, batch, first, last, group.records, group.size, group.records * produced),
+                Portion(stream, batch, first, last, group.records, group.size, float(group.records)),
             )
             continue
         for window, seq in _seq_by_window(grid, of, group, batch, alone):
@@ -103,7 +150,7 @@ def _of_file(
                 tuples, first, last = len(some), int(some[0]), int(some[-1])
                 yield (
                     window,
-                    Portion(stream, batch, first, last, tuples, round(tuples * each), tuples * produced),
+                    Portion(stream, batch, first, last, tuples, round(tuples * each), float(tuples)),
                 )
 
 
@@ -151,26 +198,3 @@ def _touching(portions: list[Portion]) -> list[Portion]:
         one if at == 0 else replace(one, from_seq=ordered[at - 1].to_seq + 1)
         for at, one in enumerate(ordered)
     ]
-
-
-def _produced_for_each(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, float]:
-    """By batch, how many tuples were produced for each that was sent."""
-    rows = tables.at("ledger").rows(
-        ["batch", "stage", "offered", "kept", "deduplicated"],
-        scope="stream",
-        subject=stream,
-        batch=list(batches),
-        unit="rows",
-        dimension_kind=TOTAL,
-        stage=[_INTAKE, SENT],
-    )
-    came: dict[int, int] = {}
-    sent: dict[int, int] = {}
-    for row in rows.to_pylist():
-        if row["stage"] == _INTAKE:
-            came[row["batch"]] = row["offered"] - row["deduplicated"]
-        else:
-            sent[row["batch"]] = row["kept"]
-    return {
-        batch: came[batch] / sent[batch] if came.get(batch) and sent.get(batch) else 1.0 for batch in batches
-    }

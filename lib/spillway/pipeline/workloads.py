@@ -22,10 +22,11 @@ from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess
 from spillway.errors import ConcurrentRun, Refused, SpillwayError, so_many
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Room, RowLoss, Say
+from spillway.levers.protocol import Room, Say
 from spillway.levers.windows import (
     DONE,
     AskingDecision,
+    InputLoss,
     ReadColumns,
     Window,
     WindowDecision,
@@ -36,13 +37,13 @@ from spillway.levers.windows import (
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.reading import readable
-from spillway.pipeline.row_losses import losses_before, losses_in
 from spillway.pipeline.window_answers import answered, columns_of_answer
 from spillway.pipeline.window_failures import mark_failed, tell_failed
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_look import find_windows
+from spillway.pipeline.window_losses import held_losses
 from spillway.pipeline.window_pins import claim_windows, pinned_windows, save_windows
-from spillway.pipeline.window_portions import window_portions
+from spillway.pipeline.window_portions import window_offers
 from spillway.registry import lever
 from spillway.store.drafts import Draft
 from spillway.store.ledgers import write_ledger
@@ -205,10 +206,10 @@ def _work(
     windows: Sequence[Window],
     before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     inputs: Inputs | None = None,
-    losses: Mapping[str, RowLoss] | None = None,
+    losses: Mapping[int, Mapping[str, InputLoss]] | None = None,
 ) -> WindowWork:
     made = window_work(run.tables, run.room.contracts, contract, found, windows, before, inputs)
-    return replace(made, losses=losses or {})
+    return made if losses is None else replace(made, losses=losses)
 
 
 def window_work(
@@ -227,11 +228,11 @@ def window_work(
     made = WindowWork(contract, facts, tuple(windows), before=before or {}, inputs=inputs or {})
     if not found.portioned:
         return made
-    portions = window_portions(tables, contracts, contract, windows, found.portion_tuples(contract))
+    offers = window_offers(tables, contracts, contract, windows, found.portion_tuples(contract))
     columns = {
         name: tuple(readable(tables, contracts.stream(name)).names) for name in dict.fromkeys(contract.inputs)
     }
-    return replace(made, portions=portions, columns=columns)
+    return replace(made, portions=offers.portions, losses=offers.losses, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -297,14 +298,13 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
     for stretch in stretches_of(windows):
         planned = planned_inputs(run.tables, run.room, contract, stretch, back)
         held = held_inputs(contract, stretch, planned, columns, back, found.most_rows(contract))
-        lost = losses_before(run.tables, run.room.contracts, contract, stretch, back)
         for some, inputs in held:
+            lost = held_losses(run.tables, run.room.contracts, contract, some, inputs, back)
             drafts: list[Draft] = []
             lines: list[LedgerRow] = []
             records: list[Mapping[str, Sequence[Mapping[str, Any]]]] = []
             for window in some:
-                losses = losses_in(lost, window, back)
-                work = _work(run, contract, found, [window], before, inputs[window.window], losses)
+                work = _work(run, contract, found, [window], before, inputs[window.window], lost)
                 (plan,) = found.plan_windows(run.room, [work])
                 draft = _drafted(run.engine, table, plan.decision, [window], inputs)
                 drafts.append(draft)

@@ -24,9 +24,9 @@ from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded, encoded_values
 from spillway.levers.joins.settings import JoinSettings, JoinSide
-from spillway.levers.joins.turn import JoinTurn
-from spillway.levers.protocol import Picture, Room, RowLoss, Told, Views
-from spillway.levers.windows import ReadColumns, Window, WindowLever, WindowPlan, WindowWork
+from spillway.levers.joins.turn import JoinTurn, LostRows
+from spillway.levers.protocol import Picture, Room, Told, Views
+from spillway.levers.windows import InputLoss, ReadColumns, Window, WindowLever, WindowPlan, WindowWork
 
 if TYPE_CHECKING:
     from spillway.levers.joins.advice import Advised
@@ -48,7 +48,7 @@ class JoinPlan(WindowPlan):
         left, right, bounds, inexact = sides_of(work.contract, room, settings, work.inputs)
         given = [Given(one, *map(int, np.searchsorted(one.at, (begin, end)))) for one in (left, right)]
         with_itself = len(set(work.contract.inputs)) == 1
-        first, second = (work.losses.get(stream, RowLoss()) for stream in input_streams(work.contract))
+        first, second = (lost_of(work, stream) for stream in input_streams(work.contract))
         self.turn = JoinTurn(
             settings,
             memory,
@@ -152,6 +152,16 @@ def sides_of(
         for one, unknown in zip(bounds, inexact, strict=True)
     ]
     return operands[0], operands[1], SideBounds(*exact), sum(int(one.sum()) for one in inexact)
+
+
+def lost_of(work: WindowWork, stream: str) -> LostRows:
+    """Return what was lost of a stream in the window, and in the windows that it looks back at."""
+    (window,) = work.windows
+    own = work.losses.get(window.window, {}).get(stream, InputLoss())
+    reached = sum(
+        (one.get(stream, InputLoss()) for number, one in work.losses.items() if number < window.window), own
+    )
+    return LostRows(own, reached)
 
 
 def input_streams(contract: Workload) -> tuple[str, str]:

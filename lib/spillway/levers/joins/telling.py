@@ -216,7 +216,7 @@ def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
     if not rows:
         return
     settings: JoinSettings = contract.lever_settings("joins")
-    yield _pairs(rows, contract.window.seconds)
+    yield _pairs(rows, contract, settings)
     yield _curves(rows[-1], contract, settings)
     if any(row["compared"] < row["possible"] for row in rows):
         yield _shares(rows, contract)
@@ -229,7 +229,7 @@ def _windows(contract: Workload, tables: Views) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row["window"]))
 
 
-def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
+def _pairs(rows: Sequence[Row], contract: Workload, settings: JoinSettings) -> Picture:
     first = rows[0]["window"]
     at = [float(row["window"] - first) for row in rows]
     found = [(x, float(row["pairs"])) for x, row in zip(at, rows, strict=True)]
@@ -247,7 +247,7 @@ def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
                 {"name": "found", "points": found, "style": "c0"},
                 {"name": "found and missed, estimated", "points": whole, "style": "c1"},
             ],
-            "x": f"windows of {seconds:g} s since the first that is shown",
+            "x": f"windows of {contract.window.seconds:g} s since the first that is shown",
             "y": "pairs",
             "from_zero": True,
             "band": band if len(band) > 1 else (),

@@ -30,13 +30,31 @@ from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.rate import followed, owed_seconds
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.type_worth import TypePairs, types_match
-from spillway.levers.protocol import RowLoss
+from spillway.levers.windows import InputLoss
 
 Counts = Mapping[str, int]
 CORE_MEMORY = 0.5
 """What is left a window later of how fast a core was: machines change their minds sooner than streams do."""
 REPELS_LITTLE = 10.0
 """Rows kept of a region: of fewer, pairs within it are so much rarer in the sample that no factor makes up for it."""
+
+
+@dataclass(frozen=True)
+class LostRows:
+    """Rows of a side that were produced and did not come: in the window, and in those that it looks back at as well."""
+
+    window: InputLoss = field(default_factory=InputLoss)
+    reached: InputLoss = field(default_factory=InputLoss)
+
+    @property
+    def any(self) -> bool:
+        """Return whether any row may have been lost."""
+        return self.reached.dropped_most > 0 or self.reached.refused > 0
+
+    @property
+    def unweighted(self) -> int:
+        """Return how many of them no weight stands for, at most."""
+        return self.reached.unsampled_most + math.ceil(self.reached.refused)
 
 
 @dataclass(frozen=True)
@@ -50,15 +68,15 @@ class JoinTurn:
     seconds: float
     with_itself: bool = False
     bounds: SideBounds = field(default_factory=SideBounds)
-    losses: tuple[RowLoss, RowLoss] = (RowLoss(), RowLoss())
-    """By side, the rows that were lost before of the batches that may have had some in the window."""
+    losses: tuple[LostRows, LostRows] = field(default_factory=lambda: (LostRows(), LostRows()))
+    """By side, the rows that were produced and did not come."""
     inexact_rows: int = 0
     """Rows that match nothing, since what they are joined by is not known exactly."""
 
     @property
     def weighted(self) -> bool:
         """Return whether rows were lost before, so that those that came stand for more than themselves."""
-        return any(loss.lost for loss in self.losses) or any(
+        return any(loss.any for loss in self.losses) or any(
             one.rows.row_weights is not None for one in (self.left, self.right)
         )
 
@@ -71,20 +89,23 @@ class JoinTurn:
         )
         return left, right
 
-    def _share_weighted(self, side: int) -> float:
-        """Of the rows of a side, about the share that any weight stands for: the others were of regions with p = 0."""
-        loss = self.losses[side]
-        return 1.0 - loss.unweighted / loss.offered if loss.offered else 1.0
-
     @property
     def produced(self) -> tuple[float, float]:
-        """By side, about how many rows were produced in the window."""
-        found = []
-        for side, given in enumerate((self.left, self.right)):
-            weight = float(self._row_weights[side][given.low : given.high].sum())
-            share = self._share_weighted(side)
-            found.append(weight / share if share > 0 else weight)
-        return found[0], found[1]
+        """By side, about how many rows were produced in the window: weights, and counts where none stands for them."""
+        left, right = (
+            float(weights[given.low : given.high].sum()) + loss.window.unsampled + loss.window.refused
+            for weights, given, loss in zip(
+                self._row_weights, (self.left, self.right), self.losses, strict=True
+            )
+        )
+        return left, right
+
+    def _share_weighted(self, side: int) -> float:
+        """Return about which share of the produced rows of a side the weights of those that came stand for."""
+        weighted = float(self._row_weights[side].sum())
+        reached = self.losses[side].reached
+        whole = weighted + reached.unsampled + reached.refused
+        return weighted / whole if whole > 0 else 1.0
 
     @cached_property
     def _masses(self) -> tuple[Array | None, Array | None]:
@@ -94,7 +115,7 @@ class JoinTurn:
         found = []
         for side, one in enumerate(self.allotment.facing):
             summed = np.concatenate([[0.0], np.cumsum(self._row_weights[side])])
-            share = max(self._share_weighted(side), 1e-9)
+            share = self._share_weighted(side) or 1.0
             found.append((summed[one.how.high] - summed[one.how.low]) / share)
         return found[0], found[1]
 
@@ -125,11 +146,10 @@ class JoinTurn:
             zip(self.allotment.facing, (self.right, self.left), strict=True)
         ):  # right rows probe the left window
             weights = self._row_weights[1 - side][given.low : given.high]
-            rows += float(weights[one.how.high > one.how.low].sum()) / max(
-                self._share_weighted(1 - side), 1e-9
-            )
+            share = self._share_weighted(1 - side) or 1.0
+            rows += float(weights[one.how.high > one.how.low].sum()) / share
         if not rows:
-            return 0.0 if any(loss.lost for loss in self.losses) else 1.0
+            return 0.0 if any(loss.any for loss in self.losses) else 1.0
         return counts.get("shares", 0) / WHOLE_SHARE / rows
 
     @property
@@ -330,7 +350,7 @@ class JoinTurn:
 
     @property
     def _unweighted(self) -> int:
-        """Rows that were lost before and that no weight stands for."""
+        """Rows that were lost before and that no weight stands for, at most."""
         return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
 
     def _missed_in_all(self, counts: Counts, here: Missed) -> Missed:
@@ -343,7 +363,7 @@ class JoinTurn:
         low, high = weighted_pairs(total, variance, self._heaviest_event)
         if self.with_itself and self._heaviest(LEFT) > 1.0:
             # rows of one region repel one another in the sample: k (k - 1) / n (n - 1) pairs are kept, not (k / n)^2
-            least = self.losses[LEFT].least_kept if self.losses[LEFT].lost else 0.0
+            least = self.losses[LEFT].reached.least_kept if self.losses[LEFT].any else 0.0
             high = (
                 high
                 if math.isinf(least)
@@ -360,7 +380,7 @@ class JoinTurn:
     def _heaviest(self, side: int) -> float:
         """Return the largest weight that a row of the side may have had."""
         weights = self._row_weights[side]
-        return max(float(weights.max(initial=1.0)), self.losses[side].heaviest)
+        return max(float(weights.max(initial=1.0)), self.losses[side].reached.largest_weight)
 
     @property
     def _heaviest_event(self) -> float:

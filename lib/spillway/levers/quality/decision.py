@@ -35,11 +35,13 @@ from spillway.levers.quality.sql_text import (
     reads_everything,
     relations_in,
 )
-from spillway.levers.windows import AskingDecision, Inexact, Portion, SqlQuestion, SqlRead, Window
+from spillway.levers.windows import AskingDecision, Inexact, InputLoss, Portion, SqlQuestion, SqlRead, Window
 
 OURS = ("window", "batch_date", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
 MOST_NUMBERS = 50_000_000
+WEIGHT = "weight"
+"""The column with the number of rows that a row stands for."""
 _PARTS = 1_000_000
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
@@ -57,6 +59,8 @@ class AskedQuery(AskingDecision):
     """Of its input, where it is one: between which values columns lie."""
 
     numbers_before: NumbersBefore = field(default_factory=NumbersBefore)
+    losses: Mapping[int, Mapping[str, InputLoss]] = field(default_factory=dict)
+    """By window and input, what was produced and cannot be read."""
 
     @property
     def asks(self) -> str:
@@ -68,9 +72,10 @@ class AskedQuery(AskingDecision):
         share = self.shares[window.window]
         if not share.kept:
             return ()
-        if self._is_scaled(share, inexact):
+        if self._is_scaled(window, inexact):
             assert self.aggregate is not None
-            found = [self._parts(self.aggregate, share.kept, self._inexact(inexact))]
+            sampled = self._dropped(window) is not None
+            found = [self._parts(self.aggregate, share.kept, self._inexact(inexact), sampled)]
         else:
             found = [self.asked(share.kept)]
         if self._is_doubtful(inexact):
@@ -79,10 +84,22 @@ class AskedQuery(AskingDecision):
             found.append(self._numbers(one, share.offered))
         return found
 
-    def _is_scaled(self, share: WindowShare, inexact: Inexact) -> bool:
-        """Whether portions are asked for their parts: where some are left out, or values are inexact."""
+    def _dropped(self, window: Window) -> InputLoss | None:
+        """What was dropped of a plain aggregate's input in the window, where that matters to its answer."""
+        found = self.losses.get(window.window, {}).get(self.sources[0])
+        if found is None:
+            return None
+        share = self.shares[window.window]
+        left_out = len(share.kept) < len(share.offered)
+        return found if found.dropped_most or (found.given_back and left_out) else None
+
+    def _is_scaled(self, window: Window, inexact: Inexact) -> bool:
+        """Whether portions are asked for their parts: some are left out, rows were dropped, or values are inexact."""
         if self.aggregate is None:
             return False
+        share = self.shares[window.window]
+        if self._dropped(window) is not None:
+            return True
         return len(share.kept) < len(share.offered) or bool(concerned(self.aggregate, self._inexact(inexact)))
 
     def _is_doubtful(self, inexact: Inexact) -> bool:
@@ -115,11 +132,15 @@ class AskedQuery(AskingDecision):
         return SqlQuestion(self._reads(kept), self.statements, said.most_rows, said.most_seconds)
 
     def _reads(
-        self, kept: Sequence[Portion], tagged: bool = False, bounds_of: frozenset[str] = frozenset()
+        self,
+        kept: Sequence[Portion],
+        tagged: bool = False,
+        bounds_of: frozenset[str] = frozenset(),
+        sampled: bool = False,
     ) -> dict[str, SqlRead]:
         """What is read of every input: the columns that are named; `*` is all attributes, and they."""
         names = frozenset().union(*(names_in(sql) for _, sql in self.statements))
-        names |= {name + BOUND_SUFFIX for name in bounds_of}
+        names |= {name + BOUND_SUFFIX for name in bounds_of} | ({WEIGHT} if sampled else set())
         everything = any(reads_everything(sql) for _, sql in self.statements)
         reads = {}
         for stream in self.sources:
@@ -154,10 +175,13 @@ class AskedQuery(AskingDecision):
         sql = f"SELECT {any_inexact(names)} AS doubted FROM {self.aggregate.source}"
         return SqlQuestion(self._reads(kept, bounds_of=names), (("doubted", sql),), 1)
 
-    def _parts(self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
+    def _parts(
+        self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str], sampled: bool
+    ) -> SqlQuestion:
         """For every portion and group, what its measures are made of."""
-        reads = self._reads(kept, tagged=True, bounds_of=concerned(of, inexact))
-        return SqlQuestion(reads, (("parts", parts_asked(of, inexact)),), _PARTS, self.settings.most_seconds)
+        reads = self._reads(kept, tagged=True, bounds_of=concerned(of, inexact), sampled=sampled)
+        statement = parts_asked(of, inexact, sampled and WEIGHT in reads[self.sources[0]].columns)
+        return SqlQuestion(reads, (("parts", statement),), _PARTS, self.settings.most_seconds)
 
     def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
         """The source's own numbers of all that arrived, also of what is shed: this column alone."""
@@ -191,9 +215,11 @@ class AskedQuery(AskingDecision):
             }
             counts |= last
         of = self.aggregate
-        if of is not None and self._is_scaled(share, inexact):
+        if of is not None and self._is_scaled(window, inexact):
             settings = self.settings
-            found = with_bounds(of, found, share, self.ranges, settings.assume_alike, doubted)
+            found = with_bounds(
+                of, found, share, self.ranges, settings.assume_alike, doubted, self._dropped(window)
+            )
             if found.num_rows > settings.most_rows:
                 raise Refused(
                     "sql",

@@ -14,7 +14,7 @@ counted, or in which group.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,30 +43,47 @@ def any_inexact(names: frozenset[str]) -> str:
     return f"count(CASE WHEN {either} THEN 1 END)"
 
 
-def off_and_unknown(one: Measure, inexact: frozenset[str]) -> tuple[str, str] | None:
-    """Two expressions: by how much its values may be off together, and of how many nothing is known; None: exact.
+@dataclass(frozen=True)
+class OffAndUnknown:
+    """Expressions: by how much the values of a measure may be off, and of how many nothing is known."""
+
+    off: str
+    """Of all of them together."""
+    unknown: str
+    each: str | None = None
+    """Of one value; None: values that are added up are exact or unknown."""
+
+
+def off_and_unknown(one: Measure, inexact: frozenset[str]) -> OffAndUnknown | None:
+    """By how much a measure's values may be off, as expressions; None: they are exact.
 
     >>> off_and_unknown(Measure("m", "avg", "wind"), frozenset({"temp"})) is None
     True
-    >>> off_and_unknown(Measure("m", "avg", "temp + 1"), frozenset({"temp"}))
-    ('0.0', 'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)')
+    >>> off_and_unknown(Measure("m", "avg", "temp + 1"), frozenset({"temp"})).unknown
+    'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)'
     """
     names = names_in(one.of or "") & inexact
     if not names or one.of is None:
         return None
     if one.of.lower() not in inexact:
-        return "0.0", any_inexact(names)
+        return OffAndUnknown("0.0", any_inexact(names))
     value, bound = one.of, one.of + BOUND_SUFFIX
     if one.kind == "count":
-        return "0.0", f"count(CASE WHEN {value} IS NULL AND {bound} >= 100 THEN 1 END)"
-    off = f"sum(CASE WHEN {bound} < 100 THEN abs({value}) * {bound} / (100 - {bound}) END)"
-    return off, f"count(CASE WHEN {bound} >= 100 AND ({value} IS NULL OR {value} <> 0) THEN 1 END)"
+        return OffAndUnknown("0.0", f"count(CASE WHEN {value} IS NULL AND {bound} >= 100 THEN 1 END)")
+    each = f"CASE WHEN {bound} < 100 THEN abs({value}) * {bound} / (100 - {bound}) END"
+    unknown = f"count(CASE WHEN {bound} >= 100 AND ({value} IS NULL OR {value} <> 0) THEN 1 END)"
+    return OffAndUnknown(f"sum({each})", unknown, each)
 
 
 def widened(
-    scale: Callable[[PartlyRead], Estimate | None], sample: PartlyRead, off: np.ndarray
+    scale: Callable[[PartlyRead], Estimate | None],
+    sample: PartlyRead,
+    off: np.ndarray,
+    seen_off: np.ndarray | None = None,
 ) -> Estimate | None:
     """An estimate with the interval of all that its values may stand for.
+
+    Where rows have weights, `off` is weighted, and `seen_off` counts every row once.
 
     >>> read = Clusters(np.ones(2), np.array([4.0, 6.0]), np.ones(2))
     >>> widened(PartlyRead.mean, PartlyRead(read, np.zeros(0)), np.array([0.5, 0.5]))
@@ -75,10 +92,17 @@ def widened(
     found = scale(sample)
     if found is None or not off.any():
         return found
-    moved = (replace(sample.read, total=sample.read.total + sign * off) for sign in (-1, 1))
-    least, most = (scale(replace(sample, read=read)) for read in moved)
+    least, most = (scale(_moved(sample, sign * off, sign, seen_off)) for sign in (-1, 1))
     assert least is not None
     assert most is not None
     if least.low is None or most.high is None:
         return replace(found, low=None, high=None)
     return replace(found, low=min(least.low, found.value), high=max(most.high, found.value))
+
+
+def _moved(sample: PartlyRead, off: np.ndarray, sign: int, seen_off: np.ndarray | None) -> PartlyRead:
+    """The sample with values that are off by so much, batch by batch."""
+    rows = sample.rows
+    if rows is not None and seen_off is not None:
+        rows = replace(rows, seen=replace(rows.seen, total=rows.seen.total + sign * seen_off))
+    return replace(sample, read=replace(sample.read, total=sample.read.total + off), rows=rows)

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spillway.levers.quality.left_out import Reach, most_hidden
+from spillway.levers.quality.left_out import DOUBT, Reach, most_hidden
 
 CONFIDENCE = 0.95
 FEWEST = 5
@@ -51,9 +51,12 @@ CHOSEN = f"chance alone chose fewer than {FEWEST} of the portions that were read
 UNEVEN_SIZES = "portions differ much in size"
 RARE = "too few portions hold what is asked for, or one makes most of it"
 BEYOND = "nothing says how far values that were left out may lie"
+DROPPED = "nothing says how far values of rows that were dropped may lie: state a range rule of the attribute"
 UNBOUNDED = "values that were shed or rounded say which rows count, or are bounded by nothing"
-REASONS = (FEW_READ, CHOSEN, UNEVEN_SIZES, RARE, BEYOND, UNBOUNDED)
-"""Why an estimate has no interval; all but the last where portions were left out, the first where few were read."""
+REASONS = (FEW_READ, CHOSEN, UNEVEN_SIZES, RARE, BEYOND, DROPPED, UNBOUNDED)
+"""Why an estimate has no interval; all but the last two where portions were left out, the first where few were read."""
+NORMAL = 1.959963985
+"""The two-sided 95 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,55 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class SampledRows:
+    """Rows of the window that an earlier lever dropped, and what the kept ones say of them (Horvitz and Thompson 1952).
+
+    A row that was kept with probability p has the weight w = 1 / p. Of a total of y, the variance of sampling is at
+    most sum of w (w - 1) y^2 over the kept rows, as for rows that are drawn one by one; a sifter draws with less.
+    Variance says nothing of rows unlike all that were kept. So `hidden` rows may hold anything that a row can hold:
+    that all of m rows were dropped has the chance (1 - 1 / w)^m, and m is the largest number for which that is not rare
+    (2.5 %). *Unsampled* rows were dropped without a draw: each of them may hold anything.
+    """
+
+    seen: Clusters
+    """Of the kept rows, each counted once."""
+    total_squares: float
+    """Sum of w (w - 1) y^2."""
+    cross: float
+    """Sum of w (w - 1) y over the counted rows."""
+    counted_squares: float
+    """Sum of w (w - 1) over the counted rows."""
+    dropped_least: int
+    dropped_most: int
+    unsampled_least: int
+    unsampled_most: int
+    largest_weight: float
+    left_rows: float = 0.0
+    """Rows that are here, in portions that were left out."""
+    left_unknown: float = 0.0
+    """By how many that may be wrong."""
+    off_squares: float = 0.0
+    """Sum of w (w - 1) o^2, where a value is within o of the truth."""
+
+    @property
+    def hidden(self) -> float:
+        """The most sampled rows of which it is no rare chance that all of them were dropped."""
+        most = max(0, self.dropped_most - self.unsampled_least)
+        if self.largest_weight <= 1.0:
+            return float(most)  # nothing says with which weight they were dropped
+        return min(float(most), math.log(DOUBT) / math.log1p(-1.0 / self.largest_weight))
+
+    def half_of_total(self) -> float:
+        """Half the width of the interval of a total."""
+        return NORMAL * (math.sqrt(max(0.0, self.total_squares)) + math.sqrt(self.off_squares))
+
+    def half_of_residuals(self, ratio: float) -> float:
+        """Half the width of the interval of the sum of y - ratio over the counted rows."""
+        squares = self.total_squares - 2 * ratio * self.cross + ratio**2 * self.counted_squares
+        return NORMAL * (math.sqrt(max(0.0, squares)) + math.sqrt(self.off_squares))
+
+
+@dataclass(frozen=True)
 class PartlyRead:
     """What was read of a window, and what is known of the rest."""
 
@@ -93,6 +145,15 @@ class PartlyRead:
     reach: Reach | None = None
     """What a row that was not read may add; None: nobody knows."""
     assume_alike: bool = False
+    rows: SampledRows | None = None
+    """What is known of rows that were dropped; `read` is then weighted, and `left` counts dropped rows too."""
+
+    @property
+    def no_reason(self) -> str | None:
+        """Why there is no interval though the portions allow one: rows were dropped, and may hold anything."""
+        if self.rows is None or self.reach is not None:
+            return None
+        return DROPPED if self.rows.unsampled_most or not self.assume_alike else None
 
     @property
     def why(self) -> str | None:
@@ -109,13 +170,16 @@ class PartlyRead:
         """The sum over all batches; None of nothing."""
         read, drawn = self.read, self._chosen if len(self._chosen) else self.read
         if not len(self.left):
-            return _exact(float(read.total.sum()))
+            value = float(read.total.sum())
+            return _exact(value) if self.rows is None else self._of_rows(value, (value, value), 1.0)
         size = float(drawn.tuples.sum())
         if not size:
             return None
         ratio, others = float(drawn.total.sum()) / size, self._others
         tuples = float(read.tuples.sum() + self.left.sum())
-        ends = (-math.inf, math.inf) if self.reach is None else self.reach.total(read.total, self.left)
+        ends = (-math.inf, math.inf)
+        if self.reach is not None and self.rows is None:
+            ends = self.reach.total(read.total, self.left)
         if self.why is None and says_enough(replace(drawn, counted=drawn.tuples)):
             residuals = drawn.total - ratio * drawn.tuples
             half = tuples * _spread(residuals, float(drawn.tuples.mean()), self._batches)
@@ -123,6 +187,8 @@ class PartlyRead:
             if self._hidden and self.reach is not None:
                 under, over = self.reach.hidden_in_total(ratio, others, self._hidden)
             ends = _both(ends, (tuples * ratio - half - under, tuples * ratio + half + over))
+        if self.rows is not None:
+            return self._of_rows(tuples * ratio, ends, tuples / size)
         return _within(tuples * ratio, ends)
 
     def mean(self) -> Estimate | None:
@@ -135,9 +201,11 @@ class PartlyRead:
             return None
         ratio = float(drawn.total.sum()) / counted
         if not len(self.left):
-            return _exact(ratio)
+            return _exact(ratio) if self.rows is None else self._mean_of_rows(ratio, (ratio, ratio))
         sure = float(read.total.sum()), float(read.counted.sum()), float(self.left.sum())
-        ends = (-math.inf, math.inf) if self.reach is None else self.reach.mean(*sure)
+        ends = (-math.inf, math.inf)
+        if self.reach is not None and self.rows is None:
+            ends = self.reach.mean(*sure)
         if self.why is None and by_chance and says_enough(drawn):
             residuals, each = drawn.total - ratio * drawn.counted, float(drawn.counted.mean())
             half = _spread(residuals, each, self._batches)
@@ -146,7 +214,52 @@ class PartlyRead:
                 under, over = self.reach.hidden_in_mean(ratio, self._others, self._hidden)
             whole = each * self._batches
             ends = _both(ends, (ratio - half - under / whole, ratio + half + over / whole))
+        if self.rows is not None:
+            return self._mean_of_rows(ratio, ends)
         return _within(ratio, ends)
+
+    def _of_rows(self, value: float, ends: tuple[float, float], scale: float) -> Estimate:
+        """Widen the ends of a total by what dropped rows may add; `scale`: all rows for each of the read portions."""
+        rows = self.rows
+        assert rows is not None
+        half = scale * rows.half_of_total()
+        if self.reach is None:
+            if self.no_reason is not None:
+                return Estimate(value, None, None)
+            return _within(value, (ends[0] - half, ends[1] + half))
+        low, high = self.reach.added
+        any_row = scale * rows.hidden + rows.unsampled_most
+        seen, unread = float(rows.seen.total.sum()), self._unread
+        sure = seen + min(low * one for one in unread), seen + max(high * one for one in unread)
+        if self.reach.always:
+            return _within(value, sure)
+        likely = ends[0] - half + any_row * low, ends[1] + half + any_row * high
+        return _within(value, _both(sure, likely))
+
+    def _mean_of_rows(self, ratio: float, ends: tuple[float, float]) -> Estimate:
+        """Widen the ends of an average by what dropped rows may hold."""
+        rows = self.rows
+        assert rows is not None
+        counted = float(self.read.counted.sum())
+        half = rows.half_of_residuals(ratio) / counted
+        if self.reach is None:
+            if self.no_reason is not None:
+                return Estimate(ratio, None, None)
+            return _within(ratio, (ends[0] - half, ends[1] + half))
+        any_row = (rows.hidden + rows.unsampled_most) / counted
+        under = half + any_row * max(0.0, ratio - self.reach.least)
+        over = half + any_row * max(0.0, self.reach.most - ratio)
+        seen, most = rows.seen, self._unread[1]
+        sure = self.reach.mean(float(seen.total.sum()), float(seen.counted.sum()), most)
+        return _within(ratio, _both(sure, (ends[0] - under, ends[1] + over)))
+
+    @property
+    def _unread(self) -> tuple[float, float]:
+        """Between which numbers the rows lie that nobody read: of portions that were left out, and dropped ones."""
+        assert self.rows is not None
+        rows = self.rows
+        least = max(0.0, rows.left_rows - rows.left_unknown)
+        return least + rows.dropped_least, rows.left_rows + rows.left_unknown + rows.dropped_most
 
     @property
     def _chosen(self) -> Clusters:

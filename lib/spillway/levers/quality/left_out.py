@@ -48,7 +48,7 @@ class Reach:
 
     def total(self, read: np.ndarray, unread: np.ndarray) -> tuple[float, float]:
         """Between which values the sum over all batches lies, by the sums of those read and the tuples of others."""
-        (low, high), (sure, tuples) = self._added, (float(read.sum()), float(unread.sum()))
+        (low, high), (sure, tuples) = self.added, (float(read.sum()), float(unread.sum()))
         return sure + tuples * low, sure + tuples * high
 
     def mean(self, total: float, counted: float, unread: float) -> tuple[float, float]:
@@ -63,7 +63,7 @@ class Reach:
 
     def hidden_in_total(self, ratio: float, unread: np.ndarray, most: int) -> tuple[float, float]:
         """By how much so many batches of any kind may lower and lift a sum that was scaled up by a ratio."""
-        low, high = self._added
+        low, high = self.added
         tuples = float(np.sort(unread)[::-1][:most].sum())
         return max(0.0, tuples * (ratio - low)), max(0.0, tuples * (high - ratio))
 
@@ -73,7 +73,8 @@ class Reach:
         return max(0.0, tuples * (ratio - self.least)), max(0.0, tuples * (self.most - ratio))
 
     @property
-    def _added(self) -> tuple[float, float]:
+    def added(self) -> tuple[float, float]:
+        """The least and the most that a row may add to a total."""
         return (self.least, self.most) if self.always else (min(0.0, self.least), max(0.0, self.most))
 
 

@@ -54,7 +54,14 @@ class QueryPlan(WindowPlan):
         contract = self.work.contract
         inputs, columns = tuple(contract.inputs), self.work.columns
         return AskedQuery(
-            contract.subject, inputs, self.settings, self.shares, columns, self.ranges, self.before
+            contract.subject,
+            inputs,
+            self.settings,
+            self.shares,
+            columns,
+            self.ranges,
+            self.before,
+            self.work.losses,
         )
 
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:

@@ -9,30 +9,40 @@ why there is none (`__no_interval`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spillway.levers.quality.inexact_values import off_and_unknown, widened
-from spillway.levers.quality.intervals import RARE, UNBOUNDED, Clusters, Estimate, PartlyRead
+from spillway.levers.quality.inexact_values import OffAndUnknown, off_and_unknown, widened
+from spillway.levers.quality.intervals import (
+    RARE,
+    UNBOUNDED,
+    Clusters,
+    Estimate,
+    PartlyRead,
+    SampledRows,
+)
 from spillway.levers.quality.left_out import row_reach
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.sql_text import Measure, PlainAggregate
-from spillway.levers.windows import PORTION
+from spillway.levers.windows import PORTION, InputLoss
 
 NO_INTERVAL = "__no_interval"
 """Ends the name of the column that says why an estimate has no interval."""
 PART = "spillway_"
 """Begins the names of parts, so that none is a column's."""
+_WEIGHT = "coalesce(weight, 1.0)"
 Ranges = Mapping[str, tuple[float, float]]
 """By column, in lower case, between which values all of it lies."""
 
 
-def parts_asked(of: PlainAggregate, inexact: frozenset[str]) -> str:
+def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = False) -> str:
     """For every portion and group, what its measures are made of.
+
+    `weighted`: rows were dropped before, so that Horvitz-Thompson sums are asked for too.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
     >>> parts_asked(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
@@ -45,9 +55,31 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str]) -> str:
             items.append(f"sum({one.of}) AS {PART}s{at}")
         told = off_and_unknown(one, inexact)
         if told is not None:
-            items += [f"{told[0]} AS {PART}o{at}", f"{told[1]} AS {PART}u{at}"]
+            items += [f"{told.off} AS {PART}o{at}", f"{told.unknown} AS {PART}u{at}"]
+        if weighted:
+            items += [f"{sql} AS {PART}{name}{at}" for name, sql in _weighted(one, told).items()]
     where = f" WHERE ({of.where})" if of.where else ""
     return f"SELECT {', '.join(items)} FROM {of.source}{where} GROUP BY {', '.join([PORTION, *of.keys])}"
+
+
+def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:
+    """What a measure's Horvitz-Thompson sums and their variances are made of; a row without a weight stands for itself.
+
+    `wn`, `ws`, `wo`: weighted count, sum, and by how much values may be off; `vn`, `vc`, `vs`, `vo`: the sums of
+    w (w - 1), and of the same times the value, its square, and the square of what it may be off.
+    """
+    value = f"({one.of})"
+    counted = f"CASE WHEN {value} IS NOT NULL THEN {{}} END" if one.of is not None else "{}"
+    spread = f"{_WEIGHT} * ({_WEIGHT} - 1.0)"
+    found = {"wn": f"sum({counted.format(_WEIGHT)})", "vn": f"sum({counted.format(spread)})"}
+    if one.kind != "count":
+        found["ws"] = f"sum({_WEIGHT} * {value})"
+        found["vc"] = f"sum({spread} * {value})"
+        found["vs"] = f"sum({spread} * {value} * {value})"
+        if told is not None and told.each is not None:
+            found["wo"] = f"sum({_WEIGHT} * {told.each})"
+            found["vo"] = f"sum({spread} * {told.each} * {told.each})"
+    return found
 
 
 @dataclass(frozen=True)
@@ -56,6 +88,7 @@ class _Parts:
 
     keys: tuple[str, ...]
     groups: Mapping[tuple[Any, ...], Sequence[Mapping[str, Any]]]
+    columns: frozenset[str] = frozenset()
 
     @staticmethod
     def of(parts: pa.Table, keys: Sequence[str]) -> _Parts:
@@ -69,7 +102,7 @@ class _Parts:
             groups.setdefault((), [])
         # nulls come first, as the engines order them
         ordered = sorted(groups, key=lambda key: [(one is not None, one != one, one) for one in key])
-        return _Parts(names, {key: groups[key] for key in ordered})
+        return _Parts(names, {key: groups[key] for key in ordered}, frozenset(parts.column_names))
 
     def by_portion(self, key: tuple[Any, ...], column: str, portions: int) -> np.ndarray:
         """A part of a group, portion by portion; nothing where there is none."""
@@ -127,14 +160,19 @@ def with_bounds(
     ranges: Ranges,
     assume_alike: bool = False,
     doubted: bool = False,
+    loss: InputLoss | None = None,
 ) -> pa.Table:
-    """The answer that parts add up to, with what it would be over all that arrived.
+    """The answer that parts add up to, with what it would be over all that arrived and was not refused.
 
-    `doubted`: which rows are counted, or in which group, is itself inexact: nothing bounds the answer.
+    `loss`: what was dropped of the window before. `doubted`: it is not known for sure which rows are counted, or in
+    which group, so that nothing bounds the answer.
     """
     found, held = answer_of_parts(of, parts), _Parts.of(parts, of.keys)
+    if loss is not None and f"{PART}wn0" not in parts.column_names:
+        # rows say nothing of what was dropped
+        loss = replace(loss, unsampled_least=loss.dropped_least, unsampled_most=loss.dropped_most)
     for at, one in enumerate(of.measures):
-        made = [*_estimates(held, of, one, at, share, ranges, assume_alike)]
+        made = [*_estimates(held, of, one, at, _Read(share, ranges, assume_alike, loss))]
         if doubted:
             made = [(e and replace(e, low=None, high=None), UNBOUNDED) for e, _ in made]
         for part, name in (("value", "estimate"), ("low", "low"), ("high", "high")):
@@ -144,31 +182,77 @@ def with_bounds(
     return found
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What is known of a window beside its parts."""
+
+    share: WindowShare
+    ranges: Ranges
+    assume_alike: bool
+    loss: InputLoss | None
+
+    @property
+    def each(self) -> float:
+        """Rows that were taken in for each that is here."""
+        here = sum(portion.tuples for portion in self.share.offered)
+        return (here + self.loss.dropped) / here if self.loss is not None and here else 1.0
+
+
 def _estimates(
-    held: _Parts,
-    of: PlainAggregate,
-    one: Measure,
-    at: int,
-    share: WindowShare,
-    ranges: Ranges,
-    assume_alike: bool,
+    held: _Parts, of: PlainAggregate, one: Measure, at: int, known: _Read
 ) -> Iterator[tuple[Estimate | None, str | None]]:
     """Of every group, and why one has no interval."""
-    tuples = np.array([portion.tuples for portion in share.kept], np.float64)
+    share = known.share
+    here = np.array([portion.tuples for portion in share.kept], np.float64)
     kept = set(share.kept)
     left = np.array([portion.tuples for portion in share.offered if portion not in kept], np.float64)
+    drawn, reach = np.array(share.drawn, np.int64), row_reach(one, of, known.ranges)
     for key in held.groups:
-        n, s, off, unknown = (held.by_portion(key, f"{PART}{name}{at}", len(tuples)) for name in "nsou")
-        read = Clusters(tuples, n if one.kind == "count" else s, n)
-        drawn, reach = np.array(share.drawn, np.int64), row_reach(one, of, ranges)
-        sample = PartlyRead(read, left, drawn, reach, assume_alike)
-        made = widened(PartlyRead.mean if one.kind == "avg" else PartlyRead.total, sample, off)
+
+        def part(name: str, key: tuple[Any, ...] = key) -> np.ndarray:
+            return held.by_portion(key, f"{PART}{name}{at}", len(here))
+
+        value = "n" if one.kind == "count" else "s"
+        seen = Clusters(here, part(value), part("n"))
+        if known.loss is None:
+            read, off, rows = seen, part("o"), None
+        else:
+            weighted = f"{PART}wn{at}" in held.columns
+            by = "w" if weighted else ""
+            read = Clusters(here * known.each, part(by + value), part(by + "n"))
+            off, rows = part(by + "o"), _sampled(part, one, seen, float(left.sum()), known.loss)
+        sample = PartlyRead(read, left * known.each, drawn, reach, known.assume_alike, rows)
+        scale = PartlyRead.mean if one.kind == "avg" else PartlyRead.total
+        made = widened(scale, sample, off, part("o"))
+        why = (sample.why if len(left) else None) or sample.no_reason or RARE
         if made is None:
-            yield None, None if not len(left) else sample.why or RARE
-        elif unknown.any():
+            yield None, None if not len(left) and rows is None else why
+        elif part("u").any():
             yield replace(made, low=None, high=None), UNBOUNDED
         else:
-            yield made, None if made.low is not None else sample.why or RARE
+            yield made, None if made.low is not None else why
+
+
+def _sampled(
+    part: Callable[[str], np.ndarray], one: Measure, seen: Clusters, left: float, loss: InputLoss
+) -> SampledRows:
+    """What the parts of a group say of the rows that were dropped."""
+    counted = float(part("vn").sum())
+    squares, cross = (counted, counted) if one.kind == "count" else (part("vs").sum(), part("vc").sum())
+    return SampledRows(
+        seen,
+        float(squares),
+        float(cross),
+        counted,
+        loss.dropped_least,
+        loss.dropped_most,
+        loss.unsampled_least,
+        loss.unsampled_most,
+        loss.largest_weight,
+        left,
+        loss.given_back if left else 0.0,
+        float(part("vo").sum()),
+    )
 
 
 def _as_named(rows: pa.Table, name: str) -> str:

@@ -19,6 +19,7 @@ from spillway.levers.sifters.boxes import Product, products_hold
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.filter import MUST_KEEP, SifterFilter
 from spillway.levers.sifters.sift import PIECE_SEQS, piece_of
+from spillway.levers.sifters.time_cells import TimeCells
 
 ASIDE = "sifted_rows"
 PIECES_HELD = 4
@@ -44,6 +45,8 @@ class SiftedBatch:
     """Whether rows go at all; else (`mode: observe`) it is only counted what would."""
     keep_aside: bool = False
     """Whether rows that go can be given back."""
+    cells: TimeCells | None = None
+    """Cells of event time by which its rows are counted."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,9 @@ class Sifting(Decision):
             for region in np.flatnonzero(found):
                 key = f"{name}.{region}"
                 counts[key] = counts.get(key, 0) + int(found[region])
+        if one.cells is not None:
+            never = np.append(one.filter.thresholds >= 1.0, False)[places]
+            one.cells.count(piece.rows[one.cells.order], piece.kept, never, counts)
         if self.counted.products:
             keys = [dimension.keys_of(piece.rows[dimension.name]) for dimension in self.counted.dimensions]
             for place, products in enumerate(self.counted.products):
@@ -176,7 +182,8 @@ class _Judged:
 
     def _judge(self, one: SiftedBatch, first: int) -> JudgedPiece:
         assert one.filter is not None
-        names = dict.fromkeys([*one.filter.columns, *(d.name for d in self.plan.counted.dimensions)])
+        counted = [d.name for d in self.plan.counted.dimensions]
+        names = dict.fromkeys([*one.filter.columns, *counted, *([one.cells.order] if one.cells else [])])
         rows = self.before(list(names), first, min(one.last_seq, first + PIECE_SEQS - 1))
         seq = np.asarray(rows["seq"])
         regions = one.filter.regions_of(rows)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from spillway.batch import Batch, BatchRows
+from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
+from spillway.levers.dropped import DroppedRows
 from spillway.levers.protocol import (
     Decision,
     Fact,
@@ -18,7 +19,6 @@ from spillway.levers.protocol import (
     Picture,
     Plan,
     Room,
-    RowLoss,
     Told,
     Views,
     Work,
@@ -86,12 +86,10 @@ class Sifters(Lever):
         lies = aside.exists and any(one.keep_aside for one in found)
         return Sifting(found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None)
 
-    def row_losses(
-        self, contract: StreamContract, batches: Sequence[BatchRows], tables: Views
-    ) -> Mapping[int, RowLoss]:
-        from spillway.levers.sifters.record import losses_of_batches
+    def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
+        from spillway.levers.sifters.record import dropped_rows
 
-        return losses_of_batches(tables, contract.stream, batches)
+        return dropped_rows(tables, stream, batches)
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
         from spillway.levers.sifters.mine import entry_from

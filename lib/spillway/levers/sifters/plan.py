@@ -28,6 +28,7 @@ from spillway.levers.sifters.record import SIFTERS, InUse, filter_row, in_use_be
 from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.sift import PIECE_SEQS
 from spillway.levers.sifters.throttle import Configured, RoomForRows, configured_for, variation
+from spillway.levers.sifters.time_cells import TimeCells
 
 OWN_BITS = 12.0
 """About what a row's weight and mark take, before a draft has told."""
@@ -75,7 +76,7 @@ class SifterPlan(Plan):
         mine = [
             SiftedBatch(
                 batch.batch, batch.first_seq, batch.last_seq, self.chosen[batch.batch].filter,
-                self.drops, self.settings.keep_aside,
+                self.drops, self.settings.keep_aside, self._cells(batch),
             )
             for batch in self.work.batches
         ]  # fmt: skip
@@ -84,6 +85,9 @@ class SifterPlan(Plan):
             self.work.columns,
             CountedQueries(self._counted[0], self._counted[2]),
         )
+
+    def _cells(self, batch: Batch) -> TimeCells | None:
+        return TimeCells.of(self.room.contracts, self.contract, batch.seconds_covered)
 
     def _choose(self, batch: Batch, before: InUse | None) -> ChosenFilter:
         work = self.work
@@ -328,6 +332,7 @@ class SifterPlan(Plan):
                     self.short_kbps.get(batch.batch, 0.0),
                     self.drops,
                     self.settings.keep_aside,
+                    self._cells(batch),
                 )
                 for batch in self.work.batches
             ]

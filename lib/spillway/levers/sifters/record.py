@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from spillway.batch import SHOWN_BATCHES, Batch, BatchRows
+from spillway.batch import SHOWN_BATCHES, Batch
 from spillway.contracts import StreamContract
-from spillway.levers.protocol import Drafted, RowLoss, Views
+from spillway.levers.dropped import DroppedRows, DroppedSpan
+from spillway.levers.protocol import Drafted, Views
 from spillway.levers.sifters.apply import SiftedBatch
 from spillway.levers.sifters.chosen import ChosenFilter
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.sift import PIECE_SEQS
+from spillway.levers.sifters.time_cells import TimeCells
 from spillway.levers.sifters.words import region_words
 
 SIFTERS = "sifters"
@@ -42,6 +44,7 @@ def filter_row(
     short_kbps: float,
     drops: bool,
     keep_aside: bool,
+    cells: TimeCells | None = None,
 ) -> dict[str, Any]:
     """A batch's filter as a row."""
     outcome = one.outcome
@@ -61,6 +64,7 @@ def filter_row(
         "reason": one.reason,
         "queries": "" if one.regions is None else one.regions.digest,
         "regions": [] if one.filter is None else _regions(one, drafted),
+        "spans": None if cells is None or drafted is None else cells.spans(drafted.counts),
         "drops": drops,
         "keep_aside": keep_aside,
         "payload": b"" if one.filter is None else one.filter.to_bytes(),
@@ -117,31 +121,40 @@ def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | Non
     return SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, found, drops, aside)
 
 
-def losses_of_batches(tables: Views, stream: str, batches: Sequence[BatchRows]) -> dict[int, RowLoss]:
-    """Return by batch the rows that its filter dropped for good, by the counts of its regions."""
-    rows = tables.at(SIFTERS).rows(
-        ["batch", "filter", "regions", "drops", "keep_aside"],
-        stream=stream,
-        batch=[one.batch for one in batches],
+def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
+    """Return, by batch, which rows were dropped."""
+    columns = ["batch", "filter", "drops", "keep_aside", "regions", "spans"]
+    edges = (
+        tables.at("batches")
+        .rows(["batch", "first_seq", "last_seq"], stream=stream, batch=list(batches))
+        .to_pylist()
     )
-    spans = {one.batch: one.last_seq - one.first_seq + 1 for one in batches}
+    # of several pieces it is not recorded how many rows of a region each of them kept
+    alone = {row["batch"] for row in edges if row["last_seq"] - row["first_seq"] < PIECE_SEQS}
+    rows = tables.at(SIFTERS).rows(columns, stream=stream, batch=list(batches)).to_pylist()
     return {
-        row["batch"]: _loss_of(row["regions"], spans[row["batch"]] > PIECE_SEQS)
-        for row in rows.to_pylist()
-        if row["filter"] and row["drops"] is not False and not row["keep_aside"]
+        row["batch"]: _dropped(row, row["batch"] in alone)
+        for row in rows
+        if row["filter"] and row["drops"] is not False
     }
 
 
-def _loss_of(regions: Sequence[Mapping[str, Any]], several_pieces: bool) -> RowLoss:
-    """`several_pieces`: rows of a region were sampled piece by piece, and how many of each piece is not recorded."""
-    lost = [(one["offered"] - one["kept"], one) for one in regions if one["offered"] > one["kept"]]
-    sampled = [one for _, one in lost if one["threshold"] < 1.0]
-    return RowLoss(
-        offered=sum(one["offered"] for one in regions),
-        lost=sum(gone for gone, _ in lost),
-        unweighted=sum(gone for gone, one in lost if one["threshold"] >= 1.0),
-        heaviest=max((1.0 / (1.0 - one["threshold"]) for one in sampled), default=1.0),
-        least_kept=0.0 if several_pieces else min((float(one["kept"]) for one in sampled), default=math.inf),
+def _dropped(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
+    """Return what the row of a batch says of the rows that went."""
+    regions = row["regions"]
+    never = [one for one in regions if one["threshold"] >= 1.0]
+    sampled = [one for one in regions if one["kept"] < one["offered"] and one["threshold"] < 1.0]
+    spans = None
+    if row["spans"] is not None:
+        spans = tuple(DroppedSpan(**span) for span in row["spans"])
+    return DroppedRows(
+        sum(one["offered"] for one in regions),
+        sum(one["kept"] for one in regions),
+        sum(one["offered"] - one["kept"] for one in never),
+        max((1.0 / (1.0 - one["threshold"]) for one in sampled), default=1.0),
+        spans,
+        min((float(one["kept"]) for one in sampled), default=math.inf) if one_piece else 0.0,
+        bool(row["keep_aside"]),
     )
 
 

@@ -1,0 +1,247 @@
+"""Queries over streams whose rows were dropped or refused: coverage, estimates and intervals against known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evidence.attributes.lake import ENGINE
+from evidence.quality.sifted import (
+    BEGIN,
+    STATEMENTS,
+    Held,
+    Sifted,
+    asked,
+    deliver_rows,
+    look_at,
+    meters_lake,
+    sifted_lake,
+    truth_of,
+)
+from spillway.levers.quality.intervals import DROPPED, Clusters, Estimate, PartlyRead, SampledRows
+from spillway.levers.quality.left_out import Reach
+from spillway.levers.sifters.sift import sifted
+from spillway.pipeline.workloads import run_workloads
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def forgetting() -> Iterator[list[Sifted]]:
+    made: list[Sifted] = []
+    yield made
+    for one in made:
+        one.lake.forget()
+
+
+def rows_at(begin: int, end: int, load: float, step: float = 1.0) -> list[Row]:
+    """One row every `step` seconds, all with the same load."""
+    return [
+        {"site": "s0", "at": BEGIN + np.timedelta64(round(1e6 * at), "us").astype(object), "load": load,
+         "level": float(round(at) % 100), "flow": 1.0}
+        for at in np.arange(begin, end, step)
+    ]  # fmt: skip
+
+
+def answers(sifted: Sifted, name: str, sql: str, **more: Any) -> tuple[list[Row], list[Row]]:
+    """The rows of `coverage` and of the answer, window by window."""
+    lake = sifted.lake
+    query = asked(name, sql, **more)
+    run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={name: query}), [name])
+    found = (lake.tables.at("coverage").rows(subject=name), lake.tables.at("results", name).rows())
+    coverage, results = (sorted(one.to_pylist(), key=lambda row: row["window"]) for one in found)
+    return coverage, results
+
+
+def two_windows(name: str, forgetting: list[Sifted], marked_pct: float = 1.0, **sifter: Any) -> Sifted:
+    """One batch over two windows: the sifter keeps all of the first, and few rows of the second."""
+    lever = {
+        "rows_per_second": 1.1,
+        "queries": [{"where": "load < 12"}],
+        "sample": {"marked_pct": marked_pct},
+        **sifter,
+    }
+    made = meters_lake(name, lever, [[*rows_at(0, 300, 0.0), *rows_at(300, 600, 50.0)]], rate=2.0)
+    deliver_rows(made.lake, "end.json", rows_at(700, 720, 0.0))
+    forgetting.append(made)
+    return made
+
+
+def test_a_loss_counts_in_the_window_that_it_happened_in(forgetting: list[Sifted]) -> None:
+    made = two_windows("loss-by-window", forgetting)
+    kept = made.lake.tables.at("transmitted", "meters").rows(["load"])["load"].to_pylist().count(50.0)
+    assert 0 < kept < 150
+    coverage, rows = answers(made, "counted", "SELECT count(*) AS n FROM meters")
+    assert [row["sic"] for row in coverage] == [1.0, pytest.approx(kept / 300)]
+    assert [(row["produced"], row["lost"]) for row in coverage] == [(300, 0), (300, 300 - kept)]
+    assert [row["n"] for row in rows] == [300, kept]
+    for row in rows:
+        assert (row["n__estimate"], row["n__low"], row["n__high"]) == (300.0, 300.0, 300.0)
+
+
+def test_rows_of_a_region_that_is_dropped_whole_are_counted_and_their_values_need_a_rule(
+    forgetting: list[Sifted],
+) -> None:
+    made = two_windows("dropped-whole", forgetting, marked_pct=0.0, rows_per_second=1.0)
+    assert 50.0 not in made.lake.tables.at("transmitted", "meters").rows(["load"])["load"].to_pylist()
+    deliver_rows(made.lake, "more.json", [*rows_at(300, 310, 0.0), *rows_at(800, 810, 0.0)])
+    sql = "SELECT count(*) AS n, sum(level) AS s, avg(level) AS m, sum(flow) AS f, avg(flow) AS g FROM meters"
+    coverage, rows = answers(made, "counted", sql)
+    assert coverage[1]["produced"] == 310
+    dropped = rows[1]
+    assert (dropped["n__low"], dropped["n__high"]) == (310.0, 310.0)
+    assert 0 < dropped["n"] <= 10
+    truth = sum(row["level"] for row in [*rows_at(300, 600, 0.0), *rows_at(300, 310, 0.0)])
+    assert dropped["s__low"] <= truth <= dropped["s__high"] <= dropped["s"] + 310 * 100.0
+    assert dropped["m__low"] <= truth / 310 <= dropped["m__high"]
+    for measure in ("f", "g"):
+        assert (dropped[f"{measure}__low"], dropped[f"{measure}__no_interval"]) == (None, DROPPED)
+    _, cut = answers(made, "cut", "SELECT count(*) AS n FROM meters WHERE level < 50")
+    true = sum(row["level"] < 50 for row in [*rows_at(300, 600, 0.0), *rows_at(300, 310, 0.0)])
+    assert cut[1]["n__low"] < cut[1]["n__high"]
+    assert cut[1]["n__low"] <= true <= cut[1]["n__high"]
+
+
+def test_a_batch_sifted_before_times_were_counted_is_known_by_its_row_weights(
+    forgetting: list[Sifted],
+) -> None:
+    made = two_windows("by-weights", forgetting)
+    table = made.lake.tables.at("sifters")
+    rows = [{**row, "spans": None} for row in table.rows().to_pylist()]
+    table.replace(rows, stream="meters")
+    sent = made.lake.tables.at("transmitted", "meters").rows(["load", "weight"]).to_pylist()
+    weight = sum(row["weight"] for row in sent if row["load"] == 50.0)
+    kept = sum(row["load"] == 50.0 for row in sent)
+    coverage, answer = answers(made, "counted", "SELECT count(*) AS n FROM meters")
+    assert coverage[0]["sic"] == 1.0
+    assert coverage[1]["sic"] == pytest.approx(kept / weight, rel=1e-3)
+    assert answer[1]["n__estimate"] == pytest.approx(weight, abs=1)
+    assert answer[1]["n__low"] <= 300 <= answer[1]["n__high"]
+
+
+@pytest.mark.parametrize("marked_pct", [0.0, 1.0])
+def test_intervals_of_sifted_streams_hold_at_their_rate(forgetting: list[Sifted], marked_pct: float) -> None:
+    held = Held()
+    for seed in range(4):
+        declared = {"x": asked("x", "SELECT count(*) AS n FROM meters")} if seed % 2 else None
+        made = sifted_lake("rates", seed, marked_pct, 0.2 + 0.2 * seed, declared)
+        forgetting.append(made)
+        for name in ("some", "by_site", "unknown"):
+            look_at(made, name, STATEMENTS[name], held)
+        look_at(made, "part", STATEMENTS["some"], held, portion_tuples=20, capacity={"tuples": 80})
+    assert held.false_claims == []
+    assert max(held.sic_errors) < 1e-9
+    assert held.intervals > 250
+    assert held.held >= 0.95 * held.intervals
+    assert held.withheld > 0, "sums of values that no rule bounds"
+
+
+def test_windows_that_cut_the_counts_say_a_range(forgetting: list[Sifted]) -> None:
+    made = sifted_lake("cut-counts", 3, 1.0, 0.3)
+    forgetting.append(made)
+    _, rows = answers(made, "odd", "SELECT count(*) AS n FROM meters", seconds=77.0)
+    assert any(row["n__low"] < row["n__high"] for row in rows)
+    for row in rows:
+        true = len(made.window(row["window"], 77.0))
+        assert row["n__low"] <= true <= row["n__high"]
+
+
+def test_rows_kept_aside_are_read_all_of_them(forgetting: list[Sifted]) -> None:
+    made = sifted_lake("aside", 2, 0.0, 0.3, keep_aside=True)
+    forgetting.append(made)
+    held = Held()
+    look_at(made, "everything", STATEMENTS["everything"], held)
+    look_at(made, "part", STATEMENTS["everything"], held, portion_tuples=20, capacity={"tuples": 80})
+    assert held.false_claims == []
+    assert held.held == held.intervals
+    for row in made.lake.tables.at("results", "everything").rows().to_pylist():
+        assert row["n"] == truth_of(STATEMENTS["everything"], made.window(row["window"]))[None]["n"]
+
+
+def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[Sifted]) -> None:
+    rows = [
+        {**one, "load": float((37 * at) % 100), "level": round(50 + 40 * float(np.sin(at / 30)), 3)}
+        for at, one in enumerate(rows_at(0, 600, 0.0, step=0.25))
+    ]
+    last = [{**row, "at": rows_at(700, 701, 0.0)[0]["at"]} for row in rows[:100]]
+    sifter = {"rows_per_second": 2.0, "queries": [{"where": "load < 30"}], "takes": "rest"}
+    behind = [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "round", "shed"]}]
+    widths = []
+    for capacity in ("1 kbps", "0.2 kbps"):
+        made = meters_lake(f"rounded-{capacity}", sifter, [rows, last], 4.0, None, behind, capacity)
+        forgetting.append(made)
+        sent = made.lake.tables.at("transmitted", "meters").rows(["level"])["level"].to_pylist()
+        exact = {row["level"] for row in rows}
+        assert all(one in exact for one in sent) == (capacity == "1 kbps"), (
+            "rounded by the second channel alone"
+        )
+        _, found = answers(made, "levels", "SELECT sum(level) AS s, avg(level) AS m FROM meters")
+        for row in found:
+            true = sum(one["level"] for one in made.window(row["window"]))
+            assert row["s__low"] <= true <= row["s__high"]
+            assert row["m__low"] <= true / 1200 <= row["m__high"]
+        widths.append(found[0]["s__high"] - found[0]["s__low"])
+    assert widths[1] > 1.2 * widths[0]
+
+
+def test_refused_rows_and_batches_lower_the_coverage(forgetting: list[Sifted]) -> None:
+    made = meters_lake("refused", None, [rows_at(0, 100, 0.0)])
+    forgetting.append(made)
+    broken = [{**row, "load": "broken"} for row in rows_at(100, 150, 0.0)]
+    deliver_rows(made.lake, "half.json", [*broken[:2], *rows_at(150, 200, 0.0)])
+    deliver_rows(made.lake, "whole.json", broken)
+    deliver_rows(made.lake, "after.json", rows_at(200, 230, 0.0))
+    deliver_rows(made.lake, "end.json", rows_at(320, 321, 0.0))
+    coverage, _ = answers(made, "counted", "SELECT count(*) AS n FROM meters")
+    assert coverage[0]["arrived"] == 180
+    assert coverage[0]["produced"] == 180 + 2 + 50
+    assert coverage[0]["sic"] == pytest.approx(180 / 232)
+
+
+def test_row_sampling_by_a_sifter_is_covered_by_the_kernel_interval() -> None:
+    """COUNT, SUM and AVG of a rare and a common domain: error diffusion as sifters do it, 400 seeds."""
+    chance = np.random.default_rng(5)
+    rows = 4000
+    value = np.where(chance.random(rows) < 0.01, 100.0, chance.random(rows) * 10)
+    regions = chance.integers(0, 6, rows).astype(np.int32)
+    thresholds = np.array([0.0, 0.3, 0.6, 0.9, 0.97, 0.99])
+    weights = 1 / (1 - thresholds)
+    for domain in (chance.random(rows) < 0.5, chance.random(rows) < 0.02):
+        held = np.zeros(3)
+        for seed in range(400):
+            kept, _ = sifted(np.arange(rows), regions, thresholds, 0.0, seed)
+            mine = kept & domain
+            w, y = weights[regions[mine]], value[mine]
+            found = _estimates(w, y, int((~kept).sum()), 100.0)
+            truths = (domain.sum(), value[domain].sum(), value[domain].mean())
+            held += [
+                one is not None
+                and one.low is not None
+                and one.high is not None
+                and one.low <= true <= one.high
+                for one, true in zip(found, truths, strict=True)
+            ]
+        assert (held >= 0.95 * 400).all(), held
+
+
+def _estimates(w: np.ndarray, y: np.ndarray, dropped: int, largest: float) -> list[Estimate | None]:
+    count = float(len(w))
+    found = []
+    for total, squares, cross, reach, mean in (
+        (np.ones(len(w)), (w * (w - 1)).sum(), (w * (w - 1)).sum(), Reach(0.0, 1.0), False),
+        (y, (w * (w - 1) * y**2).sum(), (w * (w - 1) * y).sum(), Reach(0.0, 100.0), False),
+        (y, (w * (w - 1) * y**2).sum(), (w * (w - 1) * y).sum(), Reach(0.0, 100.0), True),
+    ):
+        one = np.ones(1)
+        seen = Clusters(one * count, one * total.sum(), one * count)
+        rows = SampledRows(
+            seen, float(squares), float(cross), float((w * (w - 1)).sum()), dropped, dropped, 0, 0, largest
+        )
+        read = Clusters(one * w.sum(), one * (w * total).sum(), one * w.sum())
+        sample = PartlyRead(read, np.zeros(0), None, reach, False, rows)
+        found.append(sample.mean() if mean else sample.total())
+    return found
