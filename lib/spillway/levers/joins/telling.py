@@ -190,7 +190,11 @@ def told_of_missed(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
     if math.isinf(missed.high):
         return (
             f"at least {missed.low:,.0f} are missed with 95 % confidence, about {missed.estimate:,.0f} by what is "
-            f"here; {_why_open(rows)}{beside}"
+            f"here; there is no upper end: {_why_open(rows)}{beside}"
+        )
+    if any(row.get("unweighted_rows") for row in rows):
+        beside += (
+            "; no weight stands for some of the rows that were lost before: the upper end is by their count"
         )
     between = f"{missed.low:,.0f} to {missed.high:,.0f} with 95 % confidence"
     return f"about {missed.estimate:,.0f} are missed ({between}{beside})"
@@ -198,16 +202,11 @@ def told_of_missed(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
 
 def _why_open(rows: Sequence[Row]) -> str:
     """Return why what was missed has no upper end."""
-    if any(row.get("unweighted_rows") for row in rows):
-        return "there is no upper end: rows were lost before of which none was kept to stand for them"
     if any(row.get("inexact_rows") for row in rows):
-        return "there is no upper end: rows with inexact values match nothing"
-    if any(row.get("missed_here") is not None for row in rows):
-        return (
-            "there is no upper end: of small regions so few rows were kept before that their pairs are hardly among "
-            "them"
-        )
-    return "there is no upper end: nothing was compared by chance"
+        return "rows with inexact values match nothing"
+    if any(row.get("unweighted_rows") for row in rows):
+        return "rows were refused, and it is not known when they were"
+    return "rows were lost before, and it is not recorded how many"
 
 
 def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:

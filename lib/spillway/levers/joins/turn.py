@@ -36,7 +36,7 @@ Counts = Mapping[str, int]
 CORE_MEMORY = 0.5
 """What is left a window later of how fast a core was: machines change their minds sooner than streams do."""
 REPELS_LITTLE = 10.0
-"""Rows kept of a region: of fewer, pairs within it are so much rarer in the sample that no factor makes up for it."""
+"""Rows kept of a region: where there are fewer, no factor makes up for how rare pairs within it are in the sample."""
 
 
 @dataclass(frozen=True)
@@ -354,28 +354,39 @@ class JoinTurn:
         return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
 
     def _missed_in_all(self, counts: Counts, here: Missed) -> Missed:
-        """Return what was missed of the rows that were produced: `here` of those that came, the rest with lost rows."""
-        known = self._unweighted == 0 and self.inexact_rows == 0
+        """Return what was missed of the rows that were produced: `here` of those that came, the rest with lost rows.
+
+        Where no weight stands for lost rows, the upper end is every pair that they could be in, by their count.
+        """
         if not self.weighted:
-            return here if known else Missed(here.estimate, here.low, math.inf)
-        pairs = counts.get("pairs", 0)
+            return here if not self.inexact_rows else Missed(here.estimate, here.low, math.inf)
+        pairs, possible = counts.get("pairs", 0), here.high + self._pairs_of_lost_rows
         total, variance = self._weighted_pairs(counts)
         low, high = weighted_pairs(total, variance, self._heaviest_event)
         if self.with_itself and self._heaviest(LEFT) > 1.0:
             # rows of one region repel one another in the sample: k (k - 1) / n (n - 1) pairs are kept, not (k / n)^2
             least = self.losses[LEFT].reached.least_kept if self.losses[LEFT].any else 0.0
-            high = (
-                high
-                if math.isinf(least)
-                else high * least / (least - 1.0)
-                if least >= REPELS_LITTLE
-                else math.inf
-            )
-        if not known or math.isinf(here.high):
-            high = math.inf
+            high = high / (1.0 - 1.0 / least) if least >= REPELS_LITTLE else math.inf
+        high = possible if self._unweighted or self.inexact_rows else min(possible, high - pairs)
         return Missed(
-            max(here.estimate, total - pairs), max(here.low, low - pairs), max(here.high, high - pairs)
+            min(possible, max(here.estimate, total - pairs)),
+            min(possible, max(here.low, low - pairs)),
+            max(here.high, high),
         )
+
+    @property
+    def _pairs_of_lost_rows(self) -> float:
+        """Return how many comparisons rows that did not come could have been in at most; infinite: not known."""
+        lost = [loss.reached.dropped_most for loss in self.losses]
+        rows = [given.rows.rows for given in (self.left, self.right)]
+        for side in (LEFT, RIGHT):
+            uncounted = self._heaviest(side) > 1.0 and not lost[side]
+            # of refused rows it is not known when they were
+            if uncounted or self.inexact_rows or self.losses[side].reached.refused:
+                return math.inf
+        if self.with_itself:
+            return float(lost[LEFT] * (2 * rows[LEFT] + lost[LEFT]))
+        return float(lost[LEFT] * (rows[RIGHT] + lost[RIGHT]) + rows[LEFT] * lost[RIGHT])
 
     def _heaviest(self, side: int) -> float:
         """Return the largest weight that a row of the side may have had."""
