@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clock import now
 
+from spillway.clock import use_clock
 from spillway.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,6 +70,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByWhatIsShared(config, log)
 
 
+ON_THE_WALL_CLOCK = ("tests/dags", "tests/jobs", "tests/demo", "tests/evidence")
+"""Folders whose tests start processes, which know only the wall clock."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def clock(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Set the test clock, but for tests that start processes and for those on Spark."""
+    if request.path.relative_to(ROOT).as_posix().startswith(ON_THE_WALL_CLOCK) or asks_for_spark(
+        request.path
+    ):
+        yield
+    else:
+        with use_clock(now):
+            yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The shared session: two cores, small everything."""
@@ -74,7 +93,10 @@ def spark() -> Iterator[Any]:
     from spillway.engine.spark_conf import SHORT_LIVED_JVM
 
     os.environ.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)
+    interrupt = signal.getsignal(signal.SIGINT)
     session = spark_session("tests", "local[2]")
+    # PySpark answers SIGINT by cancelling the jobs of its session: that would interrupt tests that have none
+    signal.signal(signal.SIGINT, interrupt)
     yield session
     session.stop()
 

@@ -24,6 +24,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from spillway.kernel_cache import use_keyed_folder
+
+use_keyed_folder()  # before any kernel is imported
+
 _HOMES = {
     "InProcess": "spillway.engine.local",
     "Lever": "spillway.levers.protocol",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
+
+from spillway.clock import utc_now as utc_now
 
 RECORDED = "recorded"
 TAKEN_IN = "taken_in"
@@ -175,8 +177,3 @@ class Batch:
         values["revision"] = values.get("revision") or 0
         values["raw_leaving"] = tuple(values.get("raw_leaving") or ())
         return Batch(**values)
-
-
-def utc_now() -> datetime:
-    """The clock, in one place; nothing computed from it is ever recomputed."""
-    return datetime.now(UTC)

@@ -111,6 +111,10 @@ class RefusedElsewhere(Refused, LiesElsewhere):
     """A value that cannot be used, and no part of what is worked on."""
 
 
+class StoreFault(RefusedElsewhere):
+    """An object store could not be reached, or refused a request; a commit that ended so may stand all the same."""
+
+
 class ConcurrentRun(LiesElsewhere):
     """Another run wrote the same at the same time; nothing was doubled, try again."""
 

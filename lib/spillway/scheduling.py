@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
-from spillway.settings import Settings
+from spillway.settings import ROOT_VARIABLES, Settings
 
 if TYPE_CHECKING:
     from spillway.store.tables import Tables
@@ -28,6 +28,22 @@ POOL_VARIABLE = "SPILLWAY_POOL"
 
 
 STREAM_TABLES = ("raw", "transmitted", "recovered")
+
+JOB_VARIABLES = (
+    *ROOT_VARIABLES,
+    "SPILLWAY_JARS",  # the folder of the Delta jars
+    "SPILLWAY_PYTHON",  # the Python of Spark's workers
+    "SPILLWAY_SHUFFLE_PARTITIONS",
+    "SPILLWAY_DRIVER_MEMORY",
+    "SPILLWAY_JAVA_OPTIONS",
+    "SPILLWAY_SPARK_UI",
+)
+"""The environment variables that a job reads: these travel to its driver, and no others.
+
+They are stored as a template field of the task, shown in Airflow's UI, and put on spark-submit's command line in
+cluster mode, so that none of them may hold a secret. A hook's address (`SPILLWAY_HOOK_NAME`) often does: it stays with
+Airflow, which calls the hooks. What else a job must know is set on the cluster (`spark.executorEnv.NAME`).
+"""
 
 
 class NothingToDo(SpillwayError):
@@ -47,16 +63,14 @@ def job_path(job: str, environment: Mapping[str, str] | None = None) -> str:
 def spark_step(job: str) -> dict[str, Any]:
     """Arguments of a `SparkSubmitOperator` for a job; the connection alone decides where it runs.
 
-    Variables named SPILLWAY_* travel with the application, wherever its driver runs, so that the roots of
-    the lake are the same there.
+    `JOB_VARIABLES` travel with the application, so that the roots of the lake are the same wherever its driver runs.
     """
     return {
         "conn_id": "spark_default",
         "application": job_path(job),
         "name": f"spillway-{job}",
         "conf": spark_conf(),
-        "env_vars": {name: value for name, value in os.environ.items() if name.startswith("SPILLWAY_")}
-        or None,
+        "env_vars": {name: os.environ[name] for name in JOB_VARIABLES if name in os.environ} or None,
     }
 
 

@@ -3,14 +3,58 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spillway.errors import Refused
 
-def _rooted(home: Path, value: str) -> str:
-    """A URI stays as it is; a path is made absolute from `home`."""
-    return value if "://" in value else str((home / value).resolve())
+ROOT_VARIABLES = (
+    "SPILLWAY_HOME",
+    "SPILLWAY_LAKE",
+    "SPILLWAY_DESTINATION",
+    "SPILLWAY_LANDING",
+    "SPILLWAY_SCHEMAS",
+    "SPILLWAY_BUILD",
+    "SPILLWAY_OUTPUT",
+)
+"""The environment variables that say where things are."""
+HOOK_PREFIX = "SPILLWAY_HOOK_"
+"""Begins the variables that hold the hooks' addresses, which may hold passwords."""
+LOCAL_ROOTS = ("home", "schemas", "build", "output")
+"""Roots that are read and written as folders of a file system, never as URIs."""
+_PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@")
+
+
+def _rooted(home: Path, name: str, value: str, said_in: str | None = None) -> str:
+    """Return a root as it is used: a URI unchanged, a path made absolute from `home`.
+
+    `said_in`: where the value was given (default: the root's environment variable).
+
+    >>> _rooted(Path("/srv"), "build", "s3://bucket/build")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.Refused: `SPILLWAY_BUILD` must be a path of a file system, got 's3://bucket/build'; write a \
+path: only the lake, the destination and the landing zone may be URIs
+    """
+    variable = said_in or f"SPILLWAY_{name.upper()}"
+    if _PASSWORD.search(value):
+        shown = _PASSWORD.sub("://...@", value)
+        remedy = "take it out, and give the store's keys in its own variables (AWS_ACCESS_KEY_ID, ...)"
+        raise Refused(variable, "hold no password, because it is shown and logged", shown, remedy)
+    if "://" not in value:
+        return str((home / value).resolve())
+    if name in LOCAL_ROOTS:
+        refuse_uri(variable, value)
+    return value
+
+
+def refuse_uri(field: str, value: str) -> None:
+    """Refuse a URI where files are read or written by path."""
+    if "://" in value:
+        remedy = "write a path: only the lake, the destination and the landing zone may be URIs"
+        raise Refused(field, "be a path of a file system", value, remedy)
 
 
 @dataclass(frozen=True)
@@ -18,8 +62,9 @@ class Settings:
     """The roots, read once from the environment.
 
     `SPILLWAY_HOME` (default: the working directory) holds `schemas/` and `build/`;
-    `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION`, `SPILLWAY_LANDING` and `SPILLWAY_SCHEMAS` overrule single roots; below
-    `SPILLWAY_OUTPUT` (default: `output` of the build) lies what a job was asked to write.
+    `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION` and `SPILLWAY_LANDING` (paths or URIs), `SPILLWAY_SCHEMAS` and
+    `SPILLWAY_BUILD` (paths) overrule single roots; below `SPILLWAY_OUTPUT` (a path; default: `output` of the build) a
+    job writes what it was asked to write. A URI where a path is needed is refused by name.
 
     >>> Settings.from_environment({"SPILLWAY_HOME": "/srv", "SPILLWAY_LAKE": "s3a://bucket/lake"}).destination
     's3a://bucket/lake'
@@ -46,19 +91,23 @@ class Settings:
 
     def with_roots(self, roots: Mapping[str, str]) -> Settings:
         """With other roots, by field; paths are taken from the home."""
-        return replace(self, **{name: _rooted(Path(self.home), root) for name, root in roots.items()})
+        return replace(
+            self, **{name: _rooted(Path(self.home), name, root, name) for name, root in roots.items()}
+        )
 
     @staticmethod
     def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         env = os.environ if environment is None else environment
-        home = Path(env.get("SPILLWAY_HOME", ".")).resolve()
-        lake = _rooted(home, env.get("SPILLWAY_LAKE", "lake"))
+        home = _rooted(Path(), "home", env.get("SPILLWAY_HOME", "."))
+        root = Path(home)
+        lake = _rooted(root, "lake", env.get("SPILLWAY_LAKE", "lake"))
+        build = _rooted(root, "build", env.get("SPILLWAY_BUILD", "build"))
         return Settings(
-            home=str(home),
+            home=home,
             lake=lake,
-            destination=_rooted(home, env.get("SPILLWAY_DESTINATION") or lake),
-            landing=_rooted(home, env.get("SPILLWAY_LANDING", "landing")),
-            schemas=_rooted(home, env.get("SPILLWAY_SCHEMAS", "schemas")),
-            build=(build := _rooted(home, env.get("SPILLWAY_BUILD", "build"))),
-            output=_rooted(home, env.get("SPILLWAY_OUTPUT", f"{build}/output")),
+            destination=_rooted(root, "destination", env.get("SPILLWAY_DESTINATION") or lake),
+            landing=_rooted(root, "landing", env.get("SPILLWAY_LANDING", "landing")),
+            schemas=_rooted(root, "schemas", env.get("SPILLWAY_SCHEMAS", "schemas")),
+            build=build,
+            output=_rooted(root, "output", env.get("SPILLWAY_OUTPUT", f"{build}/output")),
         )

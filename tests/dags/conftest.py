@@ -28,6 +28,12 @@ HOME = Path(__file__).resolve().parents[2]
 DESCRIBE = Path(__file__).with_name("describe_dags.py")
 RUN_DAG = Path(__file__).with_name("run_dag.py")
 PATIENCE_SECONDS = 60.0
+SECRET = "hunter2-of-the-hook"
+SECRETS = {
+    "SPILLWAY_HOOK_ONCALL": f"smtp://user:{SECRET}@mail.example:587?from=a@b.example&to=c@b.example",
+    "SPILLWAY_NOT_LISTED": SECRET,
+}
+"""Variables that must never leave Airflow's own processes."""
 
 
 def clean_environment() -> dict[str, str]:
@@ -79,7 +85,7 @@ def airflow_base(
 def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Every fact the policies are about, by DAG, as Airflow parsed it."""
     folder = tmp_path_factory.mktemp("parse")
-    env = airflow_home.environment(settings_in(folder), base=clean_environment())
+    env = airflow_home.environment(settings_in(folder), base=clean_environment() | SECRETS)
     done = subprocess.run(
         [sys.executable, str(DESCRIBE)], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )

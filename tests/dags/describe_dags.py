@@ -28,6 +28,7 @@ def describe_task(task: Any) -> dict[str, Any]:
         "connection": fact(task, "conn_id") or getattr(task, "_conn_id", None),
         "application": fact(task, "application"),
         "conf": fact(task, "conf"),
+        "templates": {name: fact(task, name) for name in operator.template_fields},
         "teardown": task.is_teardown,
         "when_it_fails": [told.__name__ for told in fact(task, "on_failure_callback") or ()],
         "links": [link.name for link in fact(task, "operator_extra_links") or ()],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from tests.dags.conftest import SECRET
 
-from spillway.scheduling import SHED_ASSET, TABLES_ALIAS
+from spillway.scheduling import JOB_VARIABLES, SHED_ASSET, TABLES_ALIAS
 
 DAG_IDS = (
     *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate"),
@@ -51,6 +53,21 @@ def test_every_task_has_an_owner_retries_with_growing_delays_and_a_timeout(dags:
             assert task["backoff"] > 1, where
             assert task["retry_delay"] <= task["max_retry_delay"], where
             assert 0 < task["execution_timeout"] <= dag["timeout"], where
+
+
+def test_no_template_field_holds_a_secret_of_the_environment(dags: dict[str, Any]) -> None:
+    """Template fields are stored and shown in the UI; those of the Spark tasks hold what a job needs."""
+    assert SECRET not in json.dumps(dags)
+    for dag_id, group in SPARK_TASKS:
+        found = {
+            name: task for name, task in dags["dags"][dag_id]["tasks"].items() if name.split(".")[0] == group
+        }
+        assert found, (dag_id, group)
+        for task in found.values():
+            assert set(task["templates"]["env_vars"]) <= set(JOB_VARIABLES)
+            assert {"SPILLWAY_HOME", "SPILLWAY_LAKE", "SPILLWAY_LANDING"} <= set(
+                task["templates"]["env_vars"]
+            )
 
 
 @pytest.mark.parametrize(

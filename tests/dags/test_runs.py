@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.csv as pacsv
+import pytest
 from deltalake import DeltaTable
+from tests.dags.conftest import SECRET, SECRETS
 from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
@@ -267,6 +269,44 @@ def test_a_red_run_stays_red_and_its_sentence_is_told_to_the_address_in_an_airfl
     assert failure.startswith("training must have at least two tuples, got 0; deliver more to river")
     assert "very-secret" not in done["log"]
     assert "spillway_violations" in Path(settings.build, "metrics", "spillway.prom").read_text()
+
+
+WRITES_DOWN_ALL = """#!{python}
+import json, os, sys
+print(json.dumps([sys.argv, dict(os.environ)]), file=open({told!r}, "a"))
+"""
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        {"conn_type": "spark", "host": "local[*]"},
+        {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}},
+    ],
+)
+def test_no_hook_address_reaches_spark_submit(
+    tmp_path: Path, run_dag: Run, connection: dict[str, object]
+) -> None:
+    """Neither on its command line nor in its environment; the roots reach it on either way."""
+    settings = small_settings(tmp_path, TWO)
+    deliver(settings, "river/part-1.json")
+    told = tmp_path / "told.jsonl"
+    spark_submit(tmp_path, WRITES_DOWN_ALL.format(python=sys.executable, told=str(told)))
+    done = run_dag(
+        "spillway_shed",
+        settings,
+        {},
+        AIRFLOW_CONN_SPARK_DEFAULT=json.dumps(connection),
+        SPILLWAY_HOOK_ONCALL=SECRETS["SPILLWAY_HOOK_ONCALL"],
+    )
+    assert states_of(done)["shed.uplink"] == "success", done["log"]
+    (call,) = [json.loads(line) for line in told.read_text().splitlines()]
+    arguments, environment = call
+    assert SECRET not in json.dumps(call)
+    assert SECRET not in done["log"]
+    travelled = f"spark.yarn.appMasterEnv.SPILLWAY_LAKE={settings.lake}"
+    assert (travelled in arguments) == (connection["host"] == "yarn")
+    assert environment["SPILLWAY_LAKE"] == settings.lake
 
 
 def test_a_run_whose_address_is_not_there_says_so_and_is_no_worse_for_it(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.dags.conftest import SECRET, SECRETS
 from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
 from spillway.batch import DONE, utc_now
 from spillway.engine import InProcess
+from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
 from spillway.scheduling import (
+    JOB_VARIABLES,
     NothingToDo,
     dates_to_backfill,
     recover_arguments,
@@ -173,6 +178,41 @@ def test_the_assets_of_a_run_are_the_tables_that_were_written_since_it_began(tmp
     assert written_since(world.settings, began) == ["spillway/transmitted/sites"]
 
 
-def test_the_roots_travel_to_drivers_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPILLWAY_LAKE", "s3a://bucket/lake")
-    assert spark_step("shed")["env_vars"]["SPILLWAY_LAKE"] == "s3a://bucket/lake"
+READ_BY_OTHERS = {
+    "SPILLWAY_FAILURE_FILE": "a local file that SubmitJob names to the process that it starts",
+    "SPILLWAY_HOOK_": "Airflow calls the hooks",
+    "SPILLWAY_HOOK_NAME": "only in messages",
+    "SPILLWAY_JOBS": "read when a DAG is parsed",
+    "SPILLWAY_MASTER": "the connection names the master",
+    "SPILLWAY_POOL": "read when a DAG is parsed",
+}
+
+
+def test_what_a_job_reads_from_its_environment_travels_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {
+        **{f"SPILLWAY_{name}": f"s3a://bucket/{name}" for name in ("LAKE", "DESTINATION", "LANDING")},
+        **{f"SPILLWAY_{name}": f"/srv/{name}" for name in ("HOME", "SCHEMAS", "BUILD", "OUTPUT", "JARS")},
+        "SPILLWAY_PYTHON": "/srv/python",
+        "SPILLWAY_SHUFFLE_PARTITIONS": "64",
+        "SPILLWAY_DRIVER_MEMORY": "8g",
+        "SPILLWAY_JAVA_OPTIONS": "-Xss4m",
+        "SPILLWAY_SPARK_UI": "true",
+    }
+    for name, value in (given | SECRETS | {"SPILLWAY_JOBS": "/srv/jobs"}).items():
+        monkeypatch.setenv(name, value)
+    step = spark_step("shed")
+    assert step["env_vars"] == given
+    assert SECRET not in json.dumps(step)
+    assert Settings.from_environment(step["env_vars"]) == Settings.from_environment()
+    assert spark_conf(environment=step["env_vars"]) == spark_conf()
+
+
+def test_every_variable_that_the_package_reads_travels_or_has_a_reason_not_to() -> None:
+    """A variable that a job comes to read must be listed, or the job would not find it on a cluster."""
+    home = Path(__file__).resolve().parents[2]
+    files = [*(home / "lib" / "spillway").rglob("*.py"), *(home / "jobs").glob("*.py")]
+    named = {name for file in files for name in re.findall(r"[\"'](SPILLWAY_[A-Z_]+)[\"']", file.read_text())}
+    assert set(JOB_VARIABLES) - {"SPILLWAY_OUTPUT"} <= named, "the pattern finds none of them"
+    assert named - set(JOB_VARIABLES) <= set(READ_BY_OTHERS)

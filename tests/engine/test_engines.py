@@ -14,6 +14,7 @@ import pytest
 from spillway.engine import Engine, InProcess
 from spillway.engine.spark import SparkEngine
 from spillway.errors import ConcurrentRun, ContractError, Problem, Refused, SpillwayError, UsageError
+from spillway.kernel_cache import sources_key
 from spillway.settings import Settings
 from spillway.store.tables import Piece, Tables
 
@@ -45,6 +46,22 @@ def test_a_piece_may_be_a_table_and_so_may_its_result(engine: Engine) -> None:
     table = pa.table({"a": [1, 2], "b": [None, "x"]})
     (found,) = engine.map(lambda piece: piece.append_column("c", [[3, 4]]), [table])
     assert found.equals(table.append_column("c", [[3, 4]]))
+
+
+def cache_in_use(_: int) -> tuple[str, str]:
+    """Where the process that works on a piece keeps the kernels that it compiles."""
+    from numba import config
+
+    import spillway.sketches.hashing  # defines kernels
+
+    return str(config.CACHE_DIR), str(Path(spillway.sketches.hashing.__file__).parents[1])
+
+
+def test_kernels_are_kept_in_the_folder_of_these_sources_wherever_a_piece_is_worked_on(
+    engine: Engine,
+) -> None:
+    for folder, package in engine.map(cache_in_use, [1, 2, 3]):
+        assert Path(folder).name == f"spillway-kernels-{sources_key(Path(package))}"
 
 
 def test_an_engine_knows_how_much_it_does_at_a_time(engine: Engine) -> None:

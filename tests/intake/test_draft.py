@@ -16,6 +16,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import ContractError, SpillwayError
+from spillway.intake import roles as intake_roles
 from spillway.intake.draft import new_contract
 from spillway.records import parse_records
 
@@ -349,3 +350,75 @@ def test_what_only_repeats_the_time_in_parts_is_no_measure_and_says_how_it_could
     )
     (constant,) = [line for line in text.splitlines() if "name: site_no," in line]
     assert constant.endswith("# always 7 in the sample")
+
+
+def test_month_is_never_the_order_if_there_is_a_date(tmp_path: Path) -> None:
+    """The months rise and the dates of several shops do not: still only the dates say when."""
+    path = tmp_path / "shops.csv"
+    days = [f"2026-{1 + i // 20:02d}-{1 + i * 7 % 20:02d}" for i in range(120)]
+    for month in (
+        lambda day: day[:7] + "-01",
+        lambda day: day[:7].replace("-", ""),
+        lambda day: str(int(day[5:7])),
+    ):
+        rows = [f"{month(day)},{day},{i * 31 % 97}" for i, day in enumerate(days)]
+        path.write_text("\n".join(["month,date,sold", *rows]) + "\n")
+        assert roles(path)["date"] == "order"
+
+
+def test_row_number_is_never_the_order(tmp_path: Path) -> None:
+    path = tmp_path / "air.csv"
+    rows = [f"{i + 1},{2010 + i // 50},{1 + i % 12},{i % 24},{i * 31 % 97}.5" for i in range(200)]
+    path.write_text("\n".join(["No,year,month,hour,pm", *rows]) + "\n")
+    text = new_contract(path)
+    found = roles(path)
+    assert (found["no"], found["year"], found["pm"]) == ("protected", "order", "measure")
+    assert "numbers the rows" in text
+    assert "one column with the whole time" in text
+
+
+def test_sample_with_a_row_number_and_no_time_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "air.csv"
+    path.write_text("\n".join(["No,pm", *(f"{i},{i * 31 % 97}" for i in range(50))]) + "\n")
+    with pytest.raises(SpillwayError, match="No numbers the rows, which is no time"):
+        new_contract(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "step", "unit", "rate"),
+    [
+        ("event_time", 1_770_000_000, 60, "s", "event_time"),
+        ("ts", 1_770_000_000_000, 60_000, "ms", "event_time"),
+        ("event_time", 1_770_000_000_000_000, 60_000_000, "us", "event_time"),
+        ("event_time", 1_770_000_000_000_000_000, 60_000_000_000, "ns", "event_time"),
+        ("year", 1800, 1, "year", "event_time"),
+        ("tick", 10, 3, None, "arrival"),
+    ],
+)
+def test_draft_states_the_unit_of_a_whole_number_order(
+    tmp_path: Path, name: str, first: int, step: int, unit: str | None, rate: str
+) -> None:
+    path = tmp_path / "runs.csv"
+    rows = [f"{first + step * i},{i * 31 % 97}.5" for i in range(100)]
+    path.write_text("\n".join([f"{name},load", *rows]) + "\n")
+    contract = drafted(path)
+    assert (contract.order, contract.attribute(name).unit, contract.rate.from_) == (name, unit, rate)
+
+
+def test_parts_of_time_are_searched_for_once_per_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search looks at every part on every clock; repeating it made `contracts new` take seconds."""
+    searched: list[str] = []
+    search = intake_roles._search_part_of_time
+
+    def counted(column: intake_roles.SampleColumn, order: intake_roles.SampleColumn) -> str | None:
+        searched.append(column.name)
+        return search(column, order)
+
+    monkeypatch.setattr(intake_roles, "_search_part_of_time", counted)
+    path = tmp_path / "wide.csv"
+    rows = [f"2026-01-01T00:{i // 60:02d}:{i % 60:02d}Z,{i % 7},{i % 24},{i % 13}" for i in range(600)]
+    path.write_text("\n".join(["at,a,b,c", *rows]) + "\n")
+    new_contract(path)
+    assert sorted(searched) == ["a", "b", "c"]

@@ -34,7 +34,7 @@ CONTRACT = {
     "source": {"kind": "files", "path": "delays", "format": "json", "settle_seconds": 0},
     "attributes": [
         {"name": "router", "type": "string", "role": "key"},
-        {"name": "at", "type": "integer", "role": "order"},
+        {"name": "at", "type": "integer", "role": "order", "unit": "s"},
         {"name": "delay_ms", "type": "double"},
     ],
     "rate": {"from": "declared", "tuples_per_second": 10},

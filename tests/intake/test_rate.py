@@ -234,3 +234,70 @@ def test_history_that_is_delivered_at_once_is_told_as_that(tmp_path: Path) -> No
     (batch,) = world.take_in()
     assert batch.seconds_covered == 720_000.0
     assert "history that was delivered at once?" in (batch.rate_note or "")
+
+
+def ordered(tmp_path: Path, name: str, unit: str | None = None) -> LandingWorld:
+    """A stream whose order attribute is a whole number of the given name and stated unit."""
+    order = {"name": name, "type": "integer", "role": "order", **({"unit": unit} if unit else {})}
+    attributes = [order if one["name"] == "at" else one for one in CONTRACT["attributes"]]
+    return LandingWorld(tmp_path, contract(attributes=attributes, **EVENT))
+
+
+def numbered(name: str, values: Iterable[int]) -> bytes:
+    rows = [{"router": "r", name: value, "delay_ms": 1.0} for value in values]
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+EPOCH = 1_770_000_000
+MONTH, YEAR = 2_629_746.0, 31_556_952.0
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "values", "seconds"),
+    [
+        ("event_time", None, range(EPOCH, EPOCH + 100), 100.0),
+        ("event_time", None, range(EPOCH * 10**3, EPOCH * 10**3 + 100_000, 1_000), 100.0),
+        ("reading", None, range(EPOCH * 10**6, EPOCH * 10**6 + 100 * 10**6, 10**6), 100.0),
+        ("reading", None, range(EPOCH * 10**9, EPOCH * 10**9 + 100 * 10**9, 10**9), 100.0),
+        ("uptime_ms", None, range(0, 100_000, 1_000), 100.0),
+        ("year", None, range(1990, 2010), 20 * YEAR),
+        ("month", None, [200_011, 200_012, 200_101, 200_102], 4 * MONTH),
+        ("date", None, [20_001_231, 20_010_101, 20_010_102], 3 * 86_400.0),
+        ("number", "s", range(100), 100.0),
+        ("number", "minutes", range(100), 6_000.0),
+        ("year", "s", range(2000, 2100), 100.0),
+    ],
+)
+def test_rate_of_a_whole_number_order_uses_its_unit(
+    tmp_path: Path, name: str, unit: str | None, values: Iterable[int], seconds: float
+) -> None:
+    world = ordered(tmp_path, name, unit)
+    world.deliver("a.json", numbered(name, values))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "values"),
+    [
+        ("number", None, range(EPOCH, EPOCH + 100)),
+        ("number", "counts", range(100)),
+        ("month", None, range(1, 13)),
+        ("time_ms", None, range(EPOCH, EPOCH + 100)),
+        ("reading", None, range(100)),
+    ],
+)
+def test_an_order_of_unknown_unit_gives_no_rate_and_names_the_remedy(
+    tmp_path: Path, name: str, unit: str | None, values: Iterable[int]
+) -> None:
+    world = ordered(tmp_path, name, unit)
+    world.deliver("a.json", numbered(name, values))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered is None
+    assert f"state `unit:` of {name}" in (batch.rate_note or "")
+    world.later(600)
+    world.deliver("b.json", numbered(name, list(values)[::-1]))
+    world.take_in()
+    first, second = world.batches()
+    assert second.seconds_covered == 661.0, "the time between the arrivals"
+    assert first.seconds_covered == pytest.approx(661.0), "borrowed from the second"

@@ -25,7 +25,7 @@ def contract(
     """A stream of key and order and these measures, on the channel `narrow`; `told`: more for the lever."""
     both = [
         attribute("key", "string", "key", nullable=False),
-        attribute("at", "integer", "order", nullable=False),
+        attribute("at", "integer", "order", nullable=False, unit="s"),
     ]
     return {
         "stream": stream,

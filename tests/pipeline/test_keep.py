@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clock import START
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
 from spillway.batch import DONE, PLANNED, RETIRED
@@ -25,7 +26,7 @@ from spillway.scheduling import keep_lake
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 
-NOW = datetime.now(UTC)
+NOW = START
 DAYS = timedelta(days=1)
 
 

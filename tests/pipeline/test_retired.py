@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.clock import START
 from tests.pipeline.test_room import stream
 
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch, utc_now
@@ -19,7 +20,7 @@ from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 
-TODAY = utc_now().date()
+TODAY = START.date()
 OLD, OLDER = (TODAY - timedelta(days=days) for days in (31, 32))
 CONTRACT = stream("net", retain_raw={"days": 30, "retire": True})
 

@@ -8,7 +8,6 @@ import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from html import escape
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillway.checks.data_docs import finish_docs, keep_earlier_docs
 from spillway.checks.suites import Expectation, Suite
+from spillway.clock import utc_now
 from spillway.errors import Refused, safely
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Validator:
             "unsuccessful_expectations": count - held,
             "success_percent": 100 * held / count,
         }
-        run = RunIdentifier(run_time=datetime.now(UTC))
+        run = RunIdentifier(run_time=utc_now())
         result.meta |= {"run_id": run, "validation_time": run.run_time}
         key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, "rows")
         self._context.validation_results_store.store_validation_results(result, key)

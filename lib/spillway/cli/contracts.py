@@ -9,7 +9,7 @@ from typing import Any
 
 from spillway.cli.output import command, say_json, say_line, say_table
 from spillway.errors import ContractError, UsageError, so_many
-from spillway.settings import Settings
+from spillway.settings import Settings, refuse_uri
 
 
 def add_contracts(commands: Any) -> None:
@@ -70,6 +70,8 @@ def _check(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.pipeline.window_rules import broken_workloads
 
+    if asked.schemas:
+        refuse_uri("--schemas", asked.schemas)
     schemas = asked.schemas or Settings.from_environment().schemas
     problems = problems_of(schemas)
     with suppress(ContractError):  # with no channel there is nothing to work on, which has been told

@@ -96,7 +96,12 @@ class Attribute:
     bits: int | None = rule(
         Maybe(Number(least=1, most=1_000_000, whole=True)), "declared width; default by type", None
     )
-    unit: str | None = rule(Maybe(Text()), "unit of measure", None)
+    unit: str | None = rule(
+        Maybe(Text()),
+        "unit of measure; of an order attribute that is an integer: what it counts (ns, us, ms, s, minute, hour, day, "
+        "yyyymmdd, yyyymm, year), which rate: {from: event_time} needs",
+        None,
+    )
     nullable: bool = rule(
         Flag(), "may be null; keys and the order attribute never are, whatever this says", True
     )

@@ -259,6 +259,22 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class OneOrMore:
+    """The shape, or a list of it; read as a tuple."""
+
+    shape: Shape
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        if isinstance(value, Mapping):
+            found = self.shape.read(value, path, report)
+            return () if found is BAD else (found,)
+        return Listing(self.shape).read(value, path, report)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [self.shape.json_schema(), Listing(self.shape).json_schema()]}
+
+
+@dataclass(frozen=True)
 class Record:
     """A mapping, read into a frozen dataclass whose fields were declared with `rule`."""
 
@@ -323,7 +339,7 @@ class Record:
 
 def _nested(item: dataclasses.Field[Any]) -> bool:
     shape = item.metadata["shape"]
-    return isinstance(shape.shape if isinstance(shape, Maybe) else shape, Record | Listing)
+    return isinstance(shape.shape if isinstance(shape, Maybe) else shape, Record | Listing | OneOrMore)
 
 
 def _as_meant(value: object) -> object:

@@ -26,6 +26,7 @@ from spillway.engine.spark_conf import jars_folder
 from spillway.errors import SpillwayError
 from spillway.scheduling import POOL_VARIABLE
 from spillway.settings import Settings
+from spillway.store.blobs import plain_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -289,6 +290,23 @@ def check_writable(name: str, root: str) -> Check:
     return Check(f"{name} root", True, root)
 
 
+def check_committers(settings: Settings) -> Check:
+    """Say that a table on S3 has one committer; that nobody else writes cannot be seen from here."""
+    on_s3 = sorted({root for root in (settings.lake, settings.destination) if _is_s3(root)})
+    found = (
+        f"delta-rs (Spillway) must be the only program that commits to tables below {', '.join(on_s3)}: on S3 a "
+        "commit of delta-spark (OPTIMIZE, DELETE, ALTER, writes) can overwrite one of Spillway's without an error; "
+        "reading is safe"
+        if on_s3
+        else "no table is on S3: programs that commit to one table do not overwrite each other's commits"
+    )
+    return Check("committers", True, found)
+
+
+def _is_s3(root: str) -> bool:
+    return plain_uri(root).startswith("s3://")
+
+
 def check_contracts(schemas: str) -> Check:
     """The contracts can be read and nothing is wrong with them."""
     from spillway.contracts import check
@@ -351,6 +369,7 @@ def _checks(
     for name in ("lake", "destination", "landing", "build"):
         root = getattr(settings, name)
         yield f"{name} root", lambda name=name, root=root: check_writable(name, root)  # type: ignore[misc]
+    yield "committers", lambda: check_committers(settings)
     if deep:
         yield "Spark starts", check_spark_starts
         yield "spark-submit", lambda: check_submitted(environment)
@@ -362,7 +381,18 @@ def run_checks(
     """Every check, in the order in which to mend things."""
     env = os.environ if environment is None else environment
     found = []
-    for name, look in _checks(settings or Settings.from_environment(env), env, deep):
+    if settings is None:
+        try:
+            settings = Settings.from_environment(env)
+        except SpillwayError as problem:
+            remedy = "correct that variable; the other checks need it"
+            return [
+                check_python(),
+                check_java(env),
+                check_packages(),
+                Check("roots", False, str(problem), remedy),
+            ]
+    for name, look in _checks(settings, env, deep):
         try:
             found.append(look())
         except (OSError, ImportError, SpillwayError, ValueError) as problem:

@@ -264,12 +264,15 @@ def _typed(field: str, values: pa.Array, decimal: str = ".") -> tuple[str, pa.Ar
 def _order(columns: Sequence[SampleColumn], path: Path) -> SampleColumn:
     found = order_of(columns)
     if found is None:
-        names = ", ".join(f"{c.field} ({c.type})" for c in columns)
+        names = ", ".join(f"{safely(c.field)} ({c.type})" for c in columns)
+        numbering = "".join(
+            f"{safely(c.field)} numbers the rows, which is no time; " for c in columns if c.is_row_number
+        )
         raise Refused(
             path.name,
             "hold a timestamp, a date or a rising number",
             names,
-            "add the time of each record, or write it as ISO 8601 has it: 2013-01-01T06:00:00Z",
+            f"{numbering}add the time of each record in one column, as ISO 8601 writes it: 2013-01-01T06:00:00Z",
         )
     return found
 
@@ -280,7 +283,8 @@ def _role(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str
     if column.name in keys:
         return "key"
     # what only says the time again, or which one, has no error to trade: it is exact or wrong
-    if column.type == "string" or names_something(column) or part_of_time(column, order) is not None:
+    names_one = names_something(column) or column.is_row_number
+    if column.type == "string" or names_one or part_of_time(column, order) is not None:
         return "protected"
     return "measure"
 
@@ -300,6 +304,8 @@ def _attribute(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -
         parts.append(f"field: {json.dumps(column.field, ensure_ascii=False)}")
     role = _role(column, order, keys)
     parts += [f"type: {column.type}", f"role: {role}", f"bits: {_bits(column)}"]
+    if role == "order" and column.unit is not None:
+        parts.append(f"unit: {column.unit}")
     if role in ("order", "key"):
         parts.append("nullable: false")
     notes = "; ".join(notes_of(column, order, role))
@@ -317,7 +323,7 @@ def _bits(column: SampleColumn) -> int:
 
 
 def _rate(order: SampleColumn) -> str:
-    if order.type in ("timestamp", "date"):
+    if order.type in ("timestamp", "date") or order.unit is not None:
         return "rate: {from: event_time}  # or {from: declared, tuples_per_second: ...}"
     return "rate: {from: arrival}  # or {from: declared, tuples_per_second: ...}"
 

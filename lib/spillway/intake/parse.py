@@ -22,6 +22,7 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Problem, SpillwayError, safely
 from spillway.intake.fates import Dropped, Fate, by_file
+from spillway.intake.landing import landing_root
 from spillway.intake.quarantine import judged
 from spillway.intake.tasks import KeptRecords, TaskFiles, checked, in_tasks, recorded_file
 from spillway.records import (
@@ -33,6 +34,7 @@ from spillway.records import (
     refused_file,
 )
 from spillway.records.wrapper import plain_bytes
+from spillway.store.blobs import refuse_store_fault
 from spillway.store.drafts import discard
 from spillway.store.landing_zone import GoneOrChanged
 from spillway.store.tables import Table
@@ -178,6 +180,7 @@ def _good(
                 if aside.wants_header(reader, file):
                     aside.headers[file.base_seq] = _header(source)
         except Exception as problem:  # whatever a file does to its parser, it must not stop the others
+            refuse_store_fault(landing_root(contract, landing), problem)
             raise _NothingOfIt(file.base_seq, _why(file, problem)) from None
 
 

@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from spillway.batch import RECORDED, Batch
 from spillway.contracts import StreamContract
+from spillway.intake.order_unit import SECONDS_PER, in_steps, recognise_unit, stated_unit
 from spillway.store.batches import RATED
 from spillway.store.files import read_rows
 from spillway.store.tables import Between, Tables
@@ -123,15 +124,30 @@ def rate_of(
     arrival = batch.seconds_covered
     seconds, note = arrival, None
     if contract.rate.from_ == "event_time":
-        kind = contract.attribute(contract.order).type
-        order = _order(tables, contract, batch)
-        # of an ordinal nobody knows the unit
-        unit, within = (1.0, None) if kind == "integer" else (1e-6, arrival and arrival * 1e6)
-        found = covered(order, within)
-        seconds = None if found is None else found * unit
-        if seconds is not None and arrival is not None and kind != "integer":
-            note = _disagreement(seconds, arrival, order, batch)
+        order, unit = _order(tables, contract, batch)
+        if unit is None:
+            return _rate_without_unit(contract, batch, rows, known(), arrival)
+        step = SECONDS_PER[unit]
+        found = covered(order, arrival and round(arrival / step))
+        seconds = None if found is None else found * step
+        if seconds is not None and arrival is not None:
+            note = _disagreement(seconds, arrival, float(np.median(order)) * step, batch)
     return (seconds, note) if seconds is not None else borrowed(contract, batch, rows, known(), arrival)
+
+
+def _rate_without_unit(
+    contract: StreamContract, batch: Batch, rows: int, known: Sequence[Rated], arrival: float | None
+) -> tuple[float | None, str | None]:
+    """Return the time between arrivals, or a borrowed rate, for an order attribute whose unit is unknown.
+
+    The note names the remedy: an unknown unit makes every rate from event time a guess.
+    """
+    remedy = (
+        f"the unit of {contract.order} is unknown, so event time gives no rate: state `unit:` of {contract.order} "
+        f"(one of {', '.join(SECONDS_PER)}), or write `rate: {{from: arrival}}`"
+    )
+    seconds, note = (arrival, None) if arrival is not None else borrowed(contract, batch, rows, known)
+    return seconds, f"{note}; {remedy}" if note else remedy
 
 
 def borrowed(
@@ -178,7 +194,8 @@ def _told(seconds: float) -> str:
     return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.4g}"
 
 
-def _disagreement(seconds: float, arrival: float, order: Moments, batch: Batch) -> str | None:
+def _disagreement(seconds: float, arrival: float, middle: float, batch: Batch) -> str | None:
+    """Return a note if event time and arrival differ by more than a factor of ten; `middle` is in epoch seconds."""
     if 1 / DISAGREE <= seconds / arrival <= DISAGREE:
         return None
     note = (
@@ -186,26 +203,31 @@ def _disagreement(seconds: float, arrival: float, order: Moments, batch: Batch) 
         "clocks of its senders are wrong write `rate: {from: arrival}`"
     )
     arrived = max((file.modified_at for file in batch.files if file.modified_at), default=None)
-    ended = _moment(int(np.median(order)))
+    ended = _moment(middle)
     if arrived is not None and ended is not None and arrived - ended > HISTORY:
         return f"{note} (its events are {(arrived - ended).days:,} days old: {HISTORY_NOTE})"
     return note
 
 
-def _moment(microseconds: int) -> datetime | None:
+def _moment(epoch_seconds: float) -> datetime | None:
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=epoch_seconds)
     except OverflowError:
         return None
 
 
-def _order(tables: Tables, contract: StreamContract, batch: Batch) -> Moments:
-    """The order attribute of the batch's tuples, in microseconds where it is a time."""
-    integer = contract.attribute(contract.order).type == "integer"
+def _order(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[Moments, str | None]:
+    """Return the order attribute of the batch's rows in steps of its unit, and that unit (None: unknown)."""
+    attribute = contract.attribute(contract.order)
+    integer = attribute.type == "integer"
     where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
     parts = []
     for file in tables.at("raw", contract.stream).files(**where):
         order = read_rows([file], [contract.order], batch.first_seq, batch.last_seq)[contract.order]
         order = order if integer else order.cast(pa.timestamp("us"))
         parts.append(np.asarray(order.cast(pa.int64()).drop_null()))
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    values = np.concatenate(parts) if parts else np.empty(0, np.int64)
+    if not integer:
+        return values, "us"
+    unit = stated_unit(attribute.unit) if attribute.unit else recognise_unit(attribute.name, values)
+    return (values, None) if unit is None else (in_steps(values, unit), unit)

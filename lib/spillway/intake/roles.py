@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.errors import safely
+from spillway.intake.order_unit import EPOCH_UNITS, is_row_number, recognise_unit
 
 ODD_SHARE = 0.05
 _MOSTLY = 1 - ODD_SHARE
@@ -25,11 +27,13 @@ _NAMING = frozenset(
      "imei", "imsi", "iban", "serial"]
 )  # fmt: skip
 """Last words of names whose values say which one, not how much: nearly the same number is another one."""
+_COARSE = frozenset(["week", "month", "quarter", "year"])
+"""Words of a name that tell of a time coarser than a day."""
 _MOST_SHOWN = 60
 """Characters of a value that a note repeats."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SampleColumn:
     """A column of the sample: its name there and in the contract, its type, its values."""
 
@@ -54,6 +58,26 @@ class SampleColumn:
         falls = int(pc.sum(pc.greater(there[:-1], there[1:])).as_py() or 0)
         return self.whole and falls <= ODD_SHARE * len(there)
 
+    @cached_property
+    def unit(self) -> str | None:
+        """What a whole number counts, if its name and magnitude show it."""
+        return recognise_unit(self.name, self._integers) if self.type == "integer" else None
+
+    @property
+    def is_row_number(self) -> bool:
+        return self.type == "integer" and is_row_number(self.name, self._integers)
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether it names a month, a quarter or a year, of which a stream's rows share one."""
+        return self.unit in ("yyyymm", "year") or (
+            self.type in ("timestamp", "date") and not _COARSE.isdisjoint(self.name.split("_"))
+        )
+
+    @property
+    def _integers(self) -> np.ndarray:
+        return np.asarray(self.values.cast(pa.int64()).drop_null())
+
     @property
     def constant(self) -> bool:
         """The same in every record that has it."""
@@ -61,18 +85,31 @@ class SampleColumn:
 
 
 def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
-    """When: a time before a number, one that rises before one that does not, and of these the finest.
+    """Return the column that says when, or None.
+
+    A time comes before a year or a month, and both before a number of unknown unit. Within a group, a column that rises
+    from row to row comes first; of these the one with the most different values, which is the finest. A row number is
+    never the order: it says nothing of time.
 
     >>> year = SampleColumn("year", "year", "integer", pa.array([2000, 2000, 2000, 2001]))
     >>> date = SampleColumn("date", "date", "integer", pa.array([20000131, 20000229, 20000331, 20010131]))
     >>> order_of([year, date]).name
     'date'
     """
-    timed = [c for c in columns if c.type in ("timestamp", "date")]
-    counted = [c for c in columns if c.type == "integer" and c.ascending and c.distinct > 1]
-    tiers = ([c for c in timed if c.ascending], [c for c in timed if c.whole], timed, counted)
-    found = next((tier for tier in tiers if tier), [])
-    # of two as fine as one another, the first
+    times = [c for c in columns if c.type in ("timestamp", "date")]
+    counts = [c for c in columns if c.type == "integer" and c.distinct > 1 and not c.is_row_number]
+    fine = [c for c in times if not c.is_coarse] + [c for c in counts if c.unit and not c.is_coarse]
+    coarse = [c for c in times + counts if c.is_coarse]
+    groups = (
+        [c for c in fine if c.ascending],
+        [c for c in fine if c.whole and (c.type != "integer" or c.unit in EPOCH_UNITS)],
+        [c for c in coarse if c.ascending],
+        [c for c in times if c.whole],
+        times,
+        [c for c in counts if c.ascending and not c.name.endswith("month")],
+    )
+    found = next((group for group in groups if group), [])
+    # of two that are equally fine, the first
     return max(found, key=lambda one: one.distinct, default=None)
 
 
@@ -128,25 +165,30 @@ def _places(columns: Sequence[SampleColumn]) -> tuple[pa.Table, list[int]]:
     return counted, counted["count_all"].to_pylist()
 
 
-_PARTS: dict[str, Callable[[pa.Array], pa.Array]] = {
-    "year": pc.year,
-    "month": pc.month,
-    "day": pc.day,
-    "weekday": pc.day_of_week,
-    "day of the year": pc.day_of_year,
-    "hour": pc.hour,
-    "minute": pc.minute,
-    "second": pc.second,
+_PARTS: dict[str, tuple[Callable[[pa.Array], pa.Array], int | None]] = {
+    "year": (pc.year, None),
+    "month": (pc.month, 12),
+    "day": (pc.day, 31),
+    "weekday": (pc.day_of_week, 7),
+    "day of the year": (pc.day_of_year, 366),
+    "hour": (pc.hour, 24),
+    "minute": (pc.minute, 60),
+    "second": (pc.second, 60),
 }
+"""The parts of a time, and how many different values each has."""
 _QUARTER_MICROSECONDS = 900_000_000
-_HOUR = 4
-"""In quarters."""
+_QUARTERS_PER_HOUR = 4
+_FIRST_LOOK_ROWS = 64
+_FIRST_LOOK_SHARE = 0.3
+"""A clock that fits has this share of equal differences among a few rows, even if half of them are in summer time."""
 
 
+@lru_cache(maxsize=1024)
 def part_of_time(column: SampleColumn, order: SampleColumn) -> str | None:
-    """Which part of the order attribute's time a whole number is, up to a constant; None where it is none.
+    """Return which part of the order attribute's time a whole number is, up to a constant, or None.
 
-    On one clock, a whole number of quarters of an hour from UTC, or on one that is put forward for summer.
+    The clock may be any whole number of quarters of an hour from UTC, and may be put forward for summer. The result is
+    kept per pair of columns, because a draft asks for it several times.
 
     >>> at = SampleColumn("at", "at", "timestamp", pa.array([i * 3_600_000_000 for i in range(99)], pa.timestamp("us")))
     >>> hour = SampleColumn("h", "h", "integer", pa.array([(i - 5) % 24 for i in range(99)]))
@@ -155,28 +197,53 @@ def part_of_time(column: SampleColumn, order: SampleColumn) -> str | None:
     """
     if column.type != "integer" or order.type not in ("timestamp", "date") or column.distinct < 2:
         return None
+    return _search_part_of_time(column, order)
+
+
+def _search_part_of_time(column: SampleColumn, order: SampleColumn) -> str | None:
     both = pc.and_(column.values.is_valid(), order.values.is_valid())
     step = max(1, int(pc.sum(both).as_py() or 0) // _MOST_TIMES)
-    truth = np.asarray(column.values.filter(both))[::step]
-    times = order.values.filter(both).cast(pa.timestamp("us")).cast(pa.int64())
-    micros = np.asarray(times)[::step]
-    # what has not begun anew may be a counter that looks like a day or a minute; a year never does
-    begins_anew = bool((truth[1:] < truth[:-1]).any())
-    if len(truth) < _LEAST_TIMES:
+    numbers = np.asarray(column.values.filter(both))[::step]
+    times = np.asarray(order.values.filter(both).cast(pa.timestamp("us")).cast(pa.int64()))[::step]
+    if len(numbers) < _LEAST_TIMES:
         return None
-    quarters = range(-14 * _HOUR, 14 * _HOUR + 1) if order.type == "timestamp" else range(1)
-    for name, part in _PARTS.items():
-        if not begins_anew and name != "year":
+    # a number that never falls may be a counter that looks like a day or a minute; a year never does
+    falls = bool((numbers[1:] < numbers[:-1]).any())
+    hours = 14 if order.type == "timestamp" else 0
+    shifts = np.arange(-hours * _QUARTERS_PER_HOUR, hours * _QUARTERS_PER_HOUR + 1) * _QUARTER_MICROSECONDS
+    few = slice(None, None, max(1, len(numbers) // _FIRST_LOOK_ROWS))
+    odd = ODD_SHARE * len(column.values)
+    for name, (part, most_values) in _PARTS.items():
+        if (not falls and name != "year") or (
+            most_values is not None and column.distinct > most_values + odd
+        ):
             continue
-        apart = [_apart(truth, part, micros + quarter * _QUARTER_MICROSECONDS) for quarter in quarters]
-        # in summer as far from it as in winter, on a clock that is put forward by an hour
-        for here, summer in zip(apart, [*apart[_HOUR:], *apart[-_HOUR:]], strict=False):
-            if (
-                here is not None
-                and float(((here == _usual(here)) | (summer == _usual(here))).mean()) >= _MOSTLY
-            ):
+        for shift in shifts[_may_fit(_difference(numbers[few], part, times[few] + shifts[:, None]))]:
+            apart = _difference(numbers, part, times + shift)
+            if (numbers - apart == numbers[0] - apart[0]).all():
+                continue  # this part stands still on this clock, so it says nothing
+            # in summer the difference is that of the clock one hour ahead
+            summer = _difference(numbers, part, times + shift + _QUARTERS_PER_HOUR * _QUARTER_MICROSECONDS)
+            usual = _most_frequent(apart)
+            if float(((apart == usual) | (summer == usual)).mean()) >= _MOSTLY:
                 return name
     return None
+
+
+def _may_fit(apart: np.ndarray) -> np.ndarray:
+    """Return for each row of differences whether one value fills at least the first-look share of it."""
+    ordered, run = np.sort(apart, axis=1), max(1, int(_FIRST_LOOK_SHARE * apart.shape[1]))
+    return np.asarray((ordered[:, run - 1 :] == ordered[:, : ordered.shape[1] - run + 1]).any(axis=1))
+
+
+def _difference(numbers: np.ndarray, part: Callable[[pa.Array], pa.Array], micros: np.ndarray) -> np.ndarray:
+    found = np.asarray(part(pa.array(micros.ravel(), pa.timestamp("us")))).astype(np.int64)
+    return numbers - found.reshape(micros.shape)
+
+
+def _most_frequent(numbers: np.ndarray) -> int:
+    values, counts = np.unique(numbers, return_counts=True)
+    return int(values[int(np.argmax(counts))])
 
 
 def names_something(column: SampleColumn) -> bool:
@@ -192,15 +259,11 @@ def _is_named_so(column: SampleColumn) -> bool:
     return column.name.rsplit("_", 1)[-1] in _NAMING
 
 
-def _apart(truth: np.ndarray, part: Callable[[pa.Array], pa.Array], micros: np.ndarray) -> np.ndarray | None:
-    """How far the number is from that part of the time; None where that part stands still and says nothing."""
-    found = np.asarray(part(pa.array(micros, pa.timestamp("us")))).astype(np.int64)
-    return None if (found == found[0]).all() else truth - found
-
-
-def _usual(apart: np.ndarray) -> int:
-    values, counts = np.unique(apart, return_counts=True)
-    return int(values[int(np.argmax(counts))])
+_UNIT_TEXT = {
+    **{unit: f"{unit} since 1970" for unit in ("s", "ms", "us", "ns")},
+    "yyyymm": "year and month as digits",
+    "yyyymmdd": "year, month and day as digits",
+}
 
 
 def _follows(column: SampleColumn, order: SampleColumn) -> bool:
@@ -220,7 +283,15 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
         yield "does not rise throughout the sample"
     elif role in ("order", "key") and missing:
         yield f"missing or odd in {missing} of the sample: rejected then"
+    if role == "order" and column.unit is not None:
+        yield f"the unit is a guess by name and magnitude: {_UNIT_TEXT.get(column.unit, column.unit)}"
+    elif role == "order" and column.type == "integer":
+        yield "its unit is unknown: state unit: (s, ms, day, ...) if it counts time"
+    if role == "order" and column.is_coarse:
+        yield "coarse: if the file can hold it, deliver one column with the whole time"
     if role == "protected" and names_something(column):
         yield "says which one, by its name, and so is exact; a quantity: role: measure"
+    elif role == "protected" and column.is_row_number:
+        yield "numbers the rows, as seq does"
     if part is not None:
         yield f"the {part} of {order.name}; as a measure with codes: true it is shed, and given back exactly from that"

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from spillway.job import FAILURE_FILE
 from spillway.scheduling import submit_failed
+from spillway.settings import HOOK_PREFIX
 
 
 class SubmitJob(SparkSubmitOperator):
@@ -26,6 +27,8 @@ class SubmitJob(SparkSubmitOperator):
         with tempfile.TemporaryDirectory(prefix="spillway-") as folder:
             note = Path(folder, "failed")
             os.environ[FAILURE_FILE] = str(note)
+            # spark-submit inherits this process's environment; Airflow calls the hooks, so that a job needs no address
+            hooks = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(HOOK_PREFIX)}
             try:
                 return super().execute(context)
             except AirflowException as problem:
@@ -36,5 +39,6 @@ class SubmitJob(SparkSubmitOperator):
                 )
             finally:
                 del os.environ[FAILURE_FILE]
+                os.environ.update(hooks)
         # here and not above, so that Spark's own words do not stand before ours
         raise AirflowException(told)

@@ -9,7 +9,7 @@ from typing import Any
 
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError
+from spillway.errors import SpillwayError, StoreFault
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import Drafted, Lever, Plan
 from spillway.pipeline.accounting import (
@@ -161,6 +161,8 @@ def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> Non
     left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
     try:
         _publish(tables, way, drafts, seconds, left)
+    except StoreFault:
+        raise  # a commit whose answer was lost may stand: its files must stay
     except BaseException:
         for draft in left:
             drafts.tables[draft.table].discard(draft)

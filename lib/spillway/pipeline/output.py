@@ -19,6 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from spillway.errors import UsageError
+from spillway.settings import refuse_uri
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def output_path(text: str) -> Path:
         ...
     spillway.errors.UsageError: `output` must end in .parquet, .csv or .json, got 'recovered/'; name a file so
     """
+    refuse_uri("output", text)
     if Path(text).suffix not in _WRITERS or text.endswith("/"):
         raise UsageError(f"`output` must end in {_formats()}, got {text!r}; name a file so")
     return Path(text)
@@ -54,11 +56,6 @@ def output_within(root: str, text: str) -> Output:
         ...
     spillway.errors.UsageError: `output` must lie below SPILLWAY_OUTPUT (/srv/out), got '../b.csv'; write e.g. b.csv
     """
-    if "://" in root:
-        raise UsageError(
-            f"`SPILLWAY_OUTPUT` must be a folder of this machine, got {root!r}; set it to one, or give no output: then "
-            "whole batches go to recovered/<stream>"
-        )
     inside = Path(root).resolve()
     # links are followed: where it would be written is what counts
     path = inside if "\0" in text else (inside / text).resolve()

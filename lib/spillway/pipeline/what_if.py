@@ -30,7 +30,7 @@ from spillway.pipeline.workloads import window_work
 from spillway.registry import lever
 from spillway.store.tables import Tables
 
-_OURS = frozenset({"row", "sic", "coverage"})
+_OURS = frozenset({"row", "sic", "coverage", "window_start", "window_end", "result_step"})
 _BOUNDS = ("__low", "__high", "__estimate", "__no_interval")
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from spillway.errors import Refused, SpillwayError
+from spillway.settings import HOOK_PREFIX
 
 TIMEOUT_SECONDS = 10.0
 WEB, MAIL = ("http", "https"), ("smtp", "smtps")
@@ -36,7 +37,7 @@ class NotTold(SpillwayError):
 
 def checked_address(hook: str, found: str | None) -> str:
     """The address, if it is one; else an error that names the hook and not the address."""
-    variable = f"SPILLWAY_HOOK_{hook.upper()}"
+    variable = f"{HOOK_PREFIX}{hook.upper()}"
     remedy = f"set {variable}, or make it the password of an Airflow connection {hook}"
     if not found:
         raise Refused("hook", "have an address", hook, remedy)

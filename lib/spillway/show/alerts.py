@@ -24,6 +24,7 @@ from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
+from spillway.settings import HOOK_PREFIX
 from spillway.show.addresses import NotTold, checked_address, send
 from spillway.show.summary import totals
 from spillway.store.batches import load_batches
@@ -54,7 +55,7 @@ class Alert:
 
 def address_in_environment(hook: str) -> str | None:
     """The address of a hook; None where there is none."""
-    return os.environ.get(f"SPILLWAY_HOOK_{hook.upper()}")
+    return os.environ.get(f"{HOOK_PREFIX}{hook.upper()}")
 
 
 def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +21,54 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from spillway.clock import utc_now
+from spillway.errors import StoreFault
+
 MEMORY = "memory://"
 HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3", "wasbs": "abfs"}
 _held: dict[str, tuple[bytes, datetime]] = {}
+
+_ANSWERS = (
+    (
+        r"URL scheme is not allowed",
+        "be reached over https",
+        "set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL is meant to be http, or write https:// there",
+    ),
+    (
+        r"loading credentials|IMDS|169\.254\.|InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SignatureDoesNotMatch"
+        r"|SIGNATURE_DOES_NOT_MATCH|ExpiredToken|EXPIRED_TOKEN|InvalidToken|InvalidClientTokenId|UNRECOGNIZED_CLIENT",
+        "accept the credentials",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN of a temporary key) in the environment "
+        "of every process; profiles of ~/.aws are not read by all of them",
+    ),
+    (
+        r"403 Forbidden|HTTP status 403|ACCESS_DENIED|AccessDenied|necessary privileges",
+        "permit the request",
+        "see that the key is right, and give it the right to list, read, write and delete below this path",
+    ),
+    (
+        r"NoSuchBucket|NO_SUCH_BUCKET|Bucket '.*' not found",
+        "have the bucket",
+        "make the bucket, or correct SPILLWAY_LAKE, SPILLWAY_DESTINATION or SPILLWAY_LANDING",
+    ),
+    (
+        r"Received redirect|PermanentRedirect|HTTP status 301",
+        "lie in the region that is asked",
+        "set AWS_REGION to the bucket's region",
+    ),
+    (
+        r"NETWORK_CONNECTION|error sending request|[Cc]onnection|[Cc]ould not (?:connect|resolve)|dns error|timed out",
+        "be reachable",
+        "see that AWS_ENDPOINT_URL is right and that this machine reaches it; running again is safe",
+    ),
+    (r"", "answer without an error", "see what the store says of it; running again is safe"),
+)
+"""What a store's answer means: a pattern of it, the rule that is broken, the remedy. The first that matches counts."""
+_OF_A_STORE = re.compile(
+    r"AWS Error|Generic \w+ error|Object at location|Error performing|google::cloud::|Azure Error|curlCode"
+    r"|Bucket '.*' not found"
+)
+_LONGEST_ANSWER = 280
 
 
 @dataclass(frozen=True)
@@ -46,7 +92,57 @@ def plain_uri(path: str) -> str:
 
 def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     """The Arrow file system of a path or URI, and the path in it."""
-    return pafs.FileSystem.from_uri(plain_uri(path)) if "://" in path else (pafs.LocalFileSystem(), path)
+    if "://" not in path:
+        return pafs.LocalFileSystem(), path
+    with store_faults(path):
+        return pafs.FileSystem.from_uri(plain_uri(path))  # may ask the store for the bucket's region
+
+
+def store_fault(path: str, problem: BaseException) -> StoreFault:
+    """Return what a store answered as one problem with a remedy.
+
+    >>> print(store_fault("s3://b/t", OSError("Kernel error -> Generic S3 error\\n  URL scheme is not allowed")))
+    s3://b/t: `store` must be reached over https, got 'Kernel error -> Generic S3 error: URL scheme is not allowed'; \
+set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL is meant to be http, or write https:// there
+    """
+    lines = re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(problem)).split(
+        "\n"
+    )  # delta-rs colours a tree of causes
+    said = ": ".join(" ".join(line.split()) for line in lines if line.strip()) or type(problem).__name__
+    _, rule, remedy = next(one for one in _ANSWERS if re.search(one[0], said))
+    if len(said) > _LONGEST_ANSWER:
+        said = f"{said[: _LONGEST_ANSWER // 2]} ... {said[-_LONGEST_ANSWER // 2 :]}"  # the cause stands at the end
+    return StoreFault("store", rule, said, remedy, path)
+
+
+@contextmanager
+def store_faults(path: str, missing_too: bool = False) -> Iterator[None]:
+    """Raise what goes wrong with an object store as a `StoreFault`; a disk's faults stay as they are.
+
+    `missing_too`: also a file that is not there, where there must be one.
+    """
+    try:
+        yield
+    except OSError as problem:
+        if "://" not in path or (isinstance(problem, FileNotFoundError) and not missing_too):
+            raise
+        raise store_fault(path, problem) from problem
+
+
+def refuse_store_fault(path: str, problem: BaseException) -> None:
+    """Raise the fault of the store that lies behind an exception; return if there is none.
+
+    What reads a file says of each `OSError` that the file is damaged: a store that fails says nothing about the file.
+    """
+    chain: list[BaseException] = []
+    one: BaseException | None = problem
+    while one is not None and one not in chain:
+        if isinstance(one, StoreFault):
+            raise one
+        if isinstance(one, OSError) and "://" in path and _OF_A_STORE.search(str(one)):
+            raise store_fault(path, one) from one
+        chain.append(one)
+        one = one.__cause__ or one.__context__
 
 
 @contextmanager
@@ -59,8 +155,14 @@ def reading(path: str) -> Iterator[Any]:
         yield pa.BufferReader(held[0])
         return
     filesystem, inside = filesystem_of(path)
-    with filesystem.open_input_file(inside) as source:
-        yield source
+    with store_faults(path):
+        source = filesystem.open_input_file(inside)
+    try:
+        with source:
+            yield source
+    except OSError as problem:
+        refuse_store_fault(path, problem)
+        raise
 
 
 @contextmanager
@@ -69,12 +171,18 @@ def writing(path: str) -> Iterator[Any]:
     if path.startswith(MEMORY):
         sink = io.BytesIO()
         yield sink
-        _held[path] = (sink.getvalue(), datetime.now(UTC))
+        _held[path] = (sink.getvalue(), utc_now())
         return
     filesystem, inside = filesystem_of(path)
-    filesystem.create_dir(inside.rpartition("/")[0], recursive=True)
-    with filesystem.open_output_stream(inside, compression=None) as sink:
-        yield sink
+    with store_faults(path):
+        filesystem.create_dir(inside.rpartition("/")[0], recursive=True)
+        sink = filesystem.open_output_stream(inside, compression=None)
+    try:
+        with sink:
+            yield sink
+    except OSError as problem:
+        refuse_store_fault(path, problem)
+        raise
 
 
 def read_bytes(path: str) -> bytes:
@@ -96,8 +204,9 @@ def remove(path: str) -> None:
         _held.pop(path, None)
         return
     filesystem, inside = filesystem_of(path)
-    if filesystem.get_file_info(inside).type == pafs.FileType.File:
-        filesystem.delete_file(inside)
+    with store_faults(path):
+        if filesystem.get_file_info(inside).type == pafs.FileType.File:
+            filesystem.delete_file(inside)
 
 
 def move(path: str, to: str) -> None:
@@ -107,8 +216,9 @@ def move(path: str, to: str) -> None:
         return
     filesystem, inside = filesystem_of(path)
     target = filesystem_of(to)[1]
-    filesystem.create_dir(target.rpartition("/")[0], recursive=True)
-    filesystem.move(inside, target)
+    with store_faults(path):
+        filesystem.create_dir(target.rpartition("/")[0], recursive=True)
+        filesystem.move(inside, target)
 
 
 def folder_exists(path: str) -> bool:
@@ -116,7 +226,8 @@ def folder_exists(path: str) -> bool:
     if path.startswith(MEMORY):
         return any(name.startswith(path.rstrip("/") + "/") for name in list(_held))
     filesystem, inside = filesystem_of(path)
-    return bool(filesystem.get_file_info(inside).type == pafs.FileType.Directory)
+    with store_faults(path):
+        return bool(filesystem.get_file_info(inside).type == pafs.FileType.Directory)
 
 
 def list_files(folder: str) -> list[Listed]:
@@ -131,9 +242,11 @@ def list_files(folder: str) -> list[Listed]:
     else:
         filesystem, inside = filesystem_of(root)
         below = pafs.FileSelector(inside, allow_not_found=True, recursive=True)
+        with store_faults(folder):
+            entries = filesystem.get_file_info(below)
         found = [
             Listed(root + entry.path.removeprefix(inside), int(entry.size), entry.mtime.astimezone(UTC))
-            for entry in filesystem.get_file_info(below)
+            for entry in entries
             if entry.is_file
         ]
     return sorted(found, key=lambda one: one.path)
@@ -146,7 +259,8 @@ def list_folders(folder: str) -> list[str]:
         below = (path.removeprefix(root + "/").split("/") for path in _held if path.startswith(root + "/"))
         return sorted({parts[0] for parts in below if len(parts) > 1})
     filesystem, inside = filesystem_of(root)
-    found = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
+    with store_faults(folder):
+        found = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
     return sorted(entry.base_name for entry in found if entry.type == pafs.FileType.Directory)
 
 

@@ -30,8 +30,13 @@ _UNSUPPORTED = re.compile(r"Feature '(\w+)' is not supported")
 _READERS_LISTED_FROM, _WRITERS_LISTED_FROM = 3, 7
 
 
-def refuse_features(path: str, table: Any | None, to_write: bool) -> None:
-    """Refuse a table (of delta-rs; None: there is none yet) that asks for what is not known."""
+def refuse_features(
+    path: str, table: Any | None, to_write: bool, known: frozenset[str] = READ_FEATURES
+) -> None:
+    """Refuse a table (of delta-rs; None: there is none yet) that asks for what is not known.
+
+    `known`: the features that the caller's way of reading applies.
+    """
     if table is None:
         return
     protocol = table.protocol()
@@ -39,6 +44,7 @@ def refuse_features(path: str, table: Any | None, to_write: bool) -> None:
         (protocol.min_reader_version, protocol.reader_features or ()),
         (protocol.min_writer_version, protocol.writer_features or ()),
         to_write,
+        known,
     )
     if foreign:
         raise _refused(path, foreign, "write" if to_write else "read")
@@ -62,7 +68,10 @@ def _refused(path: str, features: Sequence[str], to_do: str) -> RefusedElsewhere
 
 
 def foreign_features(
-    reader: tuple[int, Sequence[str]], writer: tuple[int, Sequence[str]], to_write: bool
+    reader: tuple[int, Sequence[str]],
+    writer: tuple[int, Sequence[str]],
+    to_write: bool,
+    known: frozenset[str] = READ_FEATURES,
 ) -> list[str]:
     """What a protocol (version and listed features, of readers and of writers) asks for that is not known.
 
@@ -73,7 +82,7 @@ def foreign_features(
     >>> foreign_features((1, []), (2, []), True)
     []
     """
-    asked = _asked(*reader, _READERS_LISTED_FROM, _LEGACY_READ) - READ_FEATURES
+    asked = _asked(*reader, _READERS_LISTED_FROM, _LEGACY_READ) - known
     if to_write:
         asked |= _asked(*writer, _WRITERS_LISTED_FROM, _LEGACY_WRITE) - WRITE_FEATURES
     return sorted(asked)

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from spillway.errors import Refused, RefusedElsewhere
-from spillway.store.blobs import MEMORY, plain_uri
+from spillway.store.blobs import MEMORY, plain_uri, store_faults
 from spillway.store.features import refuse_features, refuse_unknown
 from spillway.store.files import DataFile
 from spillway.store.half_made import put_aside
@@ -118,7 +118,8 @@ class DeltaLog:
             return []
         if self._listed[0] == self.version:
             return self._listed[1]
-        actions = pa.table(self._table.get_add_actions(flatten=True))
+        with store_faults(self.path, missing_too=True):
+            actions = pa.table(self._table.get_add_actions(flatten=True))
         # by column: a row at a time, a year of small files takes seconds to list
         columns = {name: actions[name].to_pylist() for name in actions.column_names}
 
@@ -155,7 +156,8 @@ class DeltaLog:
             from deltalake.exceptions import DeltaError
 
             try:
-                self._table.update_incremental()
+                with store_faults(self.path, missing_too=True):
+                    self._table.update_incremental()
             except DeltaError as problem:
                 refuse_unknown(self.path, problem)
                 raise
@@ -166,15 +168,16 @@ class DeltaLog:
         from deltalake.exceptions import DeltaError
 
         try:
-            self._table = DeltaTable.create(
-                plain_uri(self.path),
-                contract.arrow_schema,
-                mode="ignore",
-                partition_by=list(contract.partitioned_by),
-                description=contract.description,
-                configuration={**PROPERTIES, FORMAT_PROPERTY: str(contract.version)},
-                raise_if_key_not_exists=False,
-            )
+            with store_faults(self.path, missing_too=True):
+                self._table = DeltaTable.create(
+                    plain_uri(self.path),
+                    contract.arrow_schema,
+                    mode="ignore",
+                    partition_by=list(contract.partitioned_by),
+                    description=contract.description,
+                    configuration={**PROPERTIES, FORMAT_PROPERTY: str(contract.version)},
+                    raise_if_key_not_exists=False,
+                )
         except DeltaError:
             # two may begin a table at the same time; whoever came first made it as this one would
             self.refresh()
@@ -188,7 +191,8 @@ class DeltaLog:
         assert self._table is not None
         refuse_features(self.path, self._table, to_write=True)
         try:
-            self._table.alter.add_columns(Schema.from_arrow(columns).fields)
+            with store_faults(self.path, missing_too=True):
+                self._table.alter.add_columns(Schema.from_arrow(columns).fields)
         except DeltaError as problem:
             raise Stale(str(problem)) from problem
         self.refresh()
@@ -199,10 +203,11 @@ class DeltaLog:
         assert self._table is not None
         refuse_features(self.path, self._table, to_write=True)
         try:
-            for name in nullable:
-                self._table.alter.drop_column_not_null(name)
-            said = {FORMAT_PROPERTY: str(format_version)}
-            self._table.alter.set_table_properties(said, raise_if_not_exists=False)
+            with store_faults(self.path, missing_too=True):
+                for name in nullable:
+                    self._table.alter.drop_column_not_null(name)
+                said = {FORMAT_PROPERTY: str(format_version)}
+                self._table.alter.set_table_properties(said, raise_if_not_exists=False)
         except DeltaError as problem:
             raise Stale(str(problem)) from problem
         self.refresh()
@@ -242,13 +247,14 @@ class DeltaLog:
             for file in removed
         ]
         try:
-            self._table.create_write_transaction(
-                actions,
-                "append",
-                self._table.schema(),
-                self._table.metadata().partition_columns,
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
+            with store_faults(self.path, missing_too=True):
+                self._table.create_write_transaction(
+                    actions,
+                    "append",
+                    self._table.schema(),
+                    self._table.metadata().partition_columns,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
         except CommitFailedError as problem:
             raise Stale(str(problem)) from problem
         self.refresh()
@@ -260,7 +266,8 @@ def open_delta(path: str) -> Any:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        return DeltaTable(plain_uri(path))
+        with store_faults(path, missing_too=True):
+            return DeltaTable(plain_uri(path))
     except TableNotFoundError:
         return None
     except DeltaError as problem:

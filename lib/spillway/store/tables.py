@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.engine.protocol import Engine
-from spillway.errors import ConcurrentRun, LiesElsewhere, Refused, RefusedElsewhere, SpillwayError
+from spillway.errors import ConcurrentRun, LiesElsewhere, Refused, RefusedElsewhere, SpillwayError, StoreFault
 from spillway.settings import Settings
 from spillway.store import blobs, logs
 from spillway.store.drafts import Draft, Make, Piece, ReadBack, discard, drafted
@@ -240,6 +240,8 @@ class Table:
         written = self._write(data)
         try:
             self._commit(written, where)
+        except StoreFault:
+            raise  # the commit may stand although its answer was lost; files in no table are swept by `spillway keep`
         except SpillwayError:
             discard(self.path, written)
             raise
@@ -264,6 +266,8 @@ class Table:
                 added, version = [*written, *left], self._log.version
                 try:
                     self._log.commit(added, gone)
+                except StoreFault:
+                    raise  # the commit may stand
                 except SpillwayError:
                     discard(self.path, left)
                     raise

@@ -72,7 +72,10 @@ def sweep(table: Table, dry_run: bool = False) -> Upkept:
     held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
     if held is None:
         return Upkept()
-    named = held.vacuum(retention_hours=SAFE_HOURS, dry_run=True, enforce_retention_duration=True, full=True)
+    with blobs.store_faults(table.path, missing_too=True):
+        named = held.vacuum(
+            retention_hours=SAFE_HOURS, dry_run=True, enforce_retention_duration=True, full=True
+        )
     live = {file.path for file in table.files()}
     sizes = {one.path: one.size for one in blobs.list_files(table.path)}
     gone = [path for path in (f"{table.path}/{name}" for name in named) if path in sizes and path not in live]
@@ -85,8 +88,9 @@ def shorten_log(table: Table) -> None:
     """Write a checkpoint, and forget the commits before it that are older than a week."""
     held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
     if held is not None:
-        held.create_checkpoint()
-        held.cleanup_metadata()
+        with blobs.store_faults(table.path, missing_too=True):
+            held.create_checkpoint()
+            held.cleanup_metadata()
 
 
 def _is_full(table: Table, file: DataFile) -> bool:

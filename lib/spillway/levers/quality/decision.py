@@ -23,11 +23,13 @@ from spillway.contracts.column_names import BOUND_SUFFIX, is_attribute
 from spillway.errors import Refused
 from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful
 from spillway.levers.quality.numbers_before import NumbersBefore, place_of
+from spillway.levers.quality.operator_graph import result_shares
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_bounds, with_exact_bounds
 from spillway.levers.quality.sequence import SequenceFates, fates_of, last_of
-from spillway.levers.quality.settings import Numbered, QualitySettings
-from spillway.levers.quality.source_window import SourceTally, WindowTally
+from spillway.levers.quality.settings import Numbered, QualitySettings, SourceRule
+from spillway.levers.quality.source_window import WindowTally
+from spillway.levers.quality.sources import add_silent, source_counts, sources_asked, tally_sources
 from spillway.levers.quality.sql_text import (
     PlainAggregate,
     names_in,
@@ -37,7 +39,7 @@ from spillway.levers.quality.sql_text import (
 )
 from spillway.levers.windows import AskingDecision, Inexact, InputLoss, Portion, SqlQuestion, SqlRead, Window
 
-OURS = ("window", "batch_date", "row", "sic", "coverage")
+OURS = ("window", "batch_date", "window_start", "window_end", "result_step", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
 MOST_NUMBERS = 50_000_000
 WEIGHT = "weight"
@@ -65,7 +67,8 @@ class AskedQuery(AskingDecision):
     @property
     def asks(self) -> str:
         said = self.settings
-        asked = (self.inputs, self.statements, said.most_rows, said.most_seconds, said.numbered, said.bounds)
+        limits = (said.most_rows, said.most_seconds)
+        asked = (self.inputs, self.statements, *limits, said.numbered, said.bounds, *said.sources)
         return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
@@ -77,12 +80,37 @@ class AskedQuery(AskingDecision):
             sampled = self._dropped(window) is not None
             found = [self._parts(self.aggregate, share.kept, self._inexact(inexact), sampled)]
         else:
-            found = [self.asked(share.kept)]
+            found = [self.asked(share.kept, result) for result in self.results]
         if self._is_doubtful(inexact):
             found.append(self._doubted(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
             found.append(self._numbers(one, share.offered))
-        return found
+        return [*found, *(self._by_source(name, rule, share.offered) for name, rule in self._told_apart)]
+
+    @property
+    def _told_apart(self) -> list[tuple[str, SourceRule]]:
+        """The inputs of which an attribute tells sources apart."""
+        rules = ((name, self.settings.source_rule(name)) for name in self.sources)
+        return [(name, rule) for name, rule in rules if rule is not None and rule.by is not None]
+
+    def refuse_sources(self) -> None:
+        """Refuse sources that are told apart by what is no attribute of their input."""
+        for name, rule in self._told_apart:
+            if rule.by not in self.columns[name]:
+                raise Refused(
+                    "sources",
+                    f"be told apart by an attribute of {name}",
+                    rule.by,
+                    "name one of its keys",
+                    self.query,
+                )
+
+    def _by_source(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuestion:
+        """How many tuples of every source arrived, also in portions that are shed: these columns alone."""
+        assert rule.by is not None
+        columns = (rule.by, *({WEIGHT} & set(self.columns[name]) - {rule.by}))
+        read = SqlRead(name, columns, tuple(one for one in offered if one.stream == name), True)
+        return SqlQuestion({name: read}, (("counted", sources_asked(name, rule, columns)),), _PARTS)
 
     def _dropped(self, window: Window) -> InputLoss | None:
         """What was dropped of a plain aggregate's input in the window, where that matters to its answer."""
@@ -126,10 +154,42 @@ class AskedQuery(AskingDecision):
         """The input streams, each once."""
         return tuple(dict.fromkeys(self.inputs))
 
-    def asked(self, kept: Sequence[Portion]) -> SqlQuestion:
-        """The author's question of some portions."""
-        said = self.settings
-        return SqlQuestion(self._reads(kept), self.statements, said.most_rows, said.most_seconds)
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The steps whose rows are results."""
+        return self.settings.results(self.query)
+
+    def asked(self, kept: Sequence[Portion], result: str) -> SqlQuestion:
+        """The author's question for one of the results, of some portions."""
+        said, steps = self.settings, dict(self.statements)
+        needed, waiting = {result}, [result]
+        while waiting:
+            read = set(said.steps_read_by(steps[name := waiting.pop()], name)) - needed
+            needed |= read
+            waiting += sorted(read)
+        asked = tuple((name, sql) for name, sql in self.statements if name in needed)
+        reads = self._reads(kept)
+        # the statement that answers is the last one
+        ordered = (*(one for one in asked if one[0] != result), (result, steps[result]))
+        named = frozenset().union(*(names_in(sql) for _, sql in asked))
+        return SqlQuestion(
+            {name: read for name, read in reads.items() if name in named},
+            ordered,
+            said.most_rows,
+            said.most_seconds,
+        )
+
+    def result_shares(self) -> dict[str, dict[str, float]]:
+        """By input and result, the share of what the input carries that arrives at the result."""
+        reads = {
+            name: [
+                *(one for one in self.sources if one in names_in(sql)),
+                *self.settings.steps_read_by(sql, name),
+            ]
+            for name, sql in self.statements
+        }
+        found = result_shares(self.sources, reads, self.results)
+        return {name: {to: float(share) for to, share in of.items()} for name, of in found.items()}
 
     def _reads(
         self,
@@ -203,17 +263,30 @@ class AskedQuery(AskingDecision):
         share = self.shares[window.window]
         if not answers:
             return None
-        before = self.numbers_before.of(window.window, this_run()) if self.settings.numbered else {}
-        found, *rest = answers
+        before = self.numbers_before.of(window.window, this_run()) if self.settings.remembers else {}
+        mine, rest = list(answers[: len(self.results)]), list(answers[len(self.results) :])
+        found = mine[0]
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
-        for one, numbers in zip(self.settings.numbered, rest, strict=True):
-            fates, last = fates_by_source(numbers, one, before)
+        numbered = self.settings.numbered
+        by_number: dict[str, dict[str, int]] = {}
+        for one, numbers in zip(numbered, rest, strict=False):
+            each, last = fates_by_source(numbers, one, before)
+            fates = sum(each.values(), start=SequenceFates())
             counts[f"produced.{one.input}"], counts[f"lost.{one.input}"] = fates.produced, fates.lost
+            rule = self.settings.source_rule(one.input)
+            if rule is not None and rule.by is not None and rule.by == one.by:
+                by_number[one.input] = {source: of.produced for source, of in each.items()}
             # who was silent ends the window as it began it
             counts |= {
                 place: number for place, number in before.items() if place.startswith(place_of(one, None))
             }
             counts |= last
+        losses = self.losses.get(window.window, {})
+        for (name, rule), counted in zip(self._told_apart, rest[len(numbered) :], strict=True):
+            offered = [one for one in share.offered if one.stream == name]
+            lost = losses.get(name, InputLoss()).lost
+            counts |= source_counts(counted, name, offered, share.kept, lost, by_number.get(name, {}))
+            add_silent(counts, name, rule, seconds_of(window), before)
         of = self.aggregate
         if of is not None and self._is_scaled(window, inexact):
             settings = self.settings
@@ -230,18 +303,47 @@ class AskedQuery(AskingDecision):
                 )
         elif of is not None:
             found = with_exact_bounds(found, of)
-        self.refuse_names(found.column_names)
-        coverage = tally(self.sources, share, counts).sic
-        rows = found.num_rows
-        counts["rows"] = rows
+        mine[0] = found
+        for one in mine:
+            self.refuse_names(one.column_names)
+        told = tally(self.settings, self.sources, share, losses, counts, window)
+        found, sic = self._joined(mine, told)
+        rows = counts["rows"] = found.num_rows
+        moment = pa.timestamp("us", "UTC")
         own = {
+            "window_start": pa.array([window.from_time] * rows, moment),
+            "window_end": pa.array([window.to_time] * rows, moment),
             "row": pa.array(np.arange(1, rows + 1)),
-            "sic": pa.array(np.full(rows, coverage / max(1, rows))),
-            "coverage": pa.array(np.full(rows, coverage)),
+            "sic": pa.array(sic),
+            "coverage": pa.array(np.full(rows, told.sic)),
         }
         for name, values in own.items():
             found = found.append_column(name, values)
         return found
+
+    def _joined(self, results: Sequence[pa.Table], told: WindowTally) -> tuple[pa.Table, np.ndarray]:
+        """The rows of all results with what each row carries; a column that a result has not is null in its rows."""
+        if len(results) == 1:
+            rows = results[0].num_rows
+            return results[0], np.full(rows, told.sic / max(1, rows))
+        by_input = told.by_input()
+        shares = self.result_shares()
+        sic, named = [], []
+        for result, found in zip(self.results, results, strict=True):
+            carried = sum(shares[name][result] * part for name, part in by_input.items())
+            sic.append(np.full(found.num_rows, carried / max(1, found.num_rows)))
+            named.append(found.append_column("result_step", pa.array([result] * found.num_rows, pa.string())))
+        try:
+            whole = pa.concat_tables(named, promote_options="permissive")
+        except pa.ArrowException as problem:
+            raise Refused(
+                "steps",
+                "have one type for a column that several results have",
+                problem,
+                "give one of them another name with AS",
+                self.query,
+            ) from problem
+        return whole, np.concatenate(sic)
 
     def refuse_names(self, found: Sequence[str]) -> None:
         """Refuse an answer with columns that a table cannot have."""
@@ -275,8 +377,8 @@ class AskedQuery(AskingDecision):
 
 def fates_by_source(
     numbers: pa.Table, of: Numbered, before: Mapping[str, int]
-) -> tuple[SequenceFates, dict[str, int]]:
-    """What became of the tuples of every source of an input, added up, and with which number each ended."""
+) -> tuple[dict[str, SequenceFates], dict[str, int]]:
+    """What became of the tuples of every source of an input, and with which number each ended."""
     kind = numbers.schema.field(of.attribute).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise Refused(
@@ -288,21 +390,27 @@ def fates_by_source(
     for source, one in zip(who, number, strict=True):
         if one is not None and math.isfinite(one):
             by.setdefault(source, []).append(int(one))
-    fates, last = SequenceFates(), {}
+    fates: dict[str, SequenceFates] = {}
+    last: dict[str, int] = {}
     for source, own in by.items():
         place = place_of(of, source)
-        fates += fates_of(np.array(own), before.get(place))
+        fates["" if source is None else str(source)] = fates_of(np.array(own), before.get(place))
         last[place] = last_of(np.array(own))
     return fates, last
 
 
-def tally(sources: Sequence[str], share: WindowShare, counts: Mapping[str, int]) -> WindowTally:
+def seconds_of(window: Window) -> float:
+    """How long a window is."""
+    return (window.to_time - window.from_time).total_seconds()
+
+
+def tally(
+    settings: QualitySettings,
+    sources: Sequence[str],
+    share: WindowShare,
+    losses: Mapping[str, InputLoss],
+    counts: Mapping[str, int],
+    window: Window,
+) -> WindowTally:
     """What became of every source's tuples in the window."""
-    found = []
-    for stream in sources:
-        offered = [one for one in share.offered if one.stream == stream]
-        kept = sum(one.tuples for one in share.kept if one.stream == stream)
-        numbered = counts.get(f"produced.{stream}")
-        produced = round(sum(one.produced for one in offered)) if numbered is None else numbered
-        found.append(SourceTally(stream, max(produced, kept), kept, numbered is None))
-    return WindowTally(tuple(found))
+    return tally_sources(settings, sources, share.offered, share.kept, losses, counts, seconds_of(window))

@@ -19,6 +19,7 @@ from spillway.levers.quality.numbers_before import NumbersBefore, last_numbers, 
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
 from spillway.levers.quality.scaled_answer import Ranges
 from spillway.levers.quality.settings import QualitySettings
+from spillway.levers.quality.sources import stored_sources
 from spillway.levers.windows import ReadColumns, SqlQuestion, Window, WindowLever, WindowPlan, WindowWork
 
 
@@ -103,10 +104,12 @@ class QueryPlan(WindowPlan):
         self, window: Window, results: int, counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         share = self.shares[window.window]
-        found = tally(tuple(dict.fromkeys(self.work.contract.inputs)), share, counts)
+        losses = self.work.losses.get(window.window, {})
+        inputs = tuple(dict.fromkeys(self.work.contract.inputs))
+        found = tally(self.settings, inputs, share, losses, counts, window)
         arrived, kept = (sum(one.tuples for one in some) for some in (share.offered, share.kept))
         first = arrived if share.arrived_first is None else share.arrived_first
-        produced = max(sum(one.produced for one in found.sources), arrived)
+        produced = max(round(sum(one.produced for one in found.sources)), arrived)
         row = {
             "subject": window.subject,
             "window": window.window,
@@ -136,7 +139,9 @@ class QueryPlan(WindowPlan):
             "cost": share.cost,
             "cost_offered": share.cost_offered,
             "rows": results,
+            "results": len(self.settings.results(window.subject)),
             "seconds": counts.get("microseconds", 0) / 1e6,
+            "sources": stored_sources(counts) or None,
             "last_numbers": last_numbers(counts) if self.settings.numbered else None,
             "updated_at": utc_now(),
         }
@@ -159,7 +164,9 @@ class Quality(WindowLever):
         contract = work.contract
         settings: QualitySettings = contract.lever_settings(LEVER_NAME)
         query = AskedQuery(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
-        query.refuse_names(columns(query.asked(())).names)
+        query.refuse_sources()
+        for result in query.results:
+            query.refuse_names(columns(query.asked((), result)).names)
 
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         rules = room_rules(room)
@@ -172,7 +179,7 @@ class Quality(WindowLever):
                 {w.window: shares[one.contract.subject, w.window] for w in one.windows},
                 ranges_of(room.contracts.stream(one.contract.inputs[0])),
                 numbers_before(room.tables, one.contract.subject, one.windows)
-                if rules.queries[one.contract.subject].numbered
+                if rules.queries[one.contract.subject].remembers
                 else NumbersBefore(),
             )
             for one in work

@@ -20,6 +20,7 @@ from typing import Any
 from spillway.levers.protocol import Views
 from spillway.levers.quality.history import COVERAGE
 from spillway.levers.quality.settings import Numbered
+from spillway.levers.quality.sources import counted_sources, expected_before
 from spillway.levers.windows import DONE, Window
 
 _LAST = "last"
@@ -66,7 +67,8 @@ class NumbersBefore:
         if before is None:
             return {}
         found = this_run.get(before) or self.told.get(before, {})
-        return {name: number for name, number in found.items() if name.startswith(_LAST + ".")}
+        numbers = {name: number for name, number in found.items() if name.startswith(_LAST + ".")}
+        return numbers | expected_before(found)
 
 
 def numbers_before(tables: Views, subject: str, windows: Sequence[Window]) -> NumbersBefore:
@@ -79,13 +81,16 @@ def numbers_before(tables: Views, subject: str, windows: Sequence[Window]) -> Nu
     right_before = {n: before for before, n in pairwise(known) if n in now and before in ended}
     asked = sorted(set(right_before.values()) - now)
     found = (
-        tables.at(COVERAGE).rows(["window", "last_numbers"], subject=subject, window=asked) if asked else None
+        tables.at(COVERAGE).rows(["window", "last_numbers", "sources"], subject=subject, window=asked)
+        if asked
+        else None
     )
     told = {
         row["window"]: {
             f"{_LAST}.{one['input']}.{one['attribute']}.{one['source']}": one["number"]
             for one in row["last_numbers"] or ()
         }
+        | counted_sources(row["sources"] or ())
         for row in (found.to_pylist() if found is not None else ())
     }
     return NumbersBefore(right_before, told)

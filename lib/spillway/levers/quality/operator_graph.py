@@ -114,3 +114,30 @@ def in_order(operators: Mapping[str, OperatorNode], there: Mapping[str, object])
             known |= set(operator.outputs)
             found.append(operator)
     return found
+
+
+def result_shares(
+    inputs: Sequence[str], reads: Mapping[str, Sequence[str]], results: Sequence[str]
+) -> dict[str, dict[str, Fraction]]:
+    """By input and result, the share of what the input carries that arrives at the result.
+
+    `reads`: by step, the inputs and steps that it reads. A step hands all of its rows to each of its readers, so that
+    each reader gets an equal part of what they carry (eq. 3.3); being a result counts as a reader.
+
+    >>> reads = {"hits": ["posts"], "good": ["hits"], "bad": ["hits"], "ratio": ["good", "bad"]}
+    >>> shares = result_shares(["posts"], reads, ["good", "bad", "ratio"])["posts"]
+    >>> {name: str(share) for name, share in shares.items()}  # Fiscato 2012, Figure 3.9
+    {'good': '1/4', 'bad': '1/4', 'ratio': '1/2'}
+    """
+    operators = []
+    for name in (*inputs, *reads):
+        outputs = [f"{name}>{reader}" for reader, read in reads.items() if name in read]
+        outputs += [f"{name}>"] if name in results else []
+        into = tuple(f"{one}>{name}" for one in reads[name]) if name in reads else (name,)
+        operators.append(OperatorNode(f"rows of {name}", into, dict.fromkeys(outputs, 1)))
+    found = {}
+    for name in inputs:
+        sources = [SourceNode(one, one, 1, int(one != name)) for one in inputs]
+        edges = propagate(sources, operators, normalised=False).edges
+        found[name] = {result: Fraction(edges[f"{result}>"].total) for result in results}
+    return found

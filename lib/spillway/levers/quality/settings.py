@@ -11,7 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.shapes import (
+    Broken,
+    Choice,
+    Flag,
+    Listing,
+    Maybe,
+    Number,
+    OneOrMore,
+    Record,
+    Text,
+    rule,
+)
 from spillway.contracts.workload import LONGEST_SECONDS
 from spillway.errors import Refused
 from spillway.levers.quality.operator_graph import OperatorNode, in_order
@@ -31,6 +42,11 @@ class SqlStep:
 
     name: str = rule(STEP_NAME, "its name")
     sql: str = rule(Text(), "a SELECT in Spark SQL over inputs and other steps")
+    result: bool = rule(
+        Flag(),
+        "whether its rows are a result of the query though a later step reads them; a step that none reads always is",
+        False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,12 +101,61 @@ class Numbered:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceWeight:
+    """How much one source weighs."""
+
+    source: str = rule(Text(), "the source: a value of `by`")
+    weight: float = rule(Number(above=0), "its weight, where that of the others is 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRule:
+    """What a source of an input is: in the coverage of a query all sources weigh the same, whatever their rates."""
+
+    input: str | None = rule(Maybe(Text()), "the stream; null: every input", None)
+    by: str | None = rule(
+        Maybe(Text()),
+        "the attribute that tells sources apart, e.g. router (this column of all portions is read); null: the input is "
+        "one source",
+        None,
+    )
+    weight: float = rule(Number(above=0), "weight of each of its sources", 1.0)
+    weights: tuple[SourceWeight, ...] = rule(
+        Listing(Record(SourceWeight)), "sources that weigh more or less than the others", ()
+    )
+    per_second: float | None = rule(
+        Maybe(Number(above=0)),
+        "tuples that each source is expected to produce a second of event time: with fewer, or none, coverage is less; "
+        "null: what a silent source would have produced is not known",
+        None,
+    )
+    expected: tuple[str, ...] = rule(
+        Listing(Text(), unique=True),
+        "values of `by` that must be there: of one without a tuple nothing is covered; empty: with per_second, those "
+        "of the window before",
+        (),
+    )
+
+    def rules(self) -> Iterator[Broken]:
+        if self.by is None:
+            for name in ("weights", "expected"):
+                if getattr(self, name):
+                    yield name, "be said of sources that `by` tells apart", self.by, "write by: an attribute"
+        named = [one.source for one in self.weights]
+        for at, name in enumerate(named):
+            if name in named[:at]:
+                yield f"weights[{at}].source", "stand once among the weights", name, "remove one"
+
+
+@dataclass(frozen=True, kw_only=True)
 class QualitySettings:
     """A query, and its place among others."""
 
     sql: str | None = rule(Maybe(Text()), "the query, where it is one statement", None)
     steps: tuple[SqlStep, ...] = rule(
-        Listing(Record(SqlStep)), "the query, where it is several; one that none reads answers", ()
+        Listing(Record(SqlStep)),
+        "the query, where it is several; each that none reads is a result, and all results share one coverage",
+        (),
     )
     capacity: RoomCapacity | None = rule(
         Maybe(Record(RoomCapacity)),
@@ -125,6 +190,11 @@ class QualitySettings:
     numbered: tuple[Numbered, ...] = rule(
         Listing(Record(Numbered)), "inputs whose sources number their tuples", ()
     )
+    sources: tuple[SourceRule, ...] = rule(
+        OneOrMore(Record(SourceRule)),
+        "what the sources of its inputs are, e.g. {by: router}; an input without a rule is one source",
+        (),
+    )
     most_rows: int = rule(Number(least=1, whole=True), "rows that a window may answer in", 100_000)
     most_seconds: float = rule(
         Number(above=0), "seconds that a window may take to answer; longer is given up, and told", 3600.0
@@ -147,7 +217,7 @@ class QualitySettings:
                 yield f"steps[{at}].name", "stand once among the steps", name, "rename one"
         if self.steps and len(set(names)) == len(names):
             try:
-                ordered = self.ordered_steps("")
+                self.ordered_steps("")
             except Refused as problem:
                 circle = problem.args[0] if problem.args else names
                 yield (
@@ -156,16 +226,6 @@ class QualitySettings:
                     str(circle),
                     "let one of them read an input",
                 )
-                return
-            for at, step in enumerate(self.steps):
-                read = any(step.name in names_in(other.sql) for other in self.steps if other is not step)
-                if not read and step.name != ordered[-1][0]:
-                    yield (
-                        f"steps[{at}].name",
-                        "be read by a later step, or be the last",
-                        step.name,
-                        "remove it",
-                    )
 
     def stream_rules(self, contract: Any) -> Iterator[Broken]:
         """A stream is no question."""
@@ -180,23 +240,44 @@ class QualitySettings:
         """What is said of inputs is said of the query's own."""
         said = [(f"must_keep[{at}]", name) for at, name in enumerate(self.must_keep)]
         said += [(f"numbered[{at}].input", one.input) for at, one in enumerate(self.numbered)]
+        said += [(f"sources[{at}].input", one.input) for at, one in enumerate(self.sources) if one.input]
         for where, name in said:
             if name not in inputs:
                 yield where, "be an input of the query", name, f"write one of {', '.join(inputs)}"
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a window needs to know how the one before it ended."""
+        return bool(self.numbered) or any(one.by is not None for one in self.sources)
+
+    def source_rule(self, name: str) -> SourceRule | None:
+        """Return the rule of an input: its own, else that of every input."""
+        own = [one for one in self.sources if one.input == name]
+        every = [one for one in self.sources if one.input is None]
+        return next(iter([*own, *every]), None)
 
     def ordered_steps(self, name: str) -> tuple[tuple[str, str], ...]:
         """The statements, each behind those it reads; a query of one statement is a step of its own name."""
         if self.sql is not None:
             return ((name, self.sql),)
-        known = {step.name for step in self.steps}
         nodes = {
-            step.name: OperatorNode(
-                step.name, tuple(sorted((names_in(step.sql) & known) - {step.name})), {step.name: 1}
-            )
+            step.name: OperatorNode(step.name, self.steps_read_by(step.sql, step.name), {step.name: 1})
             for step in self.steps
         }
         statements = {step.name: step.sql for step in self.steps}
         return tuple((one.name, statements[one.name]) for one in in_order(nodes, {}))
+
+    def steps_read_by(self, sql: str, name: str) -> tuple[str, ...]:
+        """Return the steps that a statement reads."""
+        return tuple(sorted((names_in(sql) & {step.name for step in self.steps}) - {name}))
+
+    def results(self, name: str) -> tuple[str, ...]:
+        """Return the steps whose rows are results, in the order of the statements."""
+        if self.sql is not None:
+            return (name,)
+        read = {one for step in self.steps for one in self.steps_read_by(step.sql, step.name)}
+        marked = {step.name for step in self.steps if step.result}
+        return tuple(step for step, _ in self.ordered_steps(name) if step not in read or step in marked)
 
 
 SETTINGS = QualitySettings

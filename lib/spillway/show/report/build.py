@@ -12,6 +12,7 @@ from spillway.batch import utc_now
 from spillway.contracts import load_usable
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import Picture
+from spillway.settings import refuse_uri
 from spillway.show.crowding import crowding_pictures
 from spillway.show.report.drawing import picture_card
 from spillway.show.report.facts import StreamFacts, WorkloadFacts, gather_facts, workload_facts
@@ -27,6 +28,8 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
 
     Starts no Spark, fetches nothing; a stream without tables is said to have none.
     """
+    if out is not None:
+        refuse_uri("output", str(out))
     contracts = load_usable(tables.settings.schemas)
     facts = gather_facts(tables, list(contracts.streams.values()))
     validations = last_outcomes(tables)

@@ -1,0 +1,114 @@
+"""What is said of roots that cannot be used, by every way into the product."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.small_lake import HOME, small_settings
+
+from spillway import cli
+from spillway.doctor.checks import check_committers, run_checks
+from spillway.errors import Refused
+from spillway.pipeline.reader import read
+from spillway.settings import Settings
+
+LOCAL = ("SPILLWAY_SCHEMAS", "SPILLWAY_BUILD", "SPILLWAY_OUTPUT", "SPILLWAY_HOME")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    settings = small_settings(tmp_path, {"river": "uplink"})
+    for name in ("lake", "landing", "schemas", "build"):
+        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(settings, name))
+    monkeypatch.setenv("SPILLWAY_HOME", str(HOME))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+@pytest.mark.parametrize("variable", LOCAL)
+@pytest.mark.parametrize(
+    "uri", ["s3://bucket/folder", "s3a://bucket/folder", "file:///srv/folder", "hdfs://n/a"]
+)
+def test_a_uri_where_a_path_is_needed_is_refused_by_name(variable: str, uri: str) -> None:
+    with pytest.raises(
+        Refused, match=rf"`{variable}` must be a path of a file system, got '{uri}'; write a path"
+    ):
+        Settings.from_environment({variable: uri})
+
+
+@pytest.mark.parametrize("variable", ["SPILLWAY_LAKE", "SPILLWAY_DESTINATION", "SPILLWAY_LANDING"])
+def test_a_root_with_a_password_is_refused_without_showing_it(variable: str) -> None:
+    with pytest.raises(Refused, match=rf"`{variable}` must hold no password") as refused:
+        Settings.from_environment({variable: "s3://AKIA:hunter2@bucket/lake"})
+    assert "hunter2" not in str(refused.value)
+    account = "abfs://container@account.dfs.core.windows.net/lake"
+    assert Settings.from_environment({"SPILLWAY_LAKE": account}).lake == account
+
+
+@pytest.mark.parametrize("variable", LOCAL[:3])
+@pytest.mark.parametrize("command", [["status"], ["report"], ["run"]])
+def test_the_command_line_says_it_and_writes_nothing(
+    world: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+    command: list[str],
+) -> None:
+    monkeypatch.setenv(variable, "s3://bucket/folder")
+    assert cli.main(command) == cli.WRONG
+    assert f"`{variable}` must be a path of a file system" in " ".join(capsys.readouterr().err.split())
+    assert list(world.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["contracts", "check", "--schemas", "s3://bucket/schemas"],
+        ["report", "--output", "s3://bucket/report.html"],
+        ["recover", "river", "--output", "s3://bucket/found.csv"],
+    ],
+)
+def test_a_uri_on_the_command_line_is_refused_and_writes_nothing(
+    world: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert cli.main(command) in (cli.WRONG, cli.USAGE)
+    assert "must be a path of a file system" in " ".join(capsys.readouterr().err.split())
+    assert list(world.iterdir()) == []
+
+
+def test_a_reader_is_told_which_of_its_arguments_is_a_uri(world: Path) -> None:
+    with pytest.raises(Refused, match="`schemas` must be a path of a file system"):
+        read("river", schemas="s3://bucket/schemas")
+
+
+def test_a_job_and_a_dag_say_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spillway.scheduling import rooms
+
+    monkeypatch.setenv("SPILLWAY_BUILD", "s3://bucket/build")
+    with pytest.raises(Refused, match="`SPILLWAY_BUILD` must be a path of a file system"):
+        rooms()
+    done = subprocess.run(
+        [sys.executable, str(HOME / "jobs" / "keep.py")], capture_output=True, text=True, cwd=world
+    )
+    assert done.returncode == 1
+    assert "spillway: failed: `SPILLWAY_BUILD` must be a path of a file system" in done.stdout
+    assert list(world.iterdir()) == []
+
+
+def test_the_doctor_says_it_as_a_check() -> None:
+    found = run_checks(environment={"SPILLWAY_BUILD": "s3://bucket/build"})
+    assert [one.name for one in found if "SPILLWAY_BUILD" in one.found and not one.ok] == ["roots"]
+
+
+def test_the_doctor_says_that_a_table_on_s3_has_one_committer() -> None:
+    on_s3 = Settings.from_environment({"SPILLWAY_LAKE": "s3a://bucket/lake"})
+    assert (
+        "must be the only program that commits to tables below s3a://bucket/lake"
+        in check_committers(on_s3).found
+    )
+    assert "no table is on S3" in check_committers(Settings.from_environment({})).found
