@@ -419,7 +419,8 @@ def sifted_join(claims: Claims, case: JoinCase, seed: int) -> Joined:
     if case.with_itself:
         sides[1] = sides[0]
     whole = _joined(case, seed, [_operand(*side) for side in sides], None, (LostRows(), LostRows()))
-    kept, lost = [], []
+    kept: list[Operand] = []
+    lost: list[LostRows] = []
     for place, (at, seq, regions, items) in enumerate(sides):
         if case.with_itself and place:
             kept.append(kept[0])
