@@ -14,6 +14,7 @@ time say which window the rows belong to; without spans only the batch is known.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta  # noqa: F401 - UTC and timedelta are used in the example
 
@@ -42,6 +43,9 @@ class DroppedRows:
     """The largest weight that a kept row may have where rows were dropped."""
     spans: tuple[DroppedSpan, ...] | None = None
     """The counts by event time; None: not recorded."""
+    least_kept: float = math.inf
+    """Fewest rows kept of a region of which some were dropped and some kept; 0: not known. Rows of a region repel one
+    another in the sample, since a fixed number is kept: pairs within a small region are rarer in it than by chance."""
     kept_aside: bool = False
     """Whether dropped rows are stored at the source, and are given back to whoever reads the batch."""
 

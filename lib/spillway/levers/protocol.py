@@ -38,7 +38,8 @@ from spillway.levers.views import Rows, Stored, View, Views
 
 __all__ = [
     "Decision", "Drafted", "Fact", "Facts", "FramePart", "Lesson", "Lever", "Load", "Measured", "MinedEntry",
-    "Noticed", "Offer", "Part", "Picture", "Plan", "Room", "Rows", "Say", "Stored", "Told", "View", "Views", "Work",
+    "Noticed", "Offer", "Part", "Picture", "Plan", "Room", "Rows", "Say", "Stored", "Told", "View",
+    "Views", "Work",
 ]  # fmt: skip
 
 Say = Callable[[str], None]
@@ -371,6 +372,10 @@ class Lever(ABC):
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
         """Return, by batch, which rows the lever dropped."""
         return {}
+
+    def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
+        """Return the attributes of which the lever may hand on values that are only right within a bound."""
+        return frozenset()
 
     def whole_bound_pct(self, facts: Facts | None) -> float:
         """What an error as large as a bound in an attribute's own unit counts as, in %."""

@@ -8,6 +8,7 @@ own tables hold.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -162,6 +163,8 @@ class InputLoss:
     """Rows that were refused at intake, by the best estimate of their time."""
     given_back: int = 0
     """Rows that were kept aside and are read with the others; which portion each belongs to is not known."""
+    least_kept: float = math.inf
+    """Fewest rows kept of a region that lost some (`DroppedRows.least_kept`)."""
 
     @property
     def lost(self) -> float:
@@ -179,6 +182,7 @@ class InputLoss:
             max(self.largest_weight, other.largest_weight),
             self.refused + other.refused,
             self.given_back + other.given_back,
+            min(self.least_kept, other.least_kept),
         )
 
 
@@ -322,6 +326,10 @@ class WindowLever(ABC):
 
     def columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
         """By input stream, the columns that are read where windows are worked out in turn."""
+        return {}
+
+    def exact_columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
+        """Return by input stream the columns of which it needs exact values, each as a field of its entry names it."""
         return {}
 
     def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:

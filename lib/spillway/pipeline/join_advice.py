@@ -21,7 +21,7 @@ from spillway.contracts.workload import Workload
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.protocol import Room
 from spillway.pipeline.question import Question
-from spillway.pipeline.reading import plan_reading, shed_batches
+from spillway.pipeline.reading import WEIGHT, plan_reading, shed_batches
 from spillway.pipeline.stored_sketches import load_sketch
 from spillway.pipeline.window_inputs import HeldRows
 from spillway.registry import lever
@@ -81,11 +81,22 @@ def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = M
     rows = {stream: _last_rows(tables, contracts, stream, names, most) for stream, names in columns.items()}
     settings = contract.lever_settings("joins")
     said = list(_from_sketches(tables, contract, settings))
+    said += [
+        (f"rows of {stream} that its {table.num_rows:,} rows here stand for", _produced(table))
+        for stream, table in rows.items()
+        if pc.any(pc.greater(table[WEIGHT], 1.0)).as_py()
+    ]
     said += list(_heavy(rows, contract, settings, bool(said)))
     room = Room("advice", contracts, tables)
     inputs = {stream: HeldRows(one) for stream, one in rows.items()}
     said += [(one.about, one.answer) for one in found.advice(contract, room, inputs)]
     return JoinAdvice(rows[asked.left].num_rows, rows[asked.right].num_rows, tuple(said))
+
+
+def _produced(rows: pa.Table) -> Answer:
+    total = float(pc.sum(rows[WEIGHT]).as_py())
+    note = "what follows is of the rows here alone: rows that were dropped before have no part in it"
+    return Answer(total, total, total, 1.0, "sum of weights", note=note)
 
 
 def _last_rows(
@@ -105,7 +116,11 @@ def _last_rows(
     parts = list(known.only(there).rows({}))
     found = pa.concat_tables(parts)
     for name in dict.fromkeys(asked):
-        if name not in there:
+        if name == WEIGHT:
+            weights = found[WEIGHT] if WEIGHT in there else pa.nulls(found.num_rows, pa.float64())
+            found = found.drop_columns([WEIGHT] if WEIGHT in there else [])
+            found = found.append_column(WEIGHT, pc.fill_null(weights, 1.0))
+        elif name not in there:
             if not name.endswith("__bound_pct"):
                 raise UsageError(
                     f"`on` must be an attribute of {stream} ({', '.join(contract.names)}), got {name!r}; name one"

@@ -13,6 +13,7 @@ from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.contracts.shapes import suggest
@@ -21,7 +22,7 @@ from spillway.errors import Refused
 from spillway.levers.protocol import Room
 from spillway.levers.windows import Portion, ReadColumns, Window, micros_of, moment_of
 from spillway.pipeline.question import Question
-from spillway.pipeline.reading import FrameStretch, Reading, plan_reading, readable
+from spillway.pipeline.reading import WEIGHT, FrameStretch, Reading, plan_reading, readable
 from spillway.pipeline.window_grid import times_within, window_order
 from spillway.store.filters import matching
 from spillway.store.tables import Tables
@@ -72,7 +73,11 @@ class WindowRows:
                 raise _TooManyRows
         if not parts:
             return pa.table({name: pa.nulls(0, schema.field(name).type) for name in columns})
-        return pa.concat_tables(parts).sort_by("seq").select(list(columns))
+        rows = pa.concat_tables(parts).sort_by("seq").select(list(columns))
+        if WEIGHT in rows.column_names:  # a batch that went through no lever that drops rows has none
+            place = rows.schema.get_field_index(WEIGHT)
+            rows = rows.set_column(place, WEIGHT, pc.fill_null(rows[WEIGHT], 1.0))
+        return rows
 
     @property
     def inexact(self) -> frozenset[str]:
@@ -97,6 +102,8 @@ class WindowRows:
     def field(self, name: str) -> pa.Field:
         if name in self.schema.names:
             return self.schema.field(name)
+        if name == WEIGHT:  # of a stream that loses no rows: each stands for itself
+            return pa.field(WEIGHT, pa.float64())
         if name.removesuffix(BOUND_SUFFIX) not in self.schema.names:
             known = [one for one in self.schema.names if not one.endswith(BOUND_SUFFIX)]
             raise Refused(name, f"be a column of {self.stream}", name, suggest(name, known))

@@ -19,10 +19,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow.compute as pc
 
+from spillway.contracts import Contracts
+from spillway.contracts.workload import Workload
 from spillway.ledger import TOTAL
 from spillway.levers.dropped import DroppedRows
-from spillway.levers.windows import InputLoss
-from spillway.pipeline.window_grid import WindowGrid
+from spillway.levers.windows import InputLoss, ReadColumns, Window
+from spillway.pipeline.window_grid import WindowGrid, window_order
 from spillway.registry import LEVERS, lever
 from spillway.store.files import row_groups, rows_of_group
 from spillway.store.filters import matching
@@ -103,6 +105,7 @@ def _ranges(
         window: InputLoss(
             (least + most) / 2, least, most,
             (never_least + never_most) / 2, never_least, never_most, dropped.largest_weight,
+            least_kept=dropped.least_kept,
         )
         for window, (least, most, never_least, never_most) in found.items()
         if most
@@ -239,3 +242,36 @@ def _spread(
         return []
     windows = range(min(ends), max(ends) + 1)
     return [(window, refused / len(windows)) for window in windows]
+
+
+def held_losses(
+    tables: Tables,
+    contracts: Contracts,
+    contract: Workload,
+    windows: Sequence[Window],
+    inputs: Mapping[int, Mapping[str, ReadColumns]],
+    back_seconds: float,
+) -> dict[int, dict[str, InputLoss]]:
+    """Return by window and input stream what was lost, for windows whose rows were read: those of the windows that they
+    look back at are among them.
+    """
+    grid = WindowGrid.of(contract)
+    back = -(-round(back_seconds * 1e6) // grid.step)
+    numbers = sorted({one.window - behind for one in windows for behind in range(back + 1)})
+    found: dict[int, dict[str, InputLoss]] = {number: {} for number in numbers}
+    for stream in dict.fromkeys(contract.inputs):
+        order = window_order(contracts, contract, stream)
+        here: dict[int, dict[int, int]] = {
+            batch: {} for one in windows for name, batch in one.inputs if name == stream
+        }
+        for window in windows:
+            rows = inputs[window.window][stream](["batch", order])
+            rows = rows.filter(rows[order].is_valid())
+            of, batches = grid.numbers(rows[order]), np.asarray(rows["batch"])
+            for batch in np.unique(batches).tolist():
+                mine, counts = np.unique(of[batches == batch], return_counts=True)
+                here.setdefault(batch, {}).update(zip(mine.tolist(), counts.tolist(), strict=True))
+        lost = input_losses(tables, contract.subject, grid, stream, order, numbers, here).lost
+        for number, loss in lost.items():
+            found[number][stream] = loss
+    return found

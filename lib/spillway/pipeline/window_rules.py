@@ -73,5 +73,20 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
         stream: {**_READ_BESIDE, **{one.name: one.type for one in contracts.stream(stream).attributes}}
         for stream in dict.fromkeys(contract.inputs)
     }
+    for stream, columns in found.exact_columns(contract).items():
+        of = contracts.stream(stream)
+        inexact = {
+            attribute: stage for stage in of.lever_names for attribute in lever(stage).inexact_attributes(of)
+        }
+        for column in dict.fromkeys(columns):
+            if column in inexact:
+                yield Problem(
+                    name,
+                    column,
+                    f"be exact where {name} matches rows by it, and the lever {inexact[column]} of {stream} may round "
+                    "it, or recover it within a bound: rows that differ would be pairs, and pairs be missed",
+                    f"{stream}.{column}",
+                    f"write role: protected or error: 0 for {column} in the contract of {stream}, or match by another",
+                )
     for where, rule, value, remedy in found.broken_by_types(contract, types):
         yield Problem(name, join_path("levers[0]", where), rule, value, remedy)

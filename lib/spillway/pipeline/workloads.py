@@ -26,6 +26,7 @@ from spillway.levers.protocol import Room, Say
 from spillway.levers.windows import (
     DONE,
     AskingDecision,
+    InputLoss,
     ReadColumns,
     Window,
     WindowDecision,
@@ -40,6 +41,7 @@ from spillway.pipeline.window_answers import answered, columns_of_answer
 from spillway.pipeline.window_failures import mark_failed, tell_failed
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_look import find_windows
+from spillway.pipeline.window_losses import held_losses
 from spillway.pipeline.window_pins import claim_windows, pinned_windows, save_windows
 from spillway.pipeline.window_portions import window_offers
 from spillway.registry import lever
@@ -204,8 +206,10 @@ def _work(
     windows: Sequence[Window],
     before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     inputs: Inputs | None = None,
+    losses: Mapping[int, Mapping[str, InputLoss]] | None = None,
 ) -> WindowWork:
-    return window_work(run.tables, run.room.contracts, contract, found, windows, before, inputs)
+    made = window_work(run.tables, run.room.contracts, contract, found, windows, before, inputs)
+    return made if losses is None else replace(made, losses=losses)
 
 
 def window_work(
@@ -295,11 +299,12 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
         planned = planned_inputs(run.tables, run.room, contract, stretch, back)
         held = held_inputs(contract, stretch, planned, columns, back, found.most_rows(contract))
         for some, inputs in held:
+            lost = held_losses(run.tables, run.room.contracts, contract, some, inputs, back)
             drafts: list[Draft] = []
             lines: list[LedgerRow] = []
             records: list[Mapping[str, Sequence[Mapping[str, Any]]]] = []
             for window in some:
-                work = _work(run, contract, found, [window], before, inputs[window.window])
+                work = _work(run, contract, found, [window], before, inputs[window.window], lost)
                 (plan,) = found.plan_windows(run.room, [work])
                 draft = _drafted(run.engine, table, plan.decision, [window], inputs)
                 drafts.append(draft)

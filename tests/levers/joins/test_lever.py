@@ -27,6 +27,7 @@ from spillway.ledger import difference
 from spillway.levers.joins.lever import LEVER
 from spillway.pipeline import workloads
 from spillway.pipeline.window_inputs import stretches_of
+from spillway.pipeline.window_rules import broken_workloads
 from spillway.show.status import status
 
 BUDGET = {"budget": {"comparisons_per_second": 60}}
@@ -59,6 +60,11 @@ def states(world: World) -> list[dict[str, Any]]:
 
 def test_without_a_budget_it_is_the_full_join(world: World) -> None:
     assert run(world) == 4, "the fifth window is open"
+    ledger = [row for row in world.rows("ledger") if row["subject"] == "alike"]
+    by_kind = [
+        sum(row["offered"] for row in ledger if row["dimension_kind"] == kind) for kind in ("total", "reason")
+    ]
+    assert by_kind[0] == by_kind[1] > 0, "what was compared has a reason, also where nothing was left out"
     assert found_pairs(world) == sorted(truth(EAST, WEST, end=40.0))
     rows = world.rows("join_windows")
     assert all(row["compared"] == row["possible"] for row in rows)
@@ -121,6 +127,11 @@ def test_what_was_not_compared_is_in_the_ledger_and_it_balances(shed: World) -> 
     assert [(row["offered"], row["kept"], row["lost"]) for row in totals] == [
         (row["possible"], row["compared"], row["possible"] - row["compared"]) for row in windows
     ]
+    for window in {row["batch"] for row in rows}:
+        mine = [row for row in rows if row["batch"] == window]
+        for count in ("offered", "kept", "shed", "lost"):
+            parts = sum(row[count] for row in mine if row["dimension_kind"] == "reason")
+            assert parts == sum(row[count] for row in mine if row["dimension_kind"] == "total"), count
     assert difference(shed.rows("ledger")) == 0
     assert not status(shed.tables.now()).wrong
 
@@ -284,49 +295,53 @@ def test_rows_of_a_type_that_nobody_named_are_counted_and_worth_what_others_are(
     assert sum(high for high, _ in shares) > sum(other for _, other in shares)
 
 
-def test_what_is_given_back_is_joined_by_with_its_bound(tmp_path: Path) -> None:
+def test_a_join_by_an_attribute_that_may_be_inexact_is_refused_by_name(world: World, tmp_path: Path) -> None:
+    lossy = {**STREAM, "levers": [{"lever": "attributes"}]}
+    side = {"attribute": "level", "lasts_seconds": 20}
+    by_level = {"left": side, "right": side, "predicate": "equality", "threshold": None, "sets": None}
+    world.contract_becomes(lossy, {**lossy, "stream": "west", "source": {"path": "west", "format": "json"}})
+    contract_becomes(world, JOIN, **by_level)
+    with pytest.raises(
+        SpillwayError, match=r"alike: `level` must be exact .* got 'east.level'; write role: prot"
+    ):
+        run(world)
+    (problem,) = {one.field for one in broken_workloads(world.contracts)}
+    assert problem == "level"
+    kept = {**lossy, "levers": [{"lever": "attributes", "ways": ["keep"]}]}
+    world.contract_becomes(kept, {**kept, "stream": "west", "source": {"path": "west", "format": "json"}})
+    contract_becomes(world, JOIN, **by_level)
+    assert run(world) == 4
+
+
+def test_rows_with_an_inexact_value_match_nothing_and_leave_no_upper_end(tmp_path: Path) -> None:
+    """Batches that were shed when the contract still allowed a bound."""
     stream = {
         **STREAM,
         "levers": [{"lever": "attributes", "training": {"tuples": 100}, "ways": ["keep", "shed"]}],
     }
     world = begun(tmp_path, InProcess(), stream=stream)
+    west = {"stream": "west", "source": {"path": "west", "format": "json"}}
     world.train("east", "west")
-    world.contract_becomes(
-        stream,
-        {**stream, "stream": "west", "source": {"path": "west", "format": "json"}},
-        capacity="1500 bps",
-    )
+    world.contract_becomes(stream, {**stream, **west}, capacity="1500 bps")
     world.shed()
+    exact = {**STREAM, "levers": []}
+    world.contract_becomes(exact, {**exact, **west}, capacity="1500 bps")
     side = {"attribute": "level", "lasts_seconds": 20}
     contract_becomes(world, JOIN, left=side, right=side, predicate="equality", threshold=None, sets=None)
     run(world)
-    rows = world.rows("joined", "alike")
-    recovered = spillway_read(world, "east")
-    bounds = {row["left_seq"]: row["left_bound_pct"] for row in rows}
-    assert any(bound is not None for bound in bounds.values()), "something was shed"
-    assert all(recovered[seq] == bound for seq, bound in bounds.items())
-    # and how many pairs rest on such values is said, with the widest bound
-    resting = [(row["left_bound_pct"] or 0.0) > 0 or (row["right_bound_pct"] or 0.0) > 0 for row in rows]
+    levels = [{row: one["level"] for row, one in enumerate(rows)} for rows in (EAST, WEST)]
+    pairs = found_pairs(world)
+    assert all(levels[0][left] == levels[1][right] for left, right in pairs), "no pair of values that differ"
     windows = world.rows("join_windows")
-    assert sum(row["pairs_given_back"] for row in windows) == sum(resting) > 0
+    assert sum(row["inexact_rows"] for row in windows) > 0, "something was shed"
+    assert all(row["missed_high"] == float("inf") for row in windows if row["inexact_rows"])
+    assert {row["left_bound_pct"] or 0.0 for row in world.rows("joined", "alike")} <= {0.0}
     told = LEVER.told(world.contracts.joins["alike"], world.tables.now())
     assert told is not None
-    assert (
-        f"{sum(resting):,} of these pairs rest on values that were rounded, or shed and given back"
-        in told.way
-    )
-    assert any("keep what is joined by" in remedy for remedy in told.remedies)
-
-
-def spillway_read(world: World, stream: str) -> dict[int, float | None]:
-    from spillway.pipeline.question import Question
-    from spillway.pipeline.reading import plan_reading
-
-    tables = world.tables.now()
-    found: dict[int, float | None] = {}
-    for part in plan_reading(tables, world.contracts.stream(stream), Question()).rows({}):
-        found |= dict(zip(part["seq"].to_pylist(), part["level__bound_pct"].to_pylist(), strict=True))
-    return found
+    assert "rows match nothing, since a value they are joined by was rounded" in told.way
+    assert "at least " in told.way
+    assert "no upper end: rows with inexact values match nothing" in told.way
+    assert told.numbers["... at most"] is None
 
 
 def test_a_window_that_outgrows_its_memory_is_refused_by_name_with_the_way_out(world: World) -> None:

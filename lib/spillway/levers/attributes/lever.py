@@ -128,6 +128,11 @@ class Attributes(Lever):
             found[place] = found.get(place, 0) + row["shed_values"]
         return found
 
+    def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
+        from spillway.levers.attributes.stated import never_exact
+
+        return never_exact(contract)
+
     def whole_bound_pct(self, facts: Facts | None) -> float:
         rate = (
             LOOSEST_PCT if facts is None else Learned.from_facts(facts).category.get("rate_pct", LOOSEST_PCT)

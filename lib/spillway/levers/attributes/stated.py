@@ -37,6 +37,35 @@ def may_be_inexact(attribute: Attribute) -> bool:
     return attribute.type in QUANTITIES and not attribute.codes
 
 
+def never_exact(contract: StreamContract) -> frozenset[str]:
+    """Return the attributes whose values may be rounded, or shed and recovered within a bound above 0.
+
+    >>> from spillway.contracts import read_stream
+    >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
+    ...     {"name": "at", "type": "timestamp", "role": "order"}, {"name": "router", "type": "string"},
+    ...     {"name": "delay", "type": "double"}, {"name": "port", "type": "integer", "error": 0}]})
+    >>> sorted(never_exact(net))
+    ['delay']
+    """
+    if contract.mode == "observe" or "attributes" not in contract.lever_names:
+        return frozenset()
+    settings: AttributeSettings = contract.lever_settings("attributes")
+    if set(settings.ways) == {"keep"}:
+        return frozenset()
+    found = set()
+    for attribute in (one for one in contract.attributes if one.name in contract.sheddable):
+        own = own_bound(attribute)
+        if own is not None:
+            exact = 0.0 in (own.error_pct, own.error)
+        elif settings.error_pct is not None:
+            exact = settings.error_pct == 0 or not may_be_inexact(attribute)
+        else:
+            exact = settings.bounds == "stated" or not may_be_inexact(attribute)
+        if not exact:
+            found.add(attribute.name)
+    return frozenset(found)
+
+
 def bound_now(contract: StreamContract, model: AttributeModel) -> ErrorBound:
     """The tighter of what the model was trained for and what the contract says now."""
     if model.attribute not in contract.names:

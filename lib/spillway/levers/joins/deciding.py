@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numba import njit
 
 from spillway.levers.joins.allotting import Allotment
 from spillway.levers.joins.calibrating import compiled
@@ -20,10 +21,15 @@ from spillway.levers.joins.operands import Array
 from spillway.levers.joins.ordering import pairs_in_order
 from spillway.levers.joins.probe import SELECTED, FoundPairs, Probing, probe
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
+from spillway.sketches.mixing import mix64
 
 STEPS_A_PART = 20_000_000
 """About a second: what is smaller is not worth a task of its own."""
 SIDES = ("left", "right")
+SKETCH = 4096
+"""Counters of a sketch of sums by row: its sum of squares is known within 2 % (one standard deviation)."""
+WEIGHT_SCALE = 256
+"""Products of weights are counted in whole 256ths."""
 WHOLE_SHARE = 1 << 32
 """A row's window, of which the part that it was compared with is counted in whole numbers."""
 
@@ -45,6 +51,8 @@ class JoinPart:
     """0: the left window is probed, 1: the right one."""
     probe_bounds: Array | None
     window_bounds: Array | None
+    mass: Array | None = None
+    """By probing row, the produced rows that its window stands for; None: as many as it has."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,10 @@ class JoinDecision(WindowDecision):
     worth: tuple[float, ...]
     with_itself: bool
     bounds: SideBounds
-    rows: int
-    """Rows that came in the window, of both sides."""
+    rows: float
+    """Rows that were produced in the window, of both sides: those that came, each by its weight."""
+    masses: tuple[Array | None, Array | None] = (None, None)
+    """By window that is probed, and probing row: the produced rows that its window stands for."""
 
     def parts(
         self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
@@ -75,7 +85,7 @@ class JoinDecision(WindowDecision):
         if many == 1:  # nothing travels, so nothing is cut, and the index is there
             return [
                 tuple(
-                    JoinPart(one, side, sides[1 - side], sides[side])
+                    JoinPart(one, side, sides[1 - side], sides[side], self.masses[side])
                     for side, one in enumerate(self.allotment.facing)
                     if one.probes.rows
                 )
@@ -105,6 +115,7 @@ class JoinDecision(WindowDecision):
             basic_starts, how.first_slot, replace(how.looking, who=how.looking.who[span]),
         )  # fmt: skip
         mine, other = bounds
+        mass = self.masses[side]
         return JoinPart(
             replace(
                 one,
@@ -120,6 +131,7 @@ class JoinDecision(WindowDecision):
             side,
             None if mine is None else mine[span],
             None if other is None else other[begin : begin + window.rows],
+            None if mass is None else mass[span],
         )
 
     def results(
@@ -183,10 +195,20 @@ class JoinDecision(WindowDecision):
                 given_back |= bounds[at] > 0.0
         counts["given_back"] = counts.get("given_back", 0) + int(given_back.sum())
         # of a probing row each pair stands for as much
-        whole = np.maximum(1, one.how.high - one.how.low)
+        whole = _window_mass(part)
         sic = found.compared / whole / max(1, self.rows) / np.maximum(1, found.everything)
         columns["utility"] = pa.array(utility)
-        columns["weight"] = pa.array(weights_of(one, found)[order])
+        drawn = weights_of(one, found)[order]
+        weights = [
+            np.ones(len(order)) if side.row_weights is None else side.row_weights[at]
+            for (side, _, _), at in zip(
+                sides, (probe, row) if one.probe_is_left else (row, probe), strict=True
+            )
+        ]
+        if any(mass is not None for mass in self.masses):
+            seqs = [np.asarray(columns[f"{name}_seq"]) for name in SIDES]
+            count_weights(counts, seqs, weights, drawn, one.probes.seq[probe], self.with_itself)
+        columns["weight"] = pa.array(drawn * weights[0] * weights[1])
         columns["sic"] = pa.array(sic[probe])
         return pa.table(columns)
 
@@ -203,16 +225,77 @@ def weights_of(one: Facing, found: FoundPairs) -> Array:
     return weights
 
 
+def count_weights(
+    counts: dict[str, int],
+    seqs: Sequence[Array],
+    weights: Sequence[Array],
+    drawn: Array,
+    probes: Array,
+    with_itself: bool,
+) -> None:
+    """Add what `missed.weighted_pairs` needs of some pairs, in whole numbers, so that sums are the same in any order.
+
+    The sums of squares over rows (S_l and S_r in `missed`) are kept as count-sketches (Charikar, 2002): a row adds to
+    one of `SKETCH` counters, with a sign by its hash, so that a row's pairs may be found by several tasks.
+    """
+    left, right = weights
+    named = {
+        "weighted": left * right * drawn,
+        "weighted_both": left * right * (left - 1.0) * (right - 1.0),
+    }
+    for name, values in named.items():
+        counts[name] = counts.get(name, 0) + int(np.rint(values * WEIGHT_SCALE).astype(np.int64).sum())
+    rows = (
+        ("left", seqs[0], np.sqrt(left * (left - 1.0)) * right * drawn),
+        ("left" if with_itself else "right", seqs[1], np.sqrt(right * (right - 1.0)) * left * drawn),
+        # of a row that chance picked all pairs may come together
+        ("drawn", probes, np.sqrt(drawn * (drawn - 1.0)) * left * right),
+    )
+    for name, seq, values in rows:
+        if not values.any():
+            continue
+        sketch = _row_sums(seq.astype(np.uint64), np.rint(values * WEIGHT_SCALE).astype(np.int64), SKETCH)
+        for bucket in np.flatnonzero(sketch):
+            key = f"sum.{name}.{bucket}"
+            counts[key] = counts.get(key, 0) + int(sketch[bucket])
+
+
+def counted_variance(counts: Mapping[str, int]) -> tuple[float, float]:
+    """Return T and V of `missed`, from what tasks counted."""
+    squares = float(
+        sum((count / WEIGHT_SCALE) ** 2 for name, count in counts.items() if name.startswith("sum."))
+    )
+    both = counts.get("weighted_both", 0) / WEIGHT_SCALE
+    return counts.get("weighted", 0) / WEIGHT_SCALE, max(0.0, squares - both)
+
+
+@njit(cache=True)
+def _row_sums(seq, values, buckets):  # type: ignore[no-untyped-def]
+    found = np.zeros(buckets, np.int64)
+    for at in range(len(seq)):
+        code = mix64(seq[at], np.uint64(0x9E3779B97F4A7C15))
+        bucket = np.int64((code >> np.uint64(1)) % np.uint64(buckets))
+        found[bucket] += values[at] if code & np.uint64(1) else -values[at]
+    return found
+
+
+def _window_mass(part: JoinPart) -> Array:
+    """By probing row, the rows of its window, each by its weight; at least 1."""
+    how = part.facing.how
+    found: Array = np.maximum(1, how.high - how.low if part.mass is None else part.mass)
+    return found
+
+
 def _work(one: Facing) -> Array:
     return one.steps_by_row() + 1.0
 
 
 def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs) -> None:
     """Everything whole, so that it sums to the same however it was divided."""
-    i, how = part.of_window, part.facing.how
+    i = part.of_window
     said = {
         "compared": found.compared.sum(),
-        "shares": (found.compared * WHOLE_SHARE // np.maximum(1, how.high - how.low)).sum(),
+        "shares": (found.compared * WHOLE_SHARE // _window_mass(part)).sum(),
         f"steps.{i}": found.steps,
         "pairs": found.everything.sum(),
         f"selected.{i}": found.inside.sum(),

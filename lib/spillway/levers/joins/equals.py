@@ -44,6 +44,57 @@ def equal_pairs(
     return found
 
 
+def weighted_sums(
+    probes: Operand,
+    window: Operand,
+    reach: tuple[Array, Array],
+    weights: tuple[Array, Array],
+    with_itself: bool = False,
+) -> tuple[Array, Array]:
+    """Return by probing row, and by row of the window, the sum of the weights of the rows that it is a pair with.
+
+    `weights`: by probing row, and by row of the window. Rows of equal value are pairs.
+    """
+    mine, other = (_value_of_row(one) for one in _values(probes.sets, window.sets))
+    low, high = reach
+    sums = _sums_between(other, weights[1], mine, low, high)
+    # the probing rows that reach row r are those from the first with r < high to the last with low <= r
+    rows = np.arange(window.rows)
+    first, last = np.searchsorted(high, rows, side="right"), np.searchsorted(low, rows, side="right")
+    back = _sums_between(mine, weights[0], other, first, np.maximum(first, last))
+    if with_itself and window.rows and probes.rows:
+        meets = _meets_itself(probes, window, *_values(probes.sets, window.sets), reach) > 0
+        order = np.argsort(window.seq, kind="stable")
+        place = order[np.minimum(np.searchsorted(window.seq[order], probes.seq), window.rows - 1)]
+        sums -= np.where(meets, weights[1][place], 0.0)
+        np.subtract.at(back, place[meets], weights[0][meets])
+    return sums, back
+
+
+def heaviest_value(operand: Operand, weights: Array) -> float:
+    """Return the largest sum of weights of rows with one value."""
+    values = _value_of_row(_values(operand.sets, operand.sets)[0])
+    there = values >= 0
+    return float(np.bincount(values[there], weights[there]).max()) if there.any() else 0.0
+
+
+def _value_of_row(sets: ItemSets) -> Array:
+    """By row, its value; -1: it has none."""
+    has = np.diff(sets.first) > 0
+    return np.where(has, np.append(sets.items, -1)[np.where(has, sets.first[:-1], -1)], -1)
+
+
+def _sums_between(values: Array, weights: Array, wanted: Array, low: Array, high: Array) -> Array:
+    """Return for each wanted value the sum of weights of the rows `low..high - 1` that have it."""
+    rows = len(values) + 1
+    keys = values.astype(np.int64) * rows + np.arange(len(values))
+    order = np.argsort(keys, kind="stable")
+    keys, summed = keys[order], np.concatenate([[0.0], np.cumsum(weights[order])])
+    begin, end = (np.searchsorted(keys, wanted.astype(np.int64) * rows + edge) for edge in (low, high))
+    found: Array = np.where(wanted >= 0, summed[np.maximum(begin, end)] - summed[begin], 0.0)
+    return found
+
+
 def chains_of(mine: ItemSets, window: ItemSets, reach: tuple[Array, Array]) -> Chains:
     """The chains of single values."""
     many = max((int(one.items.max()) + 1 for one in (mine, window) if len(one.items)), default=0)

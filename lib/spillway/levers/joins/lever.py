@@ -24,14 +24,16 @@ from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded, encoded_values
 from spillway.levers.joins.settings import JoinSettings, JoinSide
-from spillway.levers.joins.turn import JoinTurn
+from spillway.levers.joins.turn import JoinTurn, LostRows
 from spillway.levers.protocol import Picture, Room, Told, Views
-from spillway.levers.windows import ReadColumns, Window, WindowLever, WindowPlan, WindowWork
+from spillway.levers.windows import InputLoss, ReadColumns, Window, WindowLever, WindowPlan, WindowWork
 
 if TYPE_CHECKING:
     from spillway.levers.joins.advice import Advised
 
 JOINED, JOIN_WINDOWS = "joined", "join_windows"
+WEIGHT = "weight"
+"""The column of an input in which a row says how many produced rows it stands for."""
 
 
 class JoinPlan(WindowPlan):
@@ -43,10 +45,21 @@ class JoinPlan(WindowPlan):
         settings: JoinSettings = work.contract.lever_settings("joins")
         memory = memory_before(room.tables, work.contract.subject, window.window, work.before)
         begin, end = (round(edge.timestamp() * 1_000_000) for edge in (window.from_time, window.to_time))
-        left, right, bounds = sides_of(work.contract, room, settings, work.inputs)
+        left, right, bounds, inexact = sides_of(work.contract, room, settings, work.inputs)
         given = [Given(one, *map(int, np.searchsorted(one.at, (begin, end)))) for one in (left, right)]
         with_itself = len(set(work.contract.inputs)) == 1
-        self.turn = JoinTurn(settings, memory, given[0], given[1], (end - begin) / 1e6, with_itself, bounds)
+        first, second = (lost_of(work, stream) for stream in input_streams(work.contract))
+        self.turn = JoinTurn(
+            settings,
+            memory,
+            given[0],
+            given[1],
+            (end - begin) / 1e6,
+            with_itself,
+            bounds,
+            (first, second),
+            inexact,
+        )
 
     @property
     def decision(self) -> JoinDecision:
@@ -66,7 +79,7 @@ class JoinPlan(WindowPlan):
                 yield LedgerRow(
                     *place, "comparisons", "reason", reason, reason, offered=shed, shed=shed, lost=shed
                 )
-        if left and compared:
+        if compared:
             yield LedgerRow(
                 *place, "comparisons", "reason", "compared", "compared", offered=compared, kept=compared
             )
@@ -99,16 +112,27 @@ def memory_before(
 
 def sides_of(
     contract: Workload, room: Room, settings: JoinSettings, inputs: Mapping[str, ReadColumns]
-) -> tuple[Operand, Operand, SideBounds]:
-    """The rows of both inputs, their items as ordinals of one dictionary."""
+) -> tuple[Operand, Operand, SideBounds, int]:
+    """Return the rows of both inputs, their items as ordinals of one dictionary, and how many rows match nothing.
+
+    A row with a value that was rounded, or recovered within a bound, has no items: it may be a pair of other rows than
+    its true value is, so it is left out and counted.
+    """
     streams = input_streams(contract)
     tables = [
         _read(room, stream, side, inputs.get(stream))
         for stream, side in zip(streams, (settings.left, settings.right), strict=True)
     ]
+    bounds = [
+        _bounds(table, side) for table, side in zip(tables, (settings.left, settings.right), strict=True)
+    ]
+    inexact = [
+        np.zeros(table.num_rows, bool) if one is None else one > 0
+        for table, one in zip(tables, bounds, strict=True)
+    ]
     columns = [
-        [_whole(table[name]) for name in side.joined_by]
-        for table, side in zip(tables, (settings.left, settings.right), strict=True)
+        [_exact(_whole(table[name]), unknown) for name in side.joined_by]
+        for table, side, unknown in zip(tables, (settings.left, settings.right), inexact, strict=True)
     ]
     words = settings.sets
     sets = (
@@ -123,10 +147,21 @@ def sides_of(
             streams, tables, (settings.left, settings.right), sets, strict=True
         )
     ]
-    bounds = [
-        _bounds(table, side) for table, side in zip(tables, (settings.left, settings.right), strict=True)
+    exact = [
+        None if one is None else np.where(unknown, np.nan, one)
+        for one, unknown in zip(bounds, inexact, strict=True)
     ]
-    return operands[0], operands[1], SideBounds(*bounds)
+    return operands[0], operands[1], SideBounds(*exact), sum(int(one.sum()) for one in inexact)
+
+
+def lost_of(work: WindowWork, stream: str) -> LostRows:
+    """Return what was lost of a stream in the window, and in the windows that it looks back at."""
+    (window,) = work.windows
+    own = work.losses.get(window.window, {}).get(stream, InputLoss())
+    reached = sum(
+        (one.get(stream, InputLoss()) for number, one in work.losses.items() if number < window.window), own
+    )
+    return LostRows(own, reached)
 
 
 def input_streams(contract: Workload) -> tuple[str, str]:
@@ -158,11 +193,18 @@ def _operand(
     if side.type is not None and types:
         place = pc.index_in(table[side.type].cast(pa.string()), value_set=pa.array(list(types)))
         kinds = np.asarray(pc.fill_null(place, len(types))).astype(np.int64)
-    return Operand(at, seq, sets, kinds)
+    weights = np.asarray(table[WEIGHT].cast(pa.float64()).fill_null(1.0))
+    return Operand(at, seq, sets, kinds, weights if (weights != 1.0).any() else None)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.chunked_array(column.chunks, type=column.type).combine_chunks()
+
+
+def _exact(column: pa.Array, unknown: Array) -> pa.Array:
+    if not unknown.any():
+        return column
+    return pc.if_else(pa.array(unknown), pa.scalar(None, column.type), column)
 
 
 def _bounds(table: pa.Table, side: JoinSide) -> Array | None:
@@ -176,7 +218,7 @@ def _bounds(table: pa.Table, side: JoinSide) -> Array | None:
 def columns_read(side: JoinSide) -> list[str]:
     """The columns of an input that its join needs, beside seq and order."""
     bounds = [name + BOUND_SUFFIX for name in side.joined_by]
-    return [*side.joined_by, *bounds, *([side.type] if side.type is not None else [])]
+    return [*side.joined_by, *bounds, *([side.type] if side.type is not None else []), WEIGHT]
 
 
 class JoinLever(WindowLever):
@@ -198,6 +240,15 @@ class JoinLever(WindowLever):
         for stream, side in zip(input_streams(contract), (settings.left, settings.right), strict=True):
             found.setdefault(stream, []).extend(columns_read(side))
         return {stream: list(dict.fromkeys(names)) for stream, names in found.items()}
+
+    def exact_columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
+        settings: JoinSettings = contract.lever_settings("joins")
+        found: dict[str, list[str]] = {}
+        for stream, side in zip(input_streams(contract), (settings.left, settings.right), strict=True):
+            found.setdefault(stream, []).extend(
+                [*side.joined_by, *([side.type] if side.type is not None else [])]
+            )
+        return found
 
     def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
         return broken_by_types(contract.lever_settings("joins"), input_streams(contract), types)
@@ -232,7 +283,7 @@ class JoinLever(WindowLever):
         from spillway.levers.joins.advice import advised
 
         settings: JoinSettings = contract.lever_settings("joins")
-        left, right, _ = sides_of(contract, room, settings, inputs)
+        left, right, _, _ = sides_of(contract, room, settings, inputs)
         return advised(left, right, settings, len(set(contract.inputs)) == 1)
 
     def told(self, contract: Workload, tables: Views) -> Told | None:

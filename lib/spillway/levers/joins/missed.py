@@ -17,6 +17,17 @@ counts, which for one q is the same as above,
 
     T between  gamma(T^2 / v) v / T   and   gamma((T + w)^2 / (v + w^2)) (v + w^2) / (T + w),    w = max 1 / q_i
 
+Rows may have been lost before the join reads them (sifters). A kept row has the weight w = 1/p, so a pair stands for
+w_l w_r pairs of the rows that were produced, times 1/q where chance drew it (Horvitz and Thompson, 1952):
+
+    T = sum v w_l w_r over the pairs at hand,    S_l = sum v w_r over those of row l,    S_r likewise
+    V = sum_l w_l (w_l - 1) S_l^2 + sum_r w_r (w_r - 1) S_r^2 - sum w_l w_r (w_l - 1) (w_r - 1)
+
+V is unbiased for the variance of T where rows are kept independently of one another. Sifters keep a fixed number of
+each region, which varies less, so V is no smaller than what it stands for. The interval is Fay and Feuer's (1997) for
+weighted counts, with V for v above. Its heaviest possible event, which may be unseen, is a row of the largest weight
+that has all the partners a row can have, so that the upper end holds where a few heavy rows have most pairs.
+
 Of equal values nothing is estimated: their pairs are counted (`equals`). The paper has no such estimate; what these
 intervals cover is measured in the evidence.
 
@@ -70,6 +81,29 @@ def missed_together(samples: Sequence[tuple[float, float]]) -> Missed:
     found, total = sum(many for many, _ in samples), sum(many / chance for many, chance in samples)
     low, high = pairs_there(samples)
     return Missed(total - found, low - found, high - found)
+
+
+def weighted_pairs(
+    total: float, variance: float, heaviest: float, confidence: float = _CONFIDENCE
+) -> tuple[float, float]:
+    """Return the ends of the interval of a weighted count (Fay and Feuer, 1997).
+
+    `heaviest`: what one more event can stand for at most; 0: nothing is missing, and the count is exact.
+
+    >>> weighted_pairs(100.0, 100.0, 1.0) == tuple(float(end) for end in (81, 122))
+    True
+    >>> weighted_pairs(7.0, 0.0, 0.0)
+    (7.0, 7.0)
+    """
+    if heaviest <= 0:
+        return total, total
+    deviations = NormalDist().inv_cdf((1 + confidence) / 2)
+    low = total
+    if variance > 0:
+        low = _half_chi_square(-deviations, total**2 / variance) * variance / total
+    more = total + heaviest, variance + heaviest**2
+    high = _half_chi_square(deviations, more[0] ** 2 / more[1]) * more[1] / more[0]
+    return float(math.floor(low)), float(math.ceil(high))
 
 
 def pairs_there(

@@ -52,6 +52,8 @@ class Operand:
     sets: ItemSets
     kinds: Array
     """The type of each row (z), as an ordinal."""
+    row_weights: Array | None = None
+    """How many produced rows each row stands for (1 / its sampling probability); None: each stands for itself."""
 
     @property
     def rows(self) -> int:
@@ -71,6 +73,7 @@ class Operand:
                 self.sets.weights[begin:end],
             ),
             kinds=self.kinds[low:high],
+            row_weights=None if self.row_weights is None else self.row_weights[low:high],
         )
 
 

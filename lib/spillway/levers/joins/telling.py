@@ -26,15 +26,23 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     if not rows:
         return None
     settings: JoinSettings = contract.lever_settings("joins")
-    last, missed = rows[-1], missed_in(rows)
+    reach = _windows_of_a_row(contract, settings)
+    last, missed = rows[-1], missed_in(rows, reach)
     possible, compared, pairs = (sum(row[name] for row in rows) for name in ("possible", "compared", "pairs"))
     share = 100.0 * compared / possible if possible else 100.0
     what = (
         f"compared in full: {pairs:,} pairs"
         if compared == possible
-        else f"compared as far as its budget goes: {so_much(share, 3)} % of the comparisons found {pairs:,} pairs, "
-        + told_of_missed(rows)
+        else f"compared as far as its budget goes: {so_much(share, 3)} % of the comparisons found {pairs:,} pairs"
     )
+    if compared < possible or missed.low < missed.high:
+        what += f", {told_of_missed(rows, reach)}"
+    inexact = sum(row.get("inexact_rows") or 0 for row in rows)
+    if inexact:
+        what += (
+            f"; {inexact:,} rows match nothing, since a value they are joined by was rounded, or recovered within a "
+            "bound"
+        )
     bound = max((row["bound_pct"] for row in rows if row["bound_pct"] is not None), default=None)
     given_back = sum(row["pairs_given_back"] for row in rows)
     if bound is not None:
@@ -61,6 +69,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         "... of values rounded, or shed and given back": given_back,
         "share of the source information made use of (sic)": _sic(rows),
         "pairs missed, estimated": round(missed.estimate),
+        **_lost_before(rows),
         "... at least, with 95 % confidence": round(missed.low),
         "... at most": round(missed.high) if math.isfinite(missed.high) else None,
         "utility": sum(row["utility"] for row in rows),
@@ -102,32 +111,74 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     )
 
 
+def _lost_before(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return what is known of rows that were lost before the join, where any were."""
+    weighted = [row for row in rows if row.get("missed_here") is not None]
+    if not weighted:
+        return {}
+    return {
+        "... of them of rows that came, and were not compared": round(
+            sum(row["missed_here"] for row in weighted)
+        ),
+        "rows that came": sum(row["left_rows"] + row["right_rows"] for row in weighted),
+        "rows that were produced, about": round(
+            sum(row["left_produced"] + row["right_produced"] for row in weighted)
+        ),
+        "rows lost before that no row stands for, at most": max(
+            row["unweighted_rows"] or 0 for row in weighted
+        ),
+    }
+
+
+def _windows_of_a_row(contract: Workload, settings: JoinSettings) -> int:
+    """Return in how many windows a row is looked for: what windows miss by its loss, they miss together."""
+    lasts = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
+    return 1 + math.ceil(lasts / contract.window.seconds)
+
+
 def _sic(rows: Sequence[Row]) -> float:
-    """Of these windows, each as its rows are many."""
-    came = [row["left_rows"] + row["right_rows"] for row in rows]
+    """Of these windows, each as the rows produced in it are many."""
+    came = [
+        row["left_rows"] + row["right_rows"]
+        if row.get("left_produced") is None
+        else row["left_produced"] + row["right_produced"]
+        for row in rows
+    ]
     part = sum(row["sic"] * many for row, many in zip(rows, came, strict=True))
     return float(part / sum(came)) if sum(came) else 1.0
 
 
-def missed_in(rows: Sequence[Row]) -> Missed:
-    """Of these windows together: what was counted is added, and samples are taken together as one.
+def missed_in(rows: Sequence[Row], windows_of_a_row: int = 1) -> Missed:
+    """Return what these windows missed together: counts are added, and samples are taken together as one.
 
-    A window of an older Spillway, whose sample was of rows, adds up by the square of its half-width.
+    A window of an older Spillway, whose sample was of rows, adds up by the square of its half-width. Where rows were
+    lost before, windows miss pairs of the same rows: of n windows that share rows the variance of the sum is at most n
+    times the sum of the variances.
     """
     found, samples, can = Missed(0.0, 0.0, 0.0), [], 0.0
+    weighted = Missed(0.0, 0.0, 0.0)
     for row in rows:
+        if row.get("missed_here") is not None:
+            weighted += Missed(row["missed"], row["missed_low"], row["missed_high"])
+            continue
         mine = [row[f"{side}_learned"]["sample"] for side in ("left", "right")]
         if row["missed_low"] < row["missed_high"] and all(len(one) == 2 and one[0] > 0 for one in mine):
             samples.append((sum(many for _, many in mine), mine[0][0]))
             can += row["possible"] - row["compared"]
         else:
             found += Missed(row["missed"], row["missed_low"], row["missed_high"])
+    wider = math.sqrt(windows_of_a_row)
+    found += Missed(
+        weighted.estimate,
+        max(0.0, weighted.estimate - wider * (weighted.estimate - weighted.low)),
+        weighted.estimate + wider * (weighted.high - weighted.estimate),
+    )
     return found + missed_together(samples).at_most(can) if samples else found
 
 
-def told_of_missed(rows: Sequence[Row]) -> str:
+def told_of_missed(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
     """How many pairs these windows missed, and in how many of them nothing was compared that could tell."""
-    missed = missed_in(rows)
+    missed = missed_in(rows, windows_of_a_row)
     if missed.low == missed.high:
         return f"{missed.estimate:,.0f} are missed, by count"
     unseen = sum(row["compared"] == 0 < row["possible"] for row in rows)
@@ -136,8 +187,26 @@ def told_of_missed(rows: Sequence[Row]) -> str:
         if unseen
         else ""
     )
+    if math.isinf(missed.high):
+        return (
+            f"at least {missed.low:,.0f} are missed with 95 % confidence, about {missed.estimate:,.0f} by what is "
+            f"here; there is no upper end: {_why_open(rows)}{beside}"
+        )
+    if any(row.get("unweighted_rows") for row in rows):
+        beside += (
+            "; no weight stands for some of the rows that were lost before: the upper end is by their count"
+        )
     between = f"{missed.low:,.0f} to {missed.high:,.0f} with 95 % confidence"
     return f"about {missed.estimate:,.0f} are missed ({between}{beside})"
+
+
+def _why_open(rows: Sequence[Row]) -> str:
+    """Return why what was missed has no upper end."""
+    if any(row.get("inexact_rows") for row in rows):
+        return "rows with inexact values match nothing"
+    if any(row.get("unweighted_rows") for row in rows):
+        return "rows were refused, and it is not known when they were"
+    return "rows were lost before, and it is not recorded how many"
 
 
 def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
@@ -146,7 +215,7 @@ def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
     if not rows:
         return
     settings: JoinSettings = contract.lever_settings("joins")
-    yield _pairs(rows, contract.window.seconds)
+    yield _pairs(rows, contract, settings)
     yield _curves(rows[-1], contract, settings)
     if any(row["compared"] < row["possible"] for row in rows):
         yield _shares(rows, contract)
@@ -159,7 +228,7 @@ def _windows(contract: Workload, tables: Views) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row["window"]))
 
 
-def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
+def _pairs(rows: Sequence[Row], contract: Workload, settings: JoinSettings) -> Picture:
     first = rows[0]["window"]
     at = [float(row["window"] - first) for row in rows]
     found = [(x, float(row["pairs"])) for x, row in zip(at, rows, strict=True)]
@@ -177,13 +246,15 @@ def _pairs(rows: Sequence[Row], seconds: float) -> Picture:
                 {"name": "found", "points": found, "style": "c0"},
                 {"name": "found and missed, estimated", "points": whole, "style": "c1"},
             ],
-            "x": f"windows of {seconds:g} s since the first that is shown",
+            "x": f"windows of {contract.window.seconds:g} s since the first that is shown",
             "y": "pairs",
             "from_zero": True,
             "band": band if len(band) > 1 else (),
         },
-        f"{sum(row['pairs'] for row in rows):,} found; {told_of_missed(rows)}."
-        + " The band is that of each window." * (len(band) > 1),
+        f"{sum(row['pairs'] for row in rows):,} found; "
+        f"{told_of_missed(rows, _windows_of_a_row(contract, settings))}."
+        + " The band is that of each window."
+        * (len(band) > 1),
         wide=True,
     )
 

@@ -6,6 +6,7 @@ very same steps.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,21 +19,42 @@ from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, allotted
 from spillway.levers.joins.calibrating import calibrated, compiled
 from spillway.levers.joins.changing import lumps_behind, moved
 from spillway.levers.joins.correlation import expected, faded, ranks
-from spillway.levers.joins.deciding import WHOLE_SHARE, JoinDecision, SideBounds
-from spillway.levers.joins.equals import equal_pairs
+from spillway.levers.joins.deciding import WHOLE_SHARE, JoinDecision, SideBounds, counted_variance
+from spillway.levers.joins.equals import equal_pairs, heaviest_value, weighted_sums
 from spillway.levers.joins.exploring import lumps_of
 from spillway.levers.joins.facing import Given
 from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.missed import Missed, missed_of
+from spillway.levers.joins.missed import Missed, missed_of, weighted_pairs
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.predicates import EQUALITY, PREDICATES
 from spillway.levers.joins.rate import followed, owed_seconds
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.type_worth import TypePairs, types_match
+from spillway.levers.windows import InputLoss
 
 Counts = Mapping[str, int]
 CORE_MEMORY = 0.5
 """What is left a window later of how fast a core was: machines change their minds sooner than streams do."""
+REPELS_LITTLE = 10.0
+"""Rows kept of a region: where there are fewer, no factor makes up for how rare pairs within it are in the sample."""
+
+
+@dataclass(frozen=True)
+class LostRows:
+    """Rows of a side that were produced and did not come: in the window, and in those that it looks back at as well."""
+
+    window: InputLoss = field(default_factory=InputLoss)
+    reached: InputLoss = field(default_factory=InputLoss)
+
+    @property
+    def any(self) -> bool:
+        """Return whether any row may have been lost."""
+        return self.reached.dropped_most > 0 or self.reached.refused > 0
+
+    @property
+    def unweighted(self) -> int:
+        """Return how many of them no weight stands for, at most."""
+        return self.reached.unsampled_most + math.ceil(self.reached.refused)
 
 
 @dataclass(frozen=True)
@@ -46,6 +68,56 @@ class JoinTurn:
     seconds: float
     with_itself: bool = False
     bounds: SideBounds = field(default_factory=SideBounds)
+    losses: tuple[LostRows, LostRows] = field(default_factory=lambda: (LostRows(), LostRows()))
+    """By side, the rows that were produced and did not come."""
+    inexact_rows: int = 0
+    """Rows that match nothing, since what they are joined by is not known exactly."""
+
+    @property
+    def weighted(self) -> bool:
+        """Return whether rows were lost before, so that those that came stand for more than themselves."""
+        return any(loss.any for loss in self.losses) or any(
+            one.rows.row_weights is not None for one in (self.left, self.right)
+        )
+
+    @cached_property
+    def _row_weights(self) -> tuple[Array, Array]:
+        """By side, the weight of every row."""
+        left, right = (
+            np.ones(one.rows.rows) if one.rows.row_weights is None else one.rows.row_weights
+            for one in (self.left, self.right)
+        )
+        return left, right
+
+    @property
+    def produced(self) -> tuple[float, float]:
+        """By side, about how many rows were produced in the window: weights, and counts where none stands for them."""
+        left, right = (
+            float(weights[given.low : given.high].sum()) + loss.window.unsampled + loss.window.refused
+            for weights, given, loss in zip(
+                self._row_weights, (self.left, self.right), self.losses, strict=True
+            )
+        )
+        return left, right
+
+    def _share_weighted(self, side: int) -> float:
+        """Return about which share of the produced rows of a side the weights of those that came stand for."""
+        weighted = float(self._row_weights[side].sum())
+        reached = self.losses[side].reached
+        whole = weighted + reached.unsampled + reached.refused
+        return weighted / whole if whole > 0 else 1.0
+
+    @cached_property
+    def _masses(self) -> tuple[Array | None, Array | None]:
+        """By window that is probed, and probing row: about how many produced rows its window had."""
+        if not self.weighted:
+            return None, None
+        found = []
+        for side, one in enumerate(self.allotment.facing):
+            summed = np.concatenate([[0.0], np.cumsum(self._row_weights[side])])
+            share = self._share_weighted(side) or 1.0
+            found.append((summed[one.how.high] - summed[one.how.low]) / share)
+        return found[0], found[1]
 
     @property
     def worth(self) -> tuple[float, ...]:
@@ -69,8 +141,16 @@ class JoinTurn:
 
     def _sic(self, counts: Counts) -> float:
         """Of rows that came, the share of their window that they were compared with, on average."""
-        rows = sum(int((one.how.high > one.how.low).sum()) for one in self.allotment.facing)
-        return counts.get("shares", 0) / WHOLE_SHARE / rows if rows else 1.0
+        rows = 0.0
+        for side, (one, given) in enumerate(
+            zip(self.allotment.facing, (self.right, self.left), strict=True)
+        ):  # right rows probe the left window
+            weights = self._row_weights[1 - side][given.low : given.high]
+            share = self._share_weighted(1 - side) or 1.0
+            rows += float(weights[one.how.high > one.how.low].sum()) / share
+        if not rows:
+            return 0.0 if any(loss.any for loss in self.losses) else 1.0
+        return counts.get("shares", 0) / WHOLE_SHARE / rows
 
     @property
     def _widest_bound(self) -> float | None:
@@ -110,7 +190,8 @@ class JoinTurn:
             self.worth,
             self.with_itself,
             self.bounds,
-            self.rows,
+            sum(self.produced) if self.weighted else self.rows,
+            self._masses,
         )
 
     @property
@@ -126,7 +207,9 @@ class JoinTurn:
         facing = self.allotment.facing
         elsewhere = any(self._moved(side, counts) for side in (LEFT, RIGHT))
         after = [self._learned(side, counts, elsewhere) for side in (LEFT, RIGHT)]
-        missed = self._missed(counts)
+        here = self._missed(counts)
+        missed = self._missed_in_all(counts, here)
+        before = None if not self.weighted else self.produced
         curves = [expected(one.matches, one.comparisons) for one in after]
         worth = np.asarray(self.worth)
         steps = sum(counts.get(f"steps.{side}", 0) for side in (LEFT, RIGHT))
@@ -156,6 +239,11 @@ class JoinTurn:
             "missed": missed.estimate,
             "missed_low": missed.low,
             "missed_high": missed.high,
+            "missed_here": None if before is None else here.estimate,
+            "left_produced": None if before is None else before[LEFT],
+            "right_produced": None if before is None else before[RIGHT],
+            "unweighted_rows": self._unweighted,
+            "inexact_rows": self.inexact_rows,
             "sic": self._sic(counts),
             "sampled": counts.get("compared", 0)
             - (0 if self._everything else sum(int(one.selected_volumes.sum()) for one in facing)),
@@ -260,8 +348,103 @@ class JoinTurn:
         """Whether what was missed is counted, as of equal values it can be."""
         return PREDICATES[self.settings.predicate] == EQUALITY and not self._everything
 
+    @property
+    def _unweighted(self) -> int:
+        """Rows that were lost before and that no weight stands for, at most."""
+        return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
+
+    def _missed_in_all(self, counts: Counts, here: Missed) -> Missed:
+        """Return what was missed of the rows that were produced: `here` of those that came, the rest with lost rows.
+
+        Where no weight stands for lost rows, the upper end is every pair that they could be in, by their count.
+        """
+        if not self.weighted:
+            return here if not self.inexact_rows else Missed(here.estimate, here.low, math.inf)
+        pairs, possible = counts.get("pairs", 0), here.high + self._pairs_of_lost_rows
+        total, variance = self._weighted_pairs(counts)
+        low, high = weighted_pairs(total, variance, self._heaviest_event)
+        if self.with_itself and self._heaviest(LEFT) > 1.0:
+            # rows of one region repel one another in the sample: k (k - 1) / n (n - 1) pairs are kept, not (k / n)^2
+            least = self.losses[LEFT].reached.least_kept if self.losses[LEFT].any else 0.0
+            high = high / (1.0 - 1.0 / least) if least >= REPELS_LITTLE else math.inf
+        high = possible if self._unweighted or self.inexact_rows else min(possible, high - pairs)
+        return Missed(
+            min(possible, max(here.estimate, total - pairs)),
+            min(possible, max(here.low, low - pairs)),
+            max(here.high, high),
+        )
+
+    @property
+    def _pairs_of_lost_rows(self) -> float:
+        """Return how many comparisons rows that did not come could have been in at most; infinite: not known."""
+        lost = [loss.reached.dropped_most for loss in self.losses]
+        rows = [given.rows.rows for given in (self.left, self.right)]
+        for side in (LEFT, RIGHT):
+            uncounted = self._heaviest(side) > 1.0 and not lost[side]
+            # of refused rows it is not known when they were
+            if uncounted or self.inexact_rows or self.losses[side].reached.refused:
+                return math.inf
+        if self.with_itself:
+            return float(lost[LEFT] * (2 * rows[LEFT] + lost[LEFT]))
+        return float(lost[LEFT] * (rows[RIGHT] + lost[RIGHT]) + rows[LEFT] * lost[RIGHT])
+
+    def _heaviest(self, side: int) -> float:
+        """Return the largest weight that a row of the side may have had."""
+        weights = self._row_weights[side]
+        return max(float(weights.max(initial=1.0)), self.losses[side].reached.largest_weight)
+
+    @property
+    def _heaviest_event(self) -> float:
+        """Return how many pairs one row can stand for at most: its weight times the partners that it can have."""
+        found = 0.0
+        for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
+            if self._heaviest(side) > 1.0:
+                found = max(
+                    found, self._heaviest(side) * max(self._most_partners(other), self._heaviest(other))
+                )
+        return found
+
+    def _most_partners(self, side: int) -> float:
+        """Return how many produced rows of a side a row of the other can be a pair with, about."""
+        rows, weights = (self.left, self.right)[side].rows, self._row_weights[side]
+        if not rows.rows:
+            return 0.0
+        if PREDICATES[self.settings.predicate] == EQUALITY:
+            return heaviest_value(rows, weights)
+        lasts = self.settings.lasts_micros
+        summed = np.concatenate([[0.0], np.cumsum(weights)])
+        moments = np.concatenate([self.left.rows.at, self.right.rows.at])
+        first = np.searchsorted(rows.at, moments - lasts[side], side="left")
+        last = np.searchsorted(rows.at, moments + lasts[1 - side], side="right")
+        return float((summed[last] - summed[first]).max())
+
+    def _weighted_pairs(self, counts: Counts) -> tuple[float, float]:
+        """Return T and V of `missed`: of equal values over all pairs of the rows that came, else over those found."""
+        if PREDICATES[self.settings.predicate] != EQUALITY:
+            return counted_variance(counts)
+        weights = self._row_weights
+        sums = [np.zeros(len(one)) for one in weights]
+        total, both = 0.0, 0.0
+        for side, (one, given) in enumerate(zip(self.allotment.facing, (self.right, self.left), strict=True)):
+            mine, other = weights[1 - side][given.low : given.high], weights[side]
+            reach = (one.how.low, one.how.high)
+            by_probe, by_row = weighted_sums(one.probes, one.window, reach, (mine, other), self.with_itself)
+            sums[1 - side][given.low : given.high] += by_probe
+            sums[side] += by_row
+            total += float((mine * by_probe).sum())
+            twice, _ = weighted_sums(
+                one.probes, one.window, reach, (mine, other * (other - 1.0)), self.with_itself
+            )
+            both += float((mine * (mine - 1.0) * twice).sum())
+        if self.with_itself:
+            sums = [sums[LEFT] + sums[RIGHT]]
+        squares = sum(
+            float((own * (own - 1.0) * one**2).sum()) for own, one in zip(weights, sums, strict=False)
+        )
+        return total, max(0.0, squares - both)
+
     def _missed(self, counts: Counts) -> Missed:
-        """What was missed: counted where pairs can be, else from what was drawn of it."""
+        """Return what was missed of the rows that came: counted where pairs can be, else from what was drawn of it."""
         if self._everything:
             return Missed(0.0, 0.0, 0.0)
         if self._counts_missed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from spillway.levers.protocol import Drafted, Views
 from spillway.levers.sifters.apply import SiftedBatch
 from spillway.levers.sifters.chosen import ChosenFilter
 from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.sift import PIECE_SEQS
 from spillway.levers.sifters.time_cells import TimeCells
 from spillway.levers.sifters.words import region_words
 
@@ -122,11 +124,22 @@ def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | Non
 def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
     """Return, by batch, which rows were dropped."""
     columns = ["batch", "filter", "drops", "keep_aside", "regions", "spans"]
+    edges = (
+        tables.at("batches")
+        .rows(["batch", "first_seq", "last_seq"], stream=stream, batch=list(batches))
+        .to_pylist()
+    )
+    # of several pieces it is not recorded how many rows of a region each of them kept
+    alone = {row["batch"] for row in edges if row["last_seq"] - row["first_seq"] < PIECE_SEQS}
     rows = tables.at(SIFTERS).rows(columns, stream=stream, batch=list(batches)).to_pylist()
-    return {row["batch"]: _dropped(row) for row in rows if row["filter"] and row["drops"] is not False}
+    return {
+        row["batch"]: _dropped(row, row["batch"] in alone)
+        for row in rows
+        if row["filter"] and row["drops"] is not False
+    }
 
 
-def _dropped(row: Mapping[str, Any]) -> DroppedRows:
+def _dropped(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
     """Return what the row of a batch says of the rows that went."""
     regions = row["regions"]
     never = [one for one in regions if one["threshold"] >= 1.0]
@@ -140,6 +153,7 @@ def _dropped(row: Mapping[str, Any]) -> DroppedRows:
         sum(one["offered"] - one["kept"] for one in never),
         max((1.0 / (1.0 - one["threshold"]) for one in sampled), default=1.0),
         spans,
+        min((float(one["kept"]) for one in sampled), default=math.inf) if one_piece else 0.0,
         bool(row["keep_aside"]),
     )
 
