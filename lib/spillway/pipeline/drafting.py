@@ -22,7 +22,8 @@ from spillway.pipeline.accounting import (
 )
 from spillway.pipeline.across import TOLD, ToldBatch, tell, told_of
 from spillway.pipeline.planning import Again, WayDown
-from spillway.pipeline.room import OVERHEAD, bytes_as_written
+from spillway.levers.protocol import OVERHEAD
+from spillway.pipeline.room import bytes_as_written
 from spillway.pipeline.stages import LayAside, SendDown
 from spillway.registry import LEVERS, columns_of, lever
 from spillway.store.drafts import Draft, Piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -32,7 +33,8 @@ from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.protocol import Load, Part
+from spillway.levers.protocol import Load, Offer, Part
+from spillway.pipeline.room import divided
 
 NAMES = ("a", "b", "c")
 
@@ -184,6 +186,40 @@ def test_the_text_sheds_the_shortest_prefix_of_the_ranking_and_holds_its_synopse
     assert found.scheme == ("b",)
     assert not any(way.sent for way in found.ways)
     assert found.planned_kbps == pytest.approx(136.0)
+
+
+def test_equation_3_9_counts_exactly_from_the_channel_to_the_shed_attributes() -> None:
+    """Rates of 64 and 26 kbps into 60, 6 attributes each: a third of the rate, so 2 and 2; a float's last bit gave 3.
+
+    A share is pinned in `batches` as a double, and `seq` travels but is no attribute.
+    """
+    channel = read_channel("up", {"capacity": "60 kbps", "divide_by": "proportional"})
+    names = tuple("abcd")
+    loads = {
+        "x": Load({"seq": 10.0, "key": 9.0, "at": 9.0, **dict.fromkeys(names, 9.0)}, 1000.0),
+        "y": Load({"seq": 2.0, "key": 4.0, "at": 4.0, **dict.fromkeys(names, 4.0)}, 1000.0),
+    }
+    assert {stream: load.rate_kbps for stream, load in loads.items()} == {"x": 64.0, "y": 26.0}
+    shares = divided(channel, {stream: Offer(load.rate_kbps, load) for stream, load in loads.items()})
+    settings = AttributeSettings(plan="prefix", fit="count")
+    for stream, load in loads.items():
+        ways = {
+            name: [Option(name, way, 1.0, load.widths_bits[name] / 8.0) for way in ("keep", "shed")]
+            for name in names
+        }
+        stored = struct.unpack("<d", struct.pack("<d", shares[stream]))[0]
+        found = decide_stages(Choosing(settings, ways, load), Part(stored), names)
+        assert found.scheme == ("a", "b"), stream
+
+
+def test_second_stage_counts_the_attributes_that_enter_the_trunk() -> None:
+    """Equation 3.9 at the trunk: 6 attributes, 2 shed before it, and of the 4 that are left a quarter."""
+    names = tuple("abcd")
+    load = Load({"key": 8.0, "at": 8.0, **dict.fromkeys(names, 8.0)}, 1000.0)
+    ways = {name: [Option(name, way, 1.0, 1.0) for way in ("keep", "shed")] for name in names}
+    rests_on = Choosing(AttributeSettings(plan="prefix", fit="count"), ways, load)
+    found = decide_stages(rests_on, Part(32.0, 24.0), names)
+    assert {way.attribute: way.stage for way in found.ways if way.way == "shed"} == {"a": 1, "b": 1, "c": 2}
 
 
 @given(costs_of_all, st.permutations(NAMES), st.integers(1, 30))
