@@ -14,7 +14,10 @@ from spillway.levers.exact import exact
 def test_quotient_of_short_numbers_is_found_again_or_is_simpler(numerator: int, denominator: int) -> None:
     found = exact(numerator / denominator)
     assert float(found) == numerator / denominator
-    assert found.denominator <= Fraction(numerator, denominator).denominator or len(str(numerator / denominator)) < 15
+    assert (
+        found.denominator <= Fraction(numerator, denominator).denominator
+        or len(str(numerator / denominator)) < 15
+    )
 
 
 @given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000))

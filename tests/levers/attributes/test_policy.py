@@ -330,15 +330,18 @@ def test_a_time_window_holds_what_the_line_brings_and_never_less_than_is_ranked_
     assert tuples_in_window(AttributeSettings(), Load({"a": 8.0}, 500.0)) == 64
 
 
-def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_with() -> None:
-    stated = contract()
+@pytest.mark.parametrize(("rank_by", "ranking"), [("stddev", ["b", "a"]), ("recoverability", ["a", "b"])])
+def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_with(
+    rank_by: str, ranking: list[str]
+) -> None:
+    """The first ranking is by the rule that the contract has now; recoverability follows from the options."""
+    stated = contract(rank_by=rank_by)
     kept = [a for a in stated.attributes if a.name != "c"]
     without = replace(stated, attributes=tuple(kept))
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0)}
     policy = policy_of(without, CHANNEL, learned(), load(costs), Part(10.0))
     assert policy.attributes == ("a", "b")
-    assert [name for name, _ in policy.trained_ranking] == ["b", "a"]
-    assert own_settings(without).rank_by == "recoverability"
+    assert [name for name, _ in policy.trained_ranking] == ranking
 
 
 @pytest.mark.parametrize(

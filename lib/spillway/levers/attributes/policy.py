@@ -134,6 +134,7 @@ def policy_of(
     settings = own_settings(contract)
     measures = measures_now(contract, learned)
     stated = settings.reevaluate
+    first = learned.scores(measures, settings.rank_by)
     rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes, bold)
     return Policy(
         cycle=learned.cycle,
@@ -150,8 +151,8 @@ def policy_of(
             stated.reach,
             stated.most_pct,
         ),
-        recoverability=learned.recoverability,
-        trained_ranking=tuple((name, learned.ranking.get(name, 0.0)) for name in learned.ranked(measures)),
+        recoverability={name: learned.recoverability.get(name, 0.0) for name in measures},
+        trained_ranking=tuple(sorted(first.items(), key=lambda one: one[1])),
         widths_bits={name: load.widths_bits[name] for name in measures},
         rate_kbps=load.rate_kbps,
         capacity_kbps=part.narrower_kbps,

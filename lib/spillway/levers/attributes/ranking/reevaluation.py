@@ -2,10 +2,11 @@
 
 Algorithm 2: after an interval dt rank again; the same set of attributes lets dt double (`factor`, up to
 `cap_windows`), another set brings dt back to its first value and is adopted (the print's RS := C is reversed,
-erratum A16). dt is a real number of windows, and the next evaluation is at `window + floor(dt)`: with the factors
-below 2 that section 4.3.2 recommends for fewer misses, an interval of one window still grows. A ranking made on a window applies from the next one on: nothing waits. A *treatment* is what a
-ranking leads to: the way of every attribute that is not kept, precision aside; two rankings of one treatment are
-the same to this rule.
+erratum A16). dt is a real number of windows, and the next evaluation is floor(dt) windows later: with the factors below
+2 that section 4.3.2 recommends for fewer misses, an interval of one window still grows.
+
+A ranking made on a window applies from the next one on: nothing waits. A *treatment* is what a ranking leads to: the
+way of every attribute that is not kept, precision aside; two rankings of one treatment are the same to this rule.
 
 A *hit* is a window in which the treatment in force equals the one that its own data, ranked afresh with no memory
 and no hysteresis (`ranking_of`), would give. That is the text's yardstick, and nothing here may bend it: who never

@@ -23,6 +23,7 @@ from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle, one_sender
 from spillway.levers.attributes.frames import frame_of, key_codes
+from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.policy import (
     Choosing,
@@ -32,7 +33,7 @@ from spillway.levers.attributes.policy import (
     terms_of,
     tuples_in_window,
 )
-from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.ranking.rank import needs_data, rank
 from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.settings import CRITICALITIES
 from spillway.levers.attributes.stated import may_be_inexact, own_bound
@@ -86,7 +87,14 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         Fact(
             kinds.RANKING,
             "",
-            first_ranking(contract, rows, measures, cycle, lesson.load),
+            first_ranking(
+                contract,
+                rows,
+                measures,
+                cycle,
+                lesson.load,
+                {name: one.options for name, one in trained.items()},
+            ),
             {"rank_by": own_settings(contract).rank_by},
         ),
     ]
@@ -300,18 +308,25 @@ def _curve_evidence(rows: pa.Table, cycle: Cycle, name: str) -> dict[str, Any]:
 
 
 def first_ranking(
-    contract: StreamContract, rows: pa.Table, measures: list[str], cycle: Cycle, load: Load | None
+    contract: StreamContract,
+    rows: pa.Table,
+    measures: list[str],
+    cycle: Cycle,
+    load: Load | None,
+    options: Mapping[str, Sequence[Option]],
 ) -> dict[str, float]:
-    """The ranking to begin with: the mean of what the training set's windows score.
+    """Return the scores to begin with, by the contract's rule: the mean of what the training set's windows score.
 
-    Of windows as long as those that are ranked later: over the whole set, what drifts slowly would seem to tell most,
-    and no window would ever agree.
+    `recoverability` needs no window: it follows from the options that training measured. The windows of the other rules
+    are as long as those that are ranked later: over the whole set, what drifts slowly would seem to tell most, and no
+    window would ever agree.
     """
     if not measures:
         return {}
     settings = own_settings(contract)
+    if not needs_data(settings.rank_by):
+        return {name: -kinds.recoverability(options[name]) + 0.0 for name in measures}
     smoothing = smoothing_of(settings)
-    by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
     least = settings.window.tuples_at_least if load is None else tuples_in_window(settings, load)
     window = window_tuples(cycle.length, least)
     # the last window takes what is over
@@ -320,7 +335,7 @@ def first_ranking(
     columns = {name: rankable(rows[name]) for name in measures}
     for start, end in pairwise([*starts, rows.num_rows]):
         part = {name: values[start:end] for name, values in columns.items()}
-        for one in rank(part, measures, by, smoothing):
+        for one in rank(part, measures, settings.rank_by, smoothing):
             totals[one.attribute] += one.score
     return {name: total / len(starts) for name, total in totals.items()}
 
