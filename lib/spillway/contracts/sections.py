@@ -69,6 +69,13 @@ class Source:
     )
     format: str = rule(Choice(("json", "csv", "parquet")), "json (one object a line), csv or parquet", "json")
     options: Options = rule(Record(Options), "how to read them", Options())
+    parity: str = rule(
+        Choice(("none", "secded")),
+        "secded: every line of csv or json ends with the parity of its bytes, as `spillway parity add FILE` writes it "
+        "(extended Hamming code; Ahuja 2006, Appendix A); one flipped bit is corrected, a line with more is refused, "
+        "and training discards a training set that holds one",
+        "none",
+    )
     settle_seconds: float = rule(
         Number(least=0),
         "a file counts once it has not changed for so long; 0: files appear whole, renamed into place",
@@ -97,6 +104,13 @@ class Source:
                 "be absent unless the format is csv",
                 self.format,
                 "remove it: it would be ignored",
+            )
+        if self.parity != "none" and self.format == "parquet":
+            yield (
+                "parity",
+                "be none where the format is parquet",
+                self.parity,
+                "send csv or json, which have lines",
             )
 
     @staticmethod

@@ -148,6 +148,8 @@ class Lesson:
     part: Part | None
     say: Say
     channel: Channel
+    damaged: Callable[[int, int], int]
+    """(from, to): how many tuples between two `seq` were refused because their parity does not hold."""
 
 
 @dataclass(frozen=True)

@@ -111,26 +111,21 @@ class Training:
     """What the trained facts are learned from."""
 
     tuples: int = rule(Number(least=1, whole=True), "how many of the first tuples to train on", 10_000)
-    parity: str = rule(
-        Choice(("none", "secded")), "secded: tuples carry an extended Hamming code (Appendix A)", "none"
-    )
-    parity_attribute: str | None = rule(
-        Maybe(Text()), "secded: the text attribute that holds the parity of the others, in hexadecimal", None
-    )
     candidates: int = rule(
         Number(least=1, whole=True),
-        "training sets tried, one after the other, before training is given up",
+        "source.parity: training sets tried, one after the other, before training is given up; a set with a line that "
+        "parity cannot correct is discarded",
         8,
     )
 
-    def rules(self) -> Iterator[Broken]:
-        if self.parity == "secded" and self.parity_attribute is None:
-            yield (
-                "parity_attribute",
-                "name an attribute when parity is secded",
-                None,
-                "add the attribute that carries it, role: protected, type: string",
-            )
+    @staticmethod
+    def elsewhere(name: str) -> tuple[str, str] | None:
+        if name not in ("parity", "parity_attribute"):
+            return None
+        return (
+            "be absent: it protected values as they were read, not the bytes that were delivered",
+            "let the sender write lines with `spillway parity add FILE`, and write parity: secded under source",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,8 +212,6 @@ class AttributeSettings:
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
         """What breaks between these settings and the rest of the stream's contract."""
         named = [(f"cycle.attributes[{i}]", name) for i, name in enumerate(self.cycle.attributes or ())]
-        if self.training.parity_attribute is not None:
-            named.append(("training.parity_attribute", self.training.parity_attribute))
         for where, name in named:
             if isinstance(name, str) and name not in contract.names:
                 known = [known for known in contract.names if isinstance(known, str)]
