@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.contracts.shapes import (
     ERROR_PCT,
+    METHODS,
     PERCENT,
     Broken,
     Choice,
@@ -85,7 +86,9 @@ class Reevaluate:
 
     interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
     factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
-    cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 512)
+    cap_windows: int | None = rule(
+        Maybe(Number(least=1, whole=True)), "the interval grows no further; null: the paper, no limit", 512
+    )
     hysteresis: float = rule(
         Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.0
     )
@@ -132,6 +135,36 @@ class Training:
 class AttributeSettings:
     """How measures are ranked, shed, rounded and given back."""
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {
+            "window": {"tuples_at_least": 1},
+            "smoothing": {"kind": "ema", "multiplier": 0.18, "seed": "first"},
+            "rank_by": "stddev",
+            "plan": "prefix",
+            "fit": "count",
+            "synopsis": "hold",
+            "ways": ["keep", "shed"],
+            "predictors": ["last"],
+            "reevaluate": {
+                "interval_windows": 1,
+                "factor": 2.0,
+                "cap_windows": None,
+                "hysteresis": 0.0,
+                "memory_evaluations": 1,
+                "reach": None,
+                "most_pct": None,
+            },
+        }
+    }
+
+    method: str = rule(
+        Choice(METHODS),
+        "whose rules; paper: those of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, `plan: prefix`, `fit: "
+        "count`, `synopsis: hold`, `ways: [keep, shed]`, `predictors: [last]`, and `reevaluate` as Algorithm 2 is printed), as "
+        "far as the contract does not state these settings itself; several streams share a channel by her rule with "
+        "`divide_by: proportional`",
+        "default",
+    )
     criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
     error_pct: float | None = rule(
         Maybe(ERROR_PCT),
@@ -149,8 +182,9 @@ class AttributeSettings:
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
     rank_by: str = rule(
         Choice(RANK_BY),
-        "what makes an attribute worth less; recoverability: what shedding it saves, all worth the same else: loses "
-        "least; stddev: the text; relative: free of units",
+        "what makes an attribute worth less; recoverability: the bytes that shedding it saves as training measured "
+        "them, the same for every window; stddev: standard deviation (Ahuja 2006, 3.2.3.2); relative: standard "
+        "deviation over mean, free of units. Which of them loses least depends on the stream: see the evidence",
         "recoverability",
     )
     plan: str = rule(
@@ -199,7 +233,7 @@ class AttributeSettings:
                 "add shed: a prefix is shed whole",
             )
         if self.plan == "least_loss" and self.fit in FITS and self.fit != "bits":
-            yield "fit", "be absent unless the plan is prefix", self.fit, "write plan: prefix (the text)"
+            yield "fit", "be absent unless the plan is prefix", self.fit, "write plan: prefix, or fit: bits"
 
     @staticmethod
     def schema_extra() -> dict[str, Any]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 COUNTED = "exact"
 """The method of what was counted one by one."""
+BY_PURPOSE = "by_purpose"
+"""The estimator of a sketch whose contract states none."""
 FREQUENT = "frequent"
 """What an answer is for, where nothing else is said; the purposes are `count_min.PURPOSES`."""
 
@@ -98,10 +100,12 @@ class Frequencies(Loaded):
 
         counts = self._counts()
         if estimator == "auto":
-            estimator = counts.estimator_for(purpose)
+            stated = str(self.sketch.context.get("estimator", BY_PURPOSE))
+            by_purpose = counts.estimator_for(purpose)
+            estimator = by_purpose if stated == BY_PURPOSE else stated
             exact = self._exact
             # whose frequency is known is no noise: sums over the others err less by far, and stay unbiased
-            counts = self._rest if purpose == "sum" else counts
+            counts = self._rest if estimator == "cmm_unbiased" else counts
         else:
             exact = {}
         found = counts.point(keys, estimator, confidence)
