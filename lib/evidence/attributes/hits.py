@@ -131,7 +131,7 @@ def figures_of(stream: str, found: list[RuleFared]) -> dict[str, float]:
 
 def plan_figures(stream: str, plan: RuleFared) -> dict[str, float]:
     """The same of the product's own plan."""
-    asked = {f"attributes.plan_treatments_asked.{stream}": plan.treatments_asked}
+    asked: dict[str, float] = {f"attributes.plan_treatments_asked.{stream}": plan.treatments_asked}
     if not plan.is_telling:
         return asked
     return asked | {

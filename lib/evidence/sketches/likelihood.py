@@ -66,7 +66,9 @@ def likelihood_estimates(table: CountMin, keys: Keys) -> dict[str, Floats]:
         part = slice(start, start + _AT_ONCE)
         candidates = least[part, None] - steps[None, :]
         possible, candidates = candidates >= 0, np.maximum(candidates, 0.0)
-        logs = sum(density(row[part, None] - candidates) for row in touched)
+        logs = np.zeros(candidates.shape)
+        for row in touched:
+            logs += density(row[part, None] - candidates)
         best = np.argmax(logs, axis=1)
         found["maximum_likelihood"][part] = candidates[np.arange(best.size), best]
         weights = np.where(possible, np.exp(logs - logs.max(axis=1, keepdims=True)), 0.0)

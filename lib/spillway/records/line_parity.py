@@ -106,12 +106,13 @@ def checked_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
 def _checked(rows: _Bytes, payload_bytes: int) -> tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Payloads as corrected, which of them were, and which can be believed."""
     digits = rows[:, payload_bytes + 1 :]
-    check = (digits[:, 0::2] & 0x0F) << 4 | (digits[:, 1::2] & 0x0F)
+    check: _Bytes = ((digits[:, 0::2] & 0x0F) << 4 | (digits[:, 1::2] & 0x0F)).astype(np.uint8)
     crc, parity = check[:, :_CRC_BYTES], check[:, _CRC_BYTES:]
     # bits that never change: of the tab, of digits, and those that fill up the last digit
     spare = 8 * parity.shape[1] - _code_bits(payload_bytes)
-    outside = _ones(rows[:, payload_bytes : payload_bytes + 1] ^ _TAB) + _ones((digits ^ _DIGIT) & 0xF0)
-    outside += _ones(parity[:, -1:] & ((1 << spare) - 1))
+    outside = _ones(rows[:, payload_bytes : payload_bytes + 1] ^ np.uint8(_TAB))
+    outside = outside + _ones((digits ^ np.uint8(_DIGIT)) & np.uint8(0xF0))
+    outside = outside + _ones(parity[:, -1:] & np.uint8((1 << spare) - 1))
     covered = np.hstack([rows[:, :payload_bytes], crc])
     checked = check_tuples(merge_parity(covered, parity))
     flips = outside + checked.corrected

@@ -295,8 +295,8 @@ def _looked_at(
 def _opening(policy: Policy, before: Mapping[str, Any] | None) -> tuple[State, int]:
     trained = dict(policy.trained_ranking)
     if before and not needs_data(policy.rank_by):
-        known = State.from_dict(before["reevaluation"])
-        return replace(known, ranking=tuple(trained), trained=trained), int(before["window"])
+        state = State.from_dict(before["reevaluation"])
+        return replace(state, ranking=tuple(trained), trained=trained), int(before["window"])
     if before:
         state = State.from_dict(before["reevaluation"])
         known = [name for name in state.ranking if name in policy.attributes]

@@ -160,9 +160,9 @@ class AttributeSettings:
     method: str = rule(
         Choice(METHODS),
         "whose rules; paper: those of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, `plan: prefix`, `fit: "
-        "count`, `synopsis: hold`, `ways: [keep, shed]`, `predictors: [last]`, and `reevaluate` as Algorithm 2 is printed), as "
-        "far as the contract does not state these settings itself; several streams share a channel by her rule with "
-        "`divide_by: proportional`",
+        "count`, `synopsis: hold`, `ways: [keep, shed]`, `predictors: [last]`, and `reevaluate` as Algorithm 2 is "
+        "printed), as far as the contract does not state these settings itself; several streams share a channel by "
+        "her rule with `divide_by: proportional`",
         "default",
     )
     criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)

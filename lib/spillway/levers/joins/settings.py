@@ -179,8 +179,8 @@ class JoinSettings:
     method: str = rule(
         Choice(METHODS),
         "whose rules; paper: those of Gedik, Wu, Yu and Liu 2007 (`adapt`: `rate: followed`, Algorithm 1; "
-        "`correlation: true`, Algorithms 2 and 3; `direction: whole`, Algorithm 4, or `each`, Algorithm 5, where rows have `types`; "
-        "`sample_pct: 10`; `memory: 0`), as far as the contract does not state these settings itself",
+        "`correlation: true`, Algorithms 2 and 3; `direction: whole`, Algorithm 4, or `each`, Algorithm 5, where rows "
+        "have `types`; `sample_pct: 10`; `memory: 0`), as far as the contract does not state these settings itself",
         "default",
     )
     left: JoinSide = rule(Record(JoinSide), "the first input")

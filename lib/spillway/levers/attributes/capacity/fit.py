@@ -169,6 +169,6 @@ def _positive(name: str, value: float | Fraction, remedy: str) -> None:
         raise Refused(name, "be above 0", value, remedy)
 
 
-def _not_negative(name: str, value: float) -> None:
+def _not_negative(name: str, value: float | Fraction) -> None:
     if not (math.isfinite(value) and value >= 0):
         raise Refused(name, "be 0 or more", value, "measure it again")
