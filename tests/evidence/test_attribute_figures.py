@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -226,7 +227,7 @@ def test_hits_where_no_rule_can_miss_are_no_figure(lab: Lab) -> None:
     assert plan_figures("net", steady) == {"attributes.plan_treatments_asked.net": 1}
     assert plan_figures("net", moving)["attributes.plan_hits_own_ranking_pct.net"] == pytest.approx(200 / 3)
     assert figures_of("net", [steady, steady]) == {"attributes.treatments_asked.net": 1}
-    found = figures_of("net", [moving, moving])
+    found = figures_of("net", [replace(moving, rule="ours"), replace(moving, rule="algorithm_2")])
     assert found["attributes.hits_own_ranking_pct.net"] == pytest.approx(200 / 3)
     assert row_of("net", steady)[4:] == (*(None,) * 6, 1)
 
