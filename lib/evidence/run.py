@@ -16,6 +16,7 @@ from pathlib import Path
 from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
 from evidence.joins.figures import join_figures
+from evidence.papers import papers
 from evidence.quality.figures import quality_figures
 from evidence.sifters.figures import sifter_figures
 from evidence.sketches.figures import sketch_figures
@@ -45,6 +46,7 @@ MODULES: Mapping[str, Evidence] = {
     "quality": quality_figures,
     "sifters": sifter_figures,
     "sketches": _sketches,
+    "papers": lambda book, settings, seeds: papers(book),
 }
 
 
