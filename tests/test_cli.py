@@ -601,3 +601,40 @@ def test_replay_takes_refused_rows_in_again_once_and_says_so(
     code, found = document(capsys, "replay", "river", "--file", "a.json")
     assert (code, found["files"], found["tuples"], found["rejected"]) == (0, 1, 1, 0)
     assert document(capsys, "replay", "river")[1]["batches"] == []
+
+
+def test_parity_is_added_checked_and_its_faults_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, sent = tmp_path / "readings.jsonl", tmp_path / "sent.jsonl"
+    plain.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a": 3}\n')
+    assert told(capsys, "parity", "add", str(plain), "--output", str(sent)) == (
+        0,
+        f"Wrote 3 lines with parity to {sent}.\n",
+    )
+    lines = sent.read_bytes().split(b"\n")
+    assert [line.partition(b"\t")[0] + b"\n" for line in lines[:3]] == plain.read_bytes().splitlines(
+        keepends=True
+    )
+    assert document(capsys, "parity", "check", str(sent)) == (0, {"lines": 3, "corrected": 0, "refused": []})
+    one, two = bytearray(lines[0]), bytearray(lines[1])
+    one[2] ^= 4
+    two[2] ^= 5
+    sent.write_bytes(b"\n".join([bytes(one), bytes(two), *lines[2:]]))
+    assert document(capsys, "parity", "check", str(sent)) == (1, {"lines": 3, "corrected": 1, "refused": [2]})
+    code, text = told(capsys, "parity", "check", str(sent))
+    assert code == 1
+    assert "not to be corrected: line 2" in text
+    code, _ = told(capsys, "parity", "add", str(plain), "--output", str(plain))
+    assert code == 2
+    assert plain.read_bytes().count(b"\n") == 3
+    assert told(capsys, "parity", "check", str(tmp_path / "absent"))[0] == 2
+
+
+def test_parity_is_written_to_standard_output(tmp_path: Path) -> None:
+    plain = tmp_path / "readings.csv"
+    plain.write_bytes(b"a\n1\n2")
+    made = subprocess.run(
+        [sys.executable, "-m", "spillway.cli", "parity", "add", str(plain)], capture_output=True, check=True
+    )
+    assert [line.partition(b"\t")[0] for line in made.stdout.split(b"\n")] == [b"a", b"1", b"2"]

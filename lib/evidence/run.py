@@ -17,6 +17,7 @@ from evidence.adaptive.figures import adaptive_figures
 from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
 from evidence.joins.figures import join_figures
+from evidence.papers import papers
 from evidence.quality.figures import quality_figures
 from evidence.seams import seam_figures
 from evidence.sifters.figures import sifter_figures
@@ -49,6 +50,7 @@ MODULES: Mapping[str, Evidence] = {
     "seams": seam_figures,
     "sifters": sifter_figures,
     "sketches": _sketches,
+    "papers": lambda book, settings, seeds: papers(book),
 }
 
 

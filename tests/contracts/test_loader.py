@@ -158,11 +158,8 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (changed(attributes__0__priority=2), "attributes[0].priority", "be absent for role key", "remove it"),
         (changed(attributes__1__priority=2), "attributes[1].priority", "be absent for role order", "remove it"),
         (changed(attributes__2__role="protected", attributes__2__priority=2), "attributes[2].priority", "absent", ""),
-        (with_settings(training={"parity": "secded"}), "levers[0].training.parity_attribute", "name an attr", "add"),
-        (
-            with_settings(training={"parity": "secded", "parity_attribute": "tmp"}),
-            "levers[0].training.parity_attribute", "be an attribute", "did you mean temp?",
-        ),
+        (with_settings(training={"parity": "secded"}), "levers[0].training.parity", "be absent: it prot", "parity add"),
+        (changed(source={"format": "parquet", "parity": "secded"}), "source.parity", "be none where", "send csv or"),
         (with_settings(error_pct=101), "levers[0].error_pct", "below 100", "write less than 100"),
         (changed(attributes__2__error_pct=100), "attributes[2].error_pct", "below 100", "write less than 100"),
         (changed(attributes__2__error=-0.5), "attributes[2].error", "at least 0", "write 0 or more"),

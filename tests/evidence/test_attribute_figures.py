@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from evidence.attributes.contestants import contestants_of, standing, text_settings
+from evidence.attributes.contestants import contestants_of, rule_fared, standing, text_settings
 from evidence.attributes.figures import PARTS, apart, of_part
 from evidence.attributes.generated import Source
-from evidence.attributes.hits import hits
+from evidence.attributes.hits import figures_of, hits, plan_figures, row_of
 from evidence.attributes.lab import Lab
 from evidence.attributes.nine import trained_and_shed
 from evidence.attributes.precision import Point, best_accuracy, least_bytes, precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import at_bytes
-from evidence.attributes.restated import with_error
+from evidence.attributes.restated import with_error, with_thesis_ranking
 from evidence.attributes.single_ways import contestants, single_ways, spent_least, the_papers
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import OF_CAPACITIES, OVERALL, PER_STREAM, targets
 from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
 from evidence.book import Book
+from spillway.levers.attributes.planner import Look
+from spillway.levers.attributes.settings import AttributeSettings
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 WEATHER = (
@@ -158,10 +161,9 @@ def test_the_figures_have_the_names_that_others_look_for(lab: Lab) -> None:
     found |= precision(book, labs)
     found |= single_ways(book, labs)
     found |= targets(book, found, ["net"])
+    # all windows of this stream ask for one treatment: no rule can miss, and no hits are a figure
+    assert found["attributes.treatments_asked.net"] == 1
     for name in (
-        "hits_own_ranking_pct",
-        "evaluations_over_windows_pct",
-        "hits_own_ranking_pct.never",
         "recovery_accuracy_pct",
         "stored_share_pct",
     ):
@@ -238,3 +240,33 @@ def test_every_figure_of_recovery_is_told_for_training_and_for_later_tuples_apar
         != found["attributes.training.recovery_accuracy_pct.net"]
     )
     assert "over training batches and over later ones" in book.page(found)
+
+
+def looked(*fresh: dict[str, str]) -> list[Look]:
+    scores = {"Response_Time": 1.0, "Packet_Loss": 2.0}
+    return [Look(n, n, scores, fresh[0], one, evaluated=n == 0) for n, one in enumerate(fresh)]
+
+
+def test_hits_where_no_rule_can_miss_are_no_figure(lab: Lab) -> None:
+    """Never to change is right on a stream whose windows all ask for one treatment: that says nothing of a rule."""
+    this, other = {"Response_Time": "shed/0"}, {"Packet_Loss": "shed/0"}
+    steady = rule_fared(lab, "plan", looked(this, {"Response_Time": "shed/1"}, this))
+    moving = rule_fared(lab, "plan", looked(this, other, this))
+    assert (steady.all.hits_pct, steady.treatments_asked, moving.treatments_asked) == (100.0, 1, 2)
+    assert plan_figures("net", steady) == {"attributes.plan_treatments_asked.net": 1}
+    assert plan_figures("net", moving)["attributes.plan_hits_own_ranking_pct.net"] == pytest.approx(200 / 3)
+    assert figures_of("net", [steady, steady]) == {"attributes.treatments_asked.net": 1}
+    found = figures_of("net", [replace(moving, rule="ours"), replace(moving, rule="algorithm_2")])
+    assert found["attributes.hits_own_ranking_pct.net"] == pytest.approx(200 / 3)
+    assert row_of("net", steady)[4:] == (*(None,) * 6, 1)
+
+
+def test_evidence_says_by_which_ranking_it_compares(lab: Lab) -> None:
+    """The lever's default gives every window one ranking, so the comparison is by the thesis's, and says so."""
+    (entry,) = with_thesis_ranking(lab.contract).levers
+    assert entry.settings == AttributeSettings(rank_by="stddev") != AttributeSettings()
+    book = Book(lambda _: None)
+    hits(book, {"net": lab}, GOLDEN)
+    page = book.page({})
+    assert "ranked by deviation as the thesis does" in page
+    assert "Figure 4.3" not in page, "in the thesis that figure shows deviations"

@@ -21,6 +21,7 @@ from spillway.engine.sql_functions import register_functions
 from spillway.errors import Refused
 from spillway.settings import Settings
 from spillway.sketches import sql
+from spillway.sketches.count_min import PURPOSES
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.query import load, loaded, read_sketch
 from spillway.sketches.specification import SketchSpec
@@ -77,8 +78,9 @@ def test_null_payloads_give_null_and_merging_leaves_them_out() -> None:
     none = pa.array([None], pa.binary())
     for name in sql.sql_functions():
         two = name in ("spillway_join_size", "spillway_near_duplicate_join")
-        other = none if two else pa.array([["x"]]) if name.endswith("ies") else pa.array(["x"])
-        others = [other] * (2 if name == "spillway_between" else 1)
+        other = none if two else pa.array([["x"]]) if "frequencies" in name else pa.array(["x"])
+        others = [pa.array(["sum"])] * name.endswith("_for")
+        others += [other] * (2 if name == "spillway_between" else 1)
         assert ask(name.removeprefix("spillway_"), none, *others) is None
     payload = built("count_min", pa.array(ORIGINS))
     assert ask("join_size", payload, none) is None
@@ -103,6 +105,39 @@ def test_many_keys_are_asked_with_one_payload() -> None:
     structs = pa.array([[{"a": "JFK", "b": 3}, {"a": "JFK", "b": 99}]])
     function, _ = sql.sql_functions()["spillway_frequencies"]
     assert [a["value"] for a in function(pa.array([pairs]), structs)[0].as_py()] == [1.0, 0.0]
+
+
+def test_every_door_gives_the_same_answer_for_a_purpose() -> None:
+    chance = np.random.default_rng(2)
+    keys = [f"k{key}" for key in chance.zipf(1.3, 20_000).tolist()]
+    asked = sorted(set(keys))[:300]
+    for options in ("", ", heavy_pct=1"):
+        payload = built("count_min, memory_kib=8" + options, pa.array(keys))
+        sketch = loaded(read_sketch(payload))
+        values = {}
+        for purpose in PURPOSES:
+            many, _ = sql.sql_functions()["spillway_frequencies_for"]
+            (found,) = many(pa.array([payload]), pa.array([purpose]), pa.array([asked])).to_pylist()
+            each, _ = sql.sql_functions()["spillway_frequency_for"]
+            same = [pa.array([one] * len(asked)) for one in (payload, purpose)]
+            assert each(*same, pa.array(asked)).to_pylist() == found
+            answers = [sketch.frequency(key, purpose=purpose) for key in asked]
+            assert [(one.estimate, one.low, one.high) for one in answers] == [
+                (one["value"], one["low"], one["high"]) for one in found
+            ]
+            values[purpose] = [one["value"] for one in found]
+        plain, _ = sql.sql_functions()["spillway_frequencies"]
+        (default,) = plain(pa.array([payload]), pa.array([asked])).to_pylist()
+        assert [one["value"] for one in default] == values["frequent"] != values["sum"]
+
+
+def test_unknown_purpose_is_refused() -> None:
+    payload = built("count_min", pa.array(ORIGINS))
+    with pytest.raises(Refused, match="`purpose` must be one of frequent, any, sum, got 'sums'"):
+        ask("frequency_for", payload, pa.array(["sums"]), "JFK")
+    function, _ = sql.sql_functions()["spillway_frequency_for"]
+    with pytest.raises(Refused, match="`purpose` must be one of frequent, any, sum for all rows"):
+        function(pa.array([payload] * 2), pa.array(["any", "sum"]), pa.array(["JFK", "LGA"]))
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

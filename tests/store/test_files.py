@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spillway.errors import Refused
 from spillway.store.files import DataFile, RowReader, read_rows
 
 
@@ -43,3 +44,28 @@ def test_a_reader_gives_the_rows_of_any_stretch_as_reading_it_alone_does(
         found, alone = reader(["later"], low, high), read_rows(files, ["later"], low, high)
         assert found.to_pylist() == alone.to_pylist(), (low, high)
         assert found.column_names == alone.column_names
+
+
+def test_reader_reads_no_row_group_between_two_stretches(tmp_path: Path) -> None:
+    """Bytes of the row groups in between are damaged: whoever reads them fails."""
+    seqs = list(range(200))
+    values = [float(i * 37 % 101) for i in range(200)]
+    file, between = (
+        written(tmp_path, "a.parquet", seqs, value=values),
+        written(tmp_path, "b.parquet", [230, 231]),
+    )
+    metadata = pq.ParquetFile(file.path).metadata
+    content = bytearray(Path(file.path).read_bytes())
+    for group in (1, 2, 3):
+        for column in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(column)
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
+    Path(file.path).write_bytes(content)
+    Path(between.path).write_bytes(b"no file of columns")
+    last = written(tmp_path, "c.parquet", [300, 301], value=[1.0, 2.0])
+    reader = RowReader([file, between, last])
+    for low, high in ((5, 20), (165, 170), (172, 190), (300, 301)):
+        assert reader(["value"], low, high)["seq"].to_pylist() == list(range(low, high + 1))
+    with pytest.raises(Refused):
+        RowReader([file])(["value"], 45, 50)

@@ -58,6 +58,13 @@ class RuleFared:
     all: Standing
     training: Standing
     later: Standing
+    treatments_asked: int = 2
+    """How many different treatments the windows ask for, each ranked by itself."""
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether hits and regret say anything: where all windows ask for one treatment, every rule hits always."""
+        return self.treatments_asked > 1
 
 
 def text_settings(memory: bool = False) -> dict[str, Any]:
@@ -109,6 +116,20 @@ def rule_fared(lab: Lab, rule: str, looks: Sequence[Look]) -> RuleFared:
         standing(looks, options),
         standing(trained, options),
         standing(looks[len(trained) :], options),
+        treatments_asked(looks),
+    )
+
+
+def treatments_asked(looks: Iterable[Look]) -> int:
+    """Return how many different treatments windows ask for, precision aside.
+
+    >>> def window(**fresh: str) -> Look:
+    ...     return Look(0, 0, {}, {}, fresh, evaluated=False)
+    >>> treatments_asked([window(a="shed/0"), window(a="shed/1")]), treatments_asked([window(a="shed"), window()])
+    (1, 2)
+    """
+    return len(
+        {frozenset((name, done.partition("/")[0]) for name, done in look.fresh.items()) for look in looks}
     )
 
 

@@ -28,7 +28,7 @@ from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
 from evidence.attributes.real_streams import TRIED_REAL, as_stream
-from evidence.attributes.restated import by_default, with_settings
+from evidence.attributes.restated import with_settings, with_thesis_ranking
 from evidence.attributes.single_ways import single_ways
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
@@ -97,10 +97,11 @@ def compared_streams(
     """Return the landed streams that this lever works on, with contracts that are compared on the same terms.
 
     A stream whose contract does not list the lever is left out. Other levers of a stream are left out too: the figures
-    of this lever are about every row of the stream. The demo's own contracts show many settings; here they are equal.
+    of this lever are about every row of the stream. The demo's own contracts show every treatment; here all streams have
+    one ranking, the thesis's.
     """
     return {
-        name: alone(by_default(contracts.streams[name]))
+        name: alone(with_thesis_ranking(contracts.streams[name]))
         for name in files
         if LEVER in contracts.streams[name].lever_names
     }

@@ -21,6 +21,7 @@ from evidence.cycles import hit_rate
 from evidence.golden.cells import read_csv
 from spillway.contracts import read_channel
 from spillway.levers.attributes.capacity.fit import count_to_shed
+from spillway.levers.attributes.policy import own_settings
 from spillway.levers.certificate import Certificate
 
 RATE_KBPS, CAPACITY_KBPS = 120, 72
@@ -53,7 +54,9 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
         shed = list(plan.shed)
         share, accuracy, violations = _certified(plan.shed)
         printed = next(n for (name, d, c), n in counts.items() if source.name in name and (d, c) == (120, 72))
-        by_prefix = len(lab.until_it_fits(lab.learned.ranked(lab.measures)))
+        by_prefix = len(
+            lab.until_it_fits(lab.learned.ranked(lab.measures, own_settings(lab.contract).rank_by))
+        )
         last = _paper(lab, shed)
         rows.append(
             (source.name, source.cycle, lab.cycle.length, found[0], found[1], int(printed),

@@ -32,8 +32,11 @@ def with_settings(contract: StreamContract, settings: AttributeSettings) -> Stre
     return replace(contract, levers=levers)
 
 
-def by_default(contract: StreamContract) -> StreamContract:
-    """The contract with the lever as it is by default, ranked as the text ranks, and with relative bounds alone."""
+def with_thesis_ranking(contract: StreamContract) -> StreamContract:
+    """Return the contract with the lever's defaults, except that it ranks by deviation, and with relative bounds alone.
+
+    Deviation is the thesis's ranking. The lever's own default, recoverability, gives every window the same ranking.
+    """
     attributes = tuple(replace(one, error=None) for one in contract.attributes)
     return with_settings(replace(contract, attributes=attributes), AttributeSettings(rank_by="stddev"))
 

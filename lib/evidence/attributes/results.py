@@ -14,7 +14,7 @@ from evidence.attributes.lake import Lake
 from spillway.levers.attributes.scheme import Run
 from spillway.levers.attributes.schemes import load_runs
 from spillway.levers.certificate import Certificate
-from spillway.pipeline.room import OVERHEAD
+from spillway.levers.protocol import OVERHEAD
 from spillway.show.summary import certificate_of
 from spillway.store.files import column_bytes
 

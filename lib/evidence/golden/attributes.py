@@ -181,7 +181,7 @@ def algorithm_2(directory: Path) -> Iterable[Cell]:
         if not step["scheme_same"]:
             lowest = dict(zip(lowest, reversed(lowest.values()), strict=True))
         state = controller.evaluate(state, state.next_window, lowest, lambda ranking: {ranking[0]: "shed"})
-        expected, got = str(step["next_interval_s"]), str(state.interval_windows)
+        expected, got = str(step["next_interval_s"]), f"{state.interval_windows:g}"
         name = f"interval from {step['evaluated_at_s']}"
         yield Cell("algorithm 2", name, expected, got, "A16", RECOMPUTED)
 

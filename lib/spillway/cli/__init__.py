@@ -21,6 +21,7 @@ from spillway.cli.explain import add_explain
 from spillway.cli.join_advice import add_join_advice
 from spillway.cli.keep import add_keep, add_migrate
 from spillway.cli.output import say_error
+from spillway.cli.parity import add_parity
 from spillway.cli.plan import add_plan
 from spillway.cli.recover import add_recover
 from spillway.cli.replay import add_replay
@@ -49,6 +50,7 @@ COMMANDS = (
     add_run,
     add_exempt,
     add_resend,
+    add_parity,
 )
 
 

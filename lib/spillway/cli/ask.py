@@ -25,6 +25,7 @@ def add_ask(commands: Any) -> None:
         [
             "spillway ask weather                       what may be asked",
             "spillway ask weather origin frequency JFK",
+            "spillway ask weather origin frequency EWR --purpose sum",
             "spillway ask weather temp quantile 0.5 0.99 --from-date 2013-08-01",
             "spillway ask weather origin+temp+dewp+wind_dir+pressure near-duplicates --json",
             *(f"  {name} {question.about}" for name, (_, question) in QUESTIONS.items()),
@@ -39,6 +40,11 @@ def add_ask(commands: Any) -> None:
     made.add_argument("--from-date", type=day, help="first batch date")
     made.add_argument("--to-date", type=day, help="last batch date")
     made.add_argument("--confidence", type=float, default=0.95, help="of the interval (default: 0.95)")
+    made.add_argument(
+        "--purpose",
+        choices=("frequent", "any", "sum"),
+        help="what a frequency is for: one frequent key (default), any key, rare ones too, or a sum over many keys",
+    )
     made.set_defaults(run=_run)
 
 
@@ -54,6 +60,9 @@ def _run(asked: argparse.Namespace) -> int:
     if asked.question is None:
         return _list(tables, asked)
     kind, question = QUESTIONS[asked.question]
+    if asked.purpose is not None and not question.has_purpose:
+        wanted = ", ".join(name for name, (_, one) in QUESTIONS.items() if one.has_purpose)
+        raise UsageError(f"`--purpose` must go with {wanted}, got {asked.question}; leave it out")
     first, last = asked.from_date, asked.to_date
     sketch = load_sketch(tables, asked.stream, asked.sketch, kind, first, last)
     words: Any = question.checked(asked.values, sketch.types)
@@ -66,7 +75,8 @@ def _run(asked: argparse.Namespace) -> int:
         if question.typed:
             moment = partial(utc_moment, zone=zone)
             words = [read_value(word, kind, moment) for word, kind in zip(words, types, strict=True)]
-        answers = question.ask(sketch, words, asked.confidence)
+        chosen = {} if asked.purpose is None else {"purpose": asked.purpose}
+        answers = question.ask(sketch, words, asked.confidence, **chosen)
     if asked.json:
         say_json([{"question": told, **one.__dict__, **_shown(one, zone)} for told, one in answers])
         return 0

@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spillway.contracts.shapes import (
+    METHODS,
     PERCENT,
     Broken,
     Choice,
@@ -69,6 +70,13 @@ class Source:
     )
     format: str = rule(Choice(("json", "csv", "parquet")), "json (one object a line), csv or parquet", "json")
     options: Options = rule(Record(Options), "how to read them", Options())
+    parity: str = rule(
+        Choice(("none", "secded")),
+        "secded: every line of csv or json ends with the parity of its bytes, as `spillway parity add FILE` writes it "
+        "(extended Hamming code; Ahuja 2006, Appendix A); one flipped bit is corrected, a line with more is refused, "
+        "and training discards a training set that holds one",
+        "none",
+    )
     settle_seconds: float = rule(
         Number(least=0),
         "a file counts once it has not changed for so long; 0: files appear whole, renamed into place",
@@ -97,6 +105,13 @@ class Source:
                 "be absent unless the format is csv",
                 self.format,
                 "remove it: it would be ignored",
+            )
+        if self.parity != "none" and self.format == "parquet":
+            yield (
+                "parity",
+                "be none where the format is parquet",
+                self.parity,
+                "send csv or json, which have lines",
             )
 
     @staticmethod
@@ -252,6 +267,16 @@ class Retain:
 class Sketch:
     """A summary kept of the stream."""
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {"estimator": "cmm_mean", "heavy_pct": None, "rate": 0.5}
+    }
+
+    method: str = rule(
+        Choice(METHODS),
+        "whose rules; paper: those of Deng 2007 (count_min: `estimator: cmm_mean`, 4.2.2, and `heavy_pct: null`; "
+        "pair_count: `rate: 0.5`, 5.5.2), as far as the contract does not state these settings itself",
+        "default",
+    )
     kind: str = rule(
         # the filter of repeated rows is asked for by `duplicates`
         Choice(tuple(kind for kind in SKETCH_KINDS if kind != "alternating_bloom")),
@@ -269,6 +294,12 @@ class Sketch:
         Maybe(Number(above=0, most=100)),
         "count_min: keys above this share of the rows are kept by value, for top-k; null: none",
         0.1,
+    )
+    estimator: str = rule(
+        Choice(("by_purpose", "cm", "cmm_mean", "cmm_median", "cmm_order")),
+        "count_min: what answers a frequency; by_purpose: chosen by what the answer is for; the others are those of "
+        "Deng 2007, 2.1.1, 4.2.2 and 4.2.4, and cmm_order ours",
+        "by_purpose",
     )
     at_least: int | None = rule(
         Maybe(Number(least=1, most=1000, whole=True)),

@@ -91,7 +91,7 @@ def spelled_as(contract: StreamContract, entry: LandingFile) -> StreamContract:
         contract = replace(contract, attributes=plain)
     elif contract.source.format != "parquet":
         return contract
-    return replace(contract, source=replace(contract.source, format="json", options=Options()))
+    return replace(contract, source=replace(contract.source, format="json", options=Options(), parity="none"))
 
 
 def content_of(contract: StreamContract, entry: LandingFile, records: Sequence[tuple[int, bytes]]) -> bytes:

@@ -1,10 +1,58 @@
-"""Decimals as they were written, so that a whole number is never lifted by a float's last bit."""
+"""Exact rationals behind floats, so that a whole number is never lifted by a float's last bit."""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
+from functools import lru_cache
+
+_WRITTEN_DIGITS = 12
+"""Significant digits of a decimal that somebody wrote; a quotient rarely prints with so few."""
 
 
 def exact(number: float | Fraction) -> Fraction:
-    """`number` as the decimal it is written as: 0.1 is 1/10, not its nearest binary fraction."""
-    return number if isinstance(number, Fraction) else Fraction(str(float(number)))
+    """Return the rational number that a float stands for.
+
+    A float that prints with at most 12 significant digits is that decimal, as somebody wrote it: 0.1 is 1/10. Any
+    other is the result of a calculation, and is the fraction with the least denominator that rounds to it: a quotient
+    of short numbers, such as a stream's share of a channel, is found again although it was stored as a double.
+
+    >>> exact(0.1), exact(128 / 3), exact(Fraction(2, 7))
+    (Fraction(1, 10), Fraction(128, 3), Fraction(2, 7))
+    """
+    return number if isinstance(number, Fraction) else _exact(float(number))
+
+
+@lru_cache(maxsize=65_536)
+def _exact(number: float) -> Fraction:
+    text = repr(number)
+    digits = text.partition("e")[0].replace(".", "").lstrip("-0")
+    written = Fraction(text)
+    if len(digits) <= _WRITTEN_DIGITS:
+        return written
+    half = Fraction(math.ulp(number)) / 2
+    middle = Fraction(abs(number))
+    # strictly inside: what lies on the edge may round to the neighbour
+    low, high = middle - half * Fraction(999, 1000), middle + half * Fraction(999, 1000)
+    if middle.numerator & (middle.numerator - 1) == 0:
+        low = middle - half / 2  # below a power of two floats are twice as dense
+    found = _simplest(low, high)
+    return -found if number < 0 else found
+
+
+def _simplest(low: Fraction, high: Fraction) -> Fraction:
+    """Return the fraction with the least denominator in `low..high`, both above 0 (by continued fractions).
+
+    >>> _simplest(Fraction(314, 100), Fraction(315, 100))
+    Fraction(22, 7)
+    """
+    a, b, c, d = low.numerator, low.denominator, high.numerator, high.denominator
+    # convergents of the terms that both ends share
+    p, q, before_p, before_q = 1, 0, 0, 1
+    while True:
+        term = a // b
+        if term * b == a or term < c // d:
+            term += term * b != a  # a whole number lies between the ends
+            return Fraction(term * p + before_p, term * q + before_q)
+        p, q, before_p, before_q = term * p + before_p, term * q + before_q, p, q
+        a, b, c, d = d, c - term * d, b, a - term * b

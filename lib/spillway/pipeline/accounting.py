@@ -10,9 +10,9 @@ from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.ledger import BESIDE, TOTAL, LedgerRow
-from spillway.levers.protocol import Drafted
+from spillway.levers.protocol import OVERHEAD, Drafted
 from spillway.pipeline.planning import WayDown
-from spillway.pipeline.room import OVERHEAD, bytes_as_written
+from spillway.pipeline.room import bytes_as_written
 from spillway.store.drafts import Draft
 from spillway.store.tables import Tables
 

@@ -11,7 +11,7 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, StoreFault
 from spillway.levers.pieces import pieces
-from spillway.levers.protocol import Drafted, Lever, Plan
+from spillway.levers.protocol import OVERHEAD, Drafted, Lever, Plan
 from spillway.pipeline.accounting import (
     SENT,
     SENT_BEFORE,
@@ -22,7 +22,7 @@ from spillway.pipeline.accounting import (
 )
 from spillway.pipeline.across import TOLD, ToldBatch, tell, told_of
 from spillway.pipeline.planning import Again, WayDown
-from spillway.pipeline.room import OVERHEAD, bytes_as_written
+from spillway.pipeline.room import bytes_as_written
 from spillway.pipeline.stages import LayAside, SendDown
 from spillway.registry import LEVERS, columns_of, lever
 from spillway.store.drafts import Draft, Piece

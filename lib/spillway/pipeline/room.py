@@ -17,7 +17,7 @@ from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
-from spillway.levers.protocol import Load, Offer, Part, Room
+from spillway.levers.protocol import OVERHEAD, Load, Offer, Part, Room
 from spillway.levers.rate_distortion import least_cost
 from spillway.levers.shares import proportional_capacities
 from spillway.pipeline.facts import newest_facts
@@ -26,9 +26,6 @@ from spillway.registry import lever
 from spillway.store.batches import newest_batch
 from spillway.store.files import LISTED_BYTES, batch_bytes
 from spillway.store.tables import Between, Tables
-
-OVERHEAD = ("seq",)
-"""Columns that travel beside the attributes and are counted like them."""
 
 
 def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load:

@@ -16,6 +16,7 @@ from spillway.levers.protocol import Lesson, Load, Part, Room, Say
 from spillway.pipeline.facts import newest_facts, save_facts, says_the_same, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import measure_load, parts
+from spillway.records.line_parity import RULE
 from spillway.registry import lever
 from spillway.store.batches import RATED, load_batches, newest_batch
 from spillway.store.files import DataFile, read_rows
@@ -64,7 +65,8 @@ def train_stream(
     for name in contract.lever_names:
         before = newest_facts(tables, stream, name)
         again = before is not None
-        lesson = Lesson(contract, again, partial(edge_rows, files, last=again), load, part, say, channel)
+        edge, damaged = partial(edge_rows, files, last=again), partial(damaged_tuples, tables, stream)
+        lesson = Lesson(contract, again, edge, load, part, say, channel, damaged)
         facts = lever(name).train(lesson)
         if facts is None:
             assert before is not None, "who has learned nothing says what is missing"
@@ -83,6 +85,12 @@ def train_stream(
         save_facts(tables, stream, name, versions[name], _span(files), facts)
         say(f"{stream}: trained {name}, version {versions[name]}")
     return versions
+
+
+def damaged_tuples(tables: Tables, stream: str, from_seq: int, to_seq: int) -> int:
+    """Count the tuples of a range of `seq` that were refused because their parity does not hold."""
+    rows = tables.at("rejected").rows(["rule"], stream=stream, seq=Between(from_seq, to_seq))
+    return rows["rule"].to_pylist().count(RULE)
 
 
 def edge_rows(files: Sequence[DataFile], columns: Sequence[str], count: int, last: bool) -> pa.Table:

@@ -6,6 +6,7 @@ A record is **rejected**, with line, field, rule, value, remedy and its original
 - a value is not of its attribute's type (`convert`: integers fit 64 bits, no reading of numbers out of JSON text
   or text out of numbers), or is NaN or infinite and `non_finite: reject`;
 - it is longer than `lines.RECORD_BYTES`;
+- `source.parity` is set and two or more bits of its line are flipped (`line_parity`; one flipped bit is corrected);
 - a key, the order attribute, or an attribute declared `nullable: false` is null or absent.
 A nullable measure that is absent is null: real nulls are no defects. Blank lines and a byte order mark are
 nothing. A repeated record is a record: only whole files are recognised as repeats. What a cut-off last line
@@ -48,12 +49,13 @@ from spillway.contracts.model import StreamContract
 from spillway.records.assemble import Parsed, nothing, table_schema
 from spillway.records.csv_lines import csv_parts
 from spillway.records.json_lines import json_parts
+from spillway.records.line_parity import CheckedBytes, with_parity_told
 from spillway.records.notes import absent_column, bounded_notes, counted_together
 from spillway.records.parquet import parquet_parts
 from spillway.records.pieces import WHOLE, FilePiece, MeasuredFile, PieceBytes, cut, measure_file
 from spillway.records.reasons import bounded_reasons, reason_of
 from spillway.records.rejects import ORIGINAL_BYTES_AT_MOST, REJECTED_SCHEMA, WHOLE_FILE, Rejects, WholeFile
-from spillway.records.wrapper import SeekableBytes, plain_bytes, wrapper_of
+from spillway.records.wrapper import PlainBytes, SeekableBytes, plain_bytes, wrapper_of
 
 __all__ = [
     "REJECTED_SCHEMA",
@@ -91,6 +93,18 @@ def parse_parts(
         yield from parquet_parts(contract, file_name, source, piece.groups, piece.before)
         return
     plain = plain_bytes(source) if piece == WHOLE and wrapper_of(source) else PieceBytes(source, piece)
+    if contract.source.parity == "none":
+        yield from _text_parts(contract, file_name, plain, piece)
+        return
+    header = contract.source.format == "csv" and contract.source.options.header
+    checked = CheckedBytes(plain, header)
+    for part in _text_parts(contract, file_name, checked, piece):
+        yield with_parity_told(file_name, part, checked.take_corrected())
+
+
+def _text_parts(
+    contract: StreamContract, file_name: str, plain: PlainBytes, piece: FilePiece
+) -> Iterator[Parsed]:
     if contract.source.format == "csv":
         yield from csv_parts(contract, file_name, plain, piece.before, piece.header)
     else:

@@ -2,7 +2,8 @@
 
 Where a file is cut depends on its bytes alone. Text is cut at the end of a record, and only as far as every quote
 stands where one may (`csv_quotes`): from the first that does not, the rest is one piece, and its task reads record by
-record. Parquet is cut between row groups. What is wrapped is one piece, for it can only be read from its beginning.
+record. Parquet is cut between row groups. What is wrapped is one piece, for it can only be read from its beginning,
+and so is a file whose lines carry parity.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def cut(
     try:
         if contract.source.format == "parquet":
             return tuple(_row_groups(opened(source).metadata, piece_bytes))
-        if wrapper_of(source) is not None:
+        if wrapper_of(source) is not None or contract.source.parity != "none":
             return (WHOLE,)
         return _text(contract, source, piece_bytes)
     except WholeFile:

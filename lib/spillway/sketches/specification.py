@@ -19,6 +19,7 @@ from spillway.sketches.binary import StoredSketch
 from spillway.sketches.hashing import xxhash64_bytes
 from spillway.sketches.kinds import kind_of
 from spillway.sketches.kinds.base import Kind
+from spillway.sketches.kinds.frequencies import BY_PURPOSE
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class SketchSpec:
     or all but one of the `min_hashes` that stand for a text; `rate` the share of subsets drawn, by draws that are the
     stream's own (`side`) where it is below 1. `within`
     (alternating_bloom) is how many rows back nothing is forgotten. `seed` is that of count_min and pair_count:
-    quantiles hash nothing, and all `distinct` hash alike, so that any two of them unite.
+    quantiles hash nothing, and all `distinct` hash alike, so that any two of them unite. `estimator` (count_min)
+    answers every frequency, whatever it is for; `by_purpose` leaves that to the question.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class SketchSpec:
     min_hashes: int | None = None
     rate: float = 1.0
     side: int = 0
+    estimator: str = BY_PURPOSE
 
     def __post_init__(self) -> None:
         if not self.attributes or len(self.attributes) != len(self.types):
@@ -83,7 +86,10 @@ class SketchSpec:
     @property
     def context(self) -> dict[str, Any]:
         """What the keys are made of; travels inside the payload."""
-        return {"attributes": list(self.attributes), "types": list(self.types), "seed": self.seed}
+        found = {"attributes": list(self.attributes), "types": list(self.types), "seed": self.seed}
+        # only where it is stated: sketches that were built before merge with those of today
+        stated = self.kind == "count_min" and self.estimator != BY_PURPOSE
+        return {**found, "estimator": self.estimator} if stated else found
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -15,6 +15,12 @@ keys and answers an array, in the keys' order.
          asked AS (SELECT collect_set(origin) AS keys FROM flights GROUP BY pmod(hash(origin), 8))
     SELECT inline(arrays_zip(keys, spillway_frequencies(payload, keys))) FROM day CROSS JOIN asked
 
+`spillway_frequency` and `spillway_frequencies` are for keys that are expected to be frequent. For a key that may be
+rare, or for a sum over many keys, use the functions that end in `_for`: they take the purpose, `frequent`, `any` or
+`sum`, after the payload.
+
+    SELECT sum(spillway_frequency_for(payload, 'sum', origin).value) FROM day CROSS JOIN wanted
+
 Whatever hands functions Arrow's arrays may register `sql_functions()`, and `sketch_of` and `merged_payload` as
 aggregates.
 """
@@ -33,8 +39,10 @@ import pyarrow as pa
 
 from spillway.errors import Refused
 from spillway.sketches.answers import Answer
+from spillway.sketches.count_min import PURPOSES
 from spillway.sketches.kinds import MOST_KIB, every_kind
 from spillway.sketches.kinds.base import Kind, Loaded
+from spillway.sketches.kinds.frequencies import FREQUENT
 from spillway.sketches.query import loaded, merged, read_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Estimates
@@ -242,8 +250,12 @@ def _asked(kind: Kind, method: str, payloads: pa.Array, *values: pa.Array) -> pa
     distinct = _as_payloads(f"spillway_{method}", payloads).dictionary_encode()
     if method == "frequency":
         return _frequency_of_each(distinct, values)
+    if method == "frequency_for":
+        return _frequency_of_each(distinct, values[1:], _purpose(values[0]))
     if method == "frequencies":
         return _frequencies_of_each(distinct, *values)
+    if method == "frequencies_for":
+        return _frequencies_of_each(distinct, values[1], _purpose(values[0]))
     places, known = distinct.indices.to_pylist(), distinct.dictionary.to_pylist()
     others = [_as_payloads(f"spillway_{method}", values[0]).to_pylist()] if of_two else []
     others += [_single_values(column) for column in values[of_two:]]
@@ -259,6 +271,14 @@ def _asked(kind: Kind, method: str, payloads: pa.Array, *values: pa.Array) -> pa
             found[asked] = _as_struct(_loaded(known[place]), getattr(_loaded(known[place]), method)(*given))
         answers.append(found[asked])
     return pa.array(answers, HEAVY_TYPE if method == "top" else ANSWER_TYPE)
+
+
+def _purpose(column: pa.Array) -> str:
+    """What the answers are for: one purpose for all rows."""
+    given = column.unique().to_pylist()
+    if len(given) != 1 or not isinstance(given[0], str):
+        raise Refused("purpose", f"be one of {', '.join(PURPOSES)} for all rows", given[:3], "write 'sum'")
+    return str(given[0])
 
 
 def _as_struct(sketch: Loaded, found: Answer | Sequence[Any]) -> Any:
@@ -285,7 +305,9 @@ def _as_struct(sketch: Loaded, found: Answer | Sequence[Any]) -> Any:
     ]
 
 
-def _frequency_of_each(payloads: pa.DictionaryArray, columns: Sequence[pa.Array]) -> pa.Array:
+def _frequency_of_each(
+    payloads: pa.DictionaryArray, columns: Sequence[pa.Array], purpose: str = FREQUENT
+) -> pa.Array:
     """A key a row: the rows of one payload at once."""
     place = np.asarray(payloads.indices.fill_null(-1))
     numbers = np.zeros((3, place.size))
@@ -294,13 +316,13 @@ def _frequency_of_each(payloads: pa.DictionaryArray, columns: Sequence[pa.Array]
     for one, payload in enumerate(payloads.dictionary.to_pylist()):
         mine = np.flatnonzero(place == one)
         sketch: Any = _loaded(payload)
-        found = _estimates(sketch, [column.take(pa.array(mine)) for column in columns])
+        found = _estimates(sketch, [column.take(pa.array(mine)) for column in columns], purpose)
         numbers[:, mine] = found.estimate, found.low, found.high
         rows[mine], note = sketch.rows, _noted(found)
     return _structs(numbers, rows, note, place < 0)
 
 
-def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array) -> pa.Array:
+def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array, purpose: str = FREQUENT) -> pa.Array:
     """An array of keys a row."""
     if not (pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type) or pa.types.is_null(keys.type)):
         raise Refused(
@@ -314,7 +336,7 @@ def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array) -> pa.Arr
             continue
         sketch: Any = _loaded(known[place])
         inner = asked.values
-        found = _estimates(sketch, inner.flatten() if pa.types.is_struct(inner.type) else [inner])
+        found = _estimates(sketch, inner.flatten() if pa.types.is_struct(inner.type) else [inner], purpose)
         numbers = np.array([found.estimate, found.low, found.high])
         none = np.zeros(len(inner), np.bool_)
         answers.append(_structs(numbers, np.full(len(inner), sketch.rows), _noted(found), none))
@@ -327,11 +349,11 @@ def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array) -> pa.Arr
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
 
 
-def _estimates(sketch: Any, columns: Sequence[pa.Array]) -> Estimates:
+def _estimates(sketch: Any, columns: Sequence[pa.Array], purpose: str) -> Estimates:
     ask = sketch.frequencies
     typed = [_typed(column, kind) for column, kind in zip(columns, sketch.types, strict=False)]
     typed += columns[len(typed) :]
-    found: Estimates = ask(typed)
+    found: Estimates = ask(typed, purpose=purpose)
     return found
 
 

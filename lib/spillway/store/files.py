@@ -7,7 +7,7 @@ rows costs about as much as writing it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
@@ -184,10 +184,12 @@ def rows_of(
     columns: Sequence[str],
     at_a_time: int,
     within: Sequence[tuple[str, int | None, int | None]] = (),
+    needed_from: tuple[str, Callable[[], int]] | None = None,
 ) -> Iterator[pa.Table]:
     """The rows of one file, some at a time; a column that it does not have is null.
 
     `within`: whole numbers and their ranges (None is open), to leave out the row groups that hold none of them.
+    `needed_from`: a column and its least value that is still needed, asked before each row group is read.
     """
     with _opened(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
@@ -197,6 +199,10 @@ def rows_of(
             groups = [group for group in found if groups is None or group in groups]
         # one by one: of the next row group nothing is read before its rows are asked for
         for group in range(parquet.num_row_groups) if groups is None else groups:
+            if needed_from is not None and needed_from[0] in parquet.schema_arrow.names:
+                order, least = needed_from
+                if not _row_groups(parquet.metadata, order, least(), None, [group]):
+                    continue
             for batch in parquet.iter_batches(at_a_time, row_groups=[group], columns=have):
                 yield _with_all(pa.Table.from_batches([batch]), columns)
 
@@ -254,6 +260,8 @@ def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Tabl
 class RowReader:
     """`read_rows` for one stretch after the other: what lies in one row group is decoded once, not once a stretch.
 
+    Files and row groups between two stretches are not read.
+
     A stretch may begin anywhere; one that begins before the last makes the reader start over there. Memory is that of
     the stretch and of `AT_A_TIME` rows. Files whose rows are not in order from one to the next are read by `read_rows`.
     """
@@ -273,18 +281,22 @@ class RowReader:
         if self._in_order:
             stream = self._streams.get(wanted)
             if stream is None or from_seq < stream.from_seq:
-                stream = self._streams[wanted] = _Stream(self._batches(wanted, from_seq), self.order)
+                stream = self._streams[wanted] = _Stream(self._batches(wanted), self.order)
             found = stream.take(from_seq, to_seq)
             if found is not None:
                 return found if found.num_columns else read_rows([], wanted, from_seq, to_seq, self.order)
             self._in_order = False
         return read_rows(self.files, wanted, from_seq, to_seq, self.order)
 
-    def _batches(self, wanted: Sequence[str], from_seq: int) -> Iterator[pa.Table]:
+    def _batches(self, wanted: tuple[str, ...]) -> Iterator[pa.Table]:
+        def needed() -> int:
+            return self._streams[wanted].from_seq
+
         for file in self.files:
-            if file.high(self.order) < from_seq:
+            if file.high(self.order) < needed():
                 continue
-            yield from rows_of(file, wanted, self.AT_A_TIME, [(self.order, from_seq, None)])
+            within = [(self.order, needed(), None)]
+            yield from rows_of(file, wanted, self.AT_A_TIME, within, (self.order, needed))
 
 
 class _Stream:
@@ -296,6 +308,7 @@ class _Stream:
 
     def take(self, from_seq: int, to_seq: int) -> pa.Table | None:
         """The rows of a stretch that begins no earlier than the last did; None when rows are not in order."""
+        self.from_seq = from_seq
         parts = [self._held] if self._held is not None else []
         while not self._ended and self._last < to_seq:
             part = next(self._tables, None)
@@ -308,7 +321,6 @@ class _Stream:
                 self._last = int(seq[-1])
                 if self._last >= from_seq:
                     parts.append(part)
-        self.from_seq = from_seq
         if not parts:
             return pa.table({})
         whole = pa.concat_tables(parts, promote_options="permissive")

@@ -28,13 +28,13 @@ MEASURES = ("a", "b", "c")
 
 @dataclass
 class Memory:
-    """A table of tuples as the planner reads it; `asked` tells which ranges it read."""
+    """A table of tuples as the planner reads it; `asked` tells which columns of which ranges it read."""
 
     table: pa.Table
-    asked: list[tuple[int, int]] = field(default_factory=list)
+    asked: list[tuple[tuple[str, ...], int, int]] = field(default_factory=list)
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
-        self.asked.append((from_seq, to_seq))
+        self.asked.append((tuple(columns), from_seq, to_seq))
         seq = self.table["seq"].to_numpy()
         rows = slice(*np.searchsorted(seq, [from_seq, to_seq + 1]))
         return self.table.select(["seq", *columns]).slice(rows.start, rows.stop - rows.start)
@@ -168,14 +168,48 @@ def test_who_watches_is_told_of_every_window_and_changes_nothing() -> None:
     assert sum(run.hits for run in runs) == sum(look.hit for look in seen) == 2
 
 
-def test_where_no_hits_are_counted_only_what_is_due_is_read() -> None:
+def test_measures_are_read_only_of_the_windows_that_are_evaluated() -> None:
     rows = tuples(lively("a", 30))
     seldom = policy(reevaluation=every(10), measure_hits=False)
     runs, state = plan_batch(rows, 0, 119, 0, 20, seldom, None)
-    assert rows.asked == [(0, 19), (40, 59), (80, 99)]
+    # of a frame with a window that is due: the identifier, then the measures of that window
+    assert [(names, low, high) for names, low, high in rows.asked] == [
+        (("who",), 0, 19),
+        (MEASURES, 0, 3),
+        (("who",), 40, 59),
+        (MEASURES, 40, 43),
+        (("who",), 80, 99),
+        (MEASURES, 80, 83),
+    ]
     assert [run.hits for run in runs] == [-1, -1]
     assert sum(run.windows for run in runs) == state["window"] == 30
     assert sum(run.evaluations for run in runs) == 3
+
+
+def test_identifier_is_not_read_where_no_cycle_tells_where_windows_begin() -> None:
+    rows = tuples(lively("a", 30))
+    by_keys = Cycle(("who",), 2, 2, {}, "by keys", 1.0, ())
+    seldom = policy(cycle=by_keys, reevaluation=every(10), measure_hits=False)
+    plan_batch(rows, 0, 119, 0, 20, seldom, None)
+    assert [names for names, _, _ in rows.asked] == [(), MEASURES] * 3
+
+
+@pytest.mark.parametrize(
+    "before", [None, {"window": 7, "reevaluation": State(ranking=("a", "b", "c")).to_dict()}]
+)
+def test_ranking_that_needs_no_data_reads_nothing(before: Mapping[str, Any] | None) -> None:
+    rows = tuples(lively("a", 30))
+    measured = {"a": 1.0, "b": 3.0, "c": 2.0}
+    trained = (("b", -3.0), ("c", -2.0), ("a", -1.0))
+    by = policy(
+        rank_by="recoverability", recoverability=measured, trained_ranking=trained, measure_hits=False
+    )
+    runs, state = plan_batch(rows, 0, 119, 0, 20, by, before)
+    assert rows.asked == []
+    # the ranking of the newest training is in force, whatever an older one said
+    assert shed_at(runs) == [(0, 119, ("b",))]
+    assert sum(run.evaluations for run in runs) == 0
+    assert state["window"] == 30 + (before or {"window": 0})["window"]
 
 
 def test_a_window_in_which_nothing_arrived_is_looked_at_again_with_the_next() -> None:

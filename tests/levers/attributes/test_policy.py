@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -32,7 +33,8 @@ from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.protocol import Load, Part
+from spillway.levers.protocol import Load, Offer, Part
+from spillway.pipeline.room import divided
 
 NAMES = ("a", "b", "c")
 
@@ -186,6 +188,40 @@ def test_the_text_sheds_the_shortest_prefix_of_the_ranking_and_holds_its_synopse
     assert found.planned_kbps == pytest.approx(136.0)
 
 
+def test_equation_3_9_counts_exactly_from_the_channel_to_the_shed_attributes() -> None:
+    """Rates of 64 and 26 kbps into 60, 6 attributes each: a third of the rate, so 2 and 2; a float's last bit gave 3.
+
+    A share is pinned in `batches` as a double, and `seq` travels but is no attribute.
+    """
+    channel = read_channel("up", {"capacity": "60 kbps", "divide_by": "proportional"})
+    names = tuple("abcd")
+    loads = {
+        "x": Load({"seq": 10.0, "key": 9.0, "at": 9.0, **dict.fromkeys(names, 9.0)}, 1000.0),
+        "y": Load({"seq": 2.0, "key": 4.0, "at": 4.0, **dict.fromkeys(names, 4.0)}, 1000.0),
+    }
+    assert {stream: load.rate_kbps for stream, load in loads.items()} == {"x": 64.0, "y": 26.0}
+    shares = divided(channel, {stream: Offer(load.rate_kbps, load) for stream, load in loads.items()})
+    settings = AttributeSettings(plan="prefix", fit="count")
+    for stream, load in loads.items():
+        ways = {
+            name: [Option(name, way, 1.0, load.widths_bits[name] / 8.0) for way in ("keep", "shed")]
+            for name in names
+        }
+        stored = struct.unpack("<d", struct.pack("<d", shares[stream]))[0]
+        found = decide_stages(Choosing(settings, ways, load), Part(stored), names)
+        assert found.scheme == ("a", "b"), stream
+
+
+def test_second_stage_counts_the_attributes_that_enter_the_trunk() -> None:
+    """Equation 3.9 at the trunk: 6 attributes, 2 shed before it, and of the 4 that are left a quarter."""
+    names = tuple("abcd")
+    load = Load({"key": 8.0, "at": 8.0, **dict.fromkeys(names, 8.0)}, 1000.0)
+    ways = {name: [Option(name, way, 1.0, 1.0) for way in ("keep", "shed")] for name in names}
+    rests_on = Choosing(AttributeSettings(plan="prefix", fit="count"), ways, load)
+    found = decide_stages(rests_on, Part(32.0, 24.0), names)
+    assert {way.attribute: way.stage for way in found.ways if way.way == "shed"} == {"a": 1, "b": 1, "c": 2}
+
+
 @given(costs_of_all, st.permutations(NAMES), st.integers(1, 30))
 def test_the_channel_is_offered_every_prefix_that_the_text_may_shed(
     costs: dict[str, tuple[float, float, float]], ranking: list[str], capacity_bytes: int
@@ -294,15 +330,18 @@ def test_a_time_window_holds_what_the_line_brings_and_never_less_than_is_ranked_
     assert tuples_in_window(AttributeSettings(), Load({"a": 8.0}, 500.0)) == 64
 
 
-def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_with() -> None:
-    stated = contract()
+@pytest.mark.parametrize(("rank_by", "ranking"), [("stddev", ["b", "a"]), ("recoverability", ["a", "b"])])
+def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_with(
+    rank_by: str, ranking: list[str]
+) -> None:
+    """The first ranking is by the rule that the contract has now; recoverability follows from the options."""
+    stated = contract(rank_by=rank_by)
     kept = [a for a in stated.attributes if a.name != "c"]
     without = replace(stated, attributes=tuple(kept))
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0)}
     policy = policy_of(without, CHANNEL, learned(), load(costs), Part(10.0))
     assert policy.attributes == ("a", "b")
-    assert [name for name, _ in policy.trained_ranking] == ["b", "a"]
-    assert own_settings(without).rank_by == "recoverability"
+    assert [name for name, _ in policy.trained_ranking] == ranking
 
 
 @pytest.mark.parametrize(

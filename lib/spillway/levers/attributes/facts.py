@@ -29,6 +29,21 @@ def kind_of_type(type_: str) -> str:
     return {"string": "text", "double": "real"}.get(type_, "integer")
 
 
+def recoverability(options: Sequence[Option]) -> float:
+    """Return the transmitted bytes that shedding an attribute saves per byte of synopsis and per cent of error.
+
+    What cannot be shed saves nothing.
+
+    >>> recoverability([Option("temp", "keep", 4.0), Option("temp", "shed", 0.0, 1.0, mean_error_pct=1.0)])
+    2.0
+    """
+    shed, kept = of_way(options, "shed"), of_way(options, "keep")
+    if shed is None or kept is None:
+        return 0.0
+    cost = shed.synopsis_bytes_per_tuple * (1.0 + shed.mean_error_pct)
+    return kept.wire_bytes_per_tuple / cost if cost else float(2**53)
+
+
 @dataclass(frozen=True)
 class Learned:
     """A stream's facts of one version."""
@@ -68,14 +83,18 @@ class Learned:
 
     @cached_property
     def recoverability(self) -> Mapping[str, float]:
-        """Transmitted bytes that shedding an attribute saves per byte of synopsis and per cent of error."""
-        found = {}
-        for name, options in self.options.items():
-            shed, kept = of_way(options, "shed"), of_way(options, "keep")
-            if shed is not None and kept is not None:
-                cost = shed.synopsis_bytes_per_tuple * (1.0 + shed.mean_error_pct)
-                found[name] = kept.wire_bytes_per_tuple / cost if cost else float(2**53)
-        return found
+        """What shedding each attribute saves, as training measured it."""
+        return {name: recoverability(options) for name, options in self.options.items()}
+
+    def scores(self, measures: Sequence[str], rank_by: str) -> dict[str, float]:
+        """Return the scores to begin with, by the contract's rule, in the order of the measures.
+
+        `recoverability` follows from the options that were measured, whatever the rule was at training. The scores of
+        the other rules are those of the training set.
+        """
+        if rank_by == "recoverability":
+            return {name: -self.recoverability.get(name, 0.0) + 0.0 for name in measures}
+        return {name: self.ranking.get(name, 0.0) for name in measures}
 
     def usable(self, measures: Sequence[str], types: Mapping[str, str]) -> tuple[str, ...]:
         """The measures that were trained as what the contract says they are; others are kept until they are trained."""
@@ -85,6 +104,7 @@ class Learned:
             if name in self.models and self.models[name].kind == kind_of_type(types[name])
         )
 
-    def ranked(self, measures: Sequence[str]) -> list[str]:
-        """The measures in the order of the trained ranking, first shed first."""
-        return sorted(measures, key=lambda name: self.ranking.get(name, 0.0))
+    def ranked(self, measures: Sequence[str], rank_by: str) -> list[str]:
+        """The measures in the order of the first ranking, first shed first."""
+        scores = self.scores(measures, rank_by)
+        return sorted(measures, key=lambda name: scores[name])

@@ -18,6 +18,7 @@ from spillway.levers.attributes.policy import (
     choosing,
     decide_stages,
     measures_now,
+    own_settings,
     prefixes,
 )
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
@@ -67,7 +68,7 @@ class Attributes(Lever):
         # the contract may have lost attributes, or protected them, since training
         measures = measures_now(contract, learned)
         rests_on = choosing(contract, channel, learned, offer.load, measures)
-        ranking = learned.ranked(measures)
+        ranking = learned.ranked(measures, own_settings(contract).rank_by)
         items = tuple(ways_out(rests_on, ranking))
         if own_kbps is None:
             return replace(offer, items=(*offer.items, *items))

@@ -1,9 +1,13 @@
 """The scheme of a stream, window by window: rank what an evaluated window holds, decide, hold on to it.
 
 Windows are those of `ranking.windows`: whole cycles, cut afresh in every stretch, so that none crosses a frame's edge
-and their number is known without reading. Only stretches with a window that Algorithm 2 (`ranking.reevaluation`) calls
-for are read. A ranking made on a window applies from the next one on: nothing waits. A window is a hit when the scheme
-in force on it is the one that its own data, ranked afresh, would give.
+and their number is known without reading. Of a stretch with a window that Algorithm 2 (`ranking.reevaluation`) calls
+for, the planner reads the identifier, which tells where windows begin, and of the measures the rows of that window. A
+ranking that needs no data (`rank_by: recoverability`: what training measured) is never evaluated again. Nothing is
+read then, and the ranking of the newest training is in force.
+
+A ranking made on a window applies from the next one on: nothing waits. A window is a hit when the scheme in force on
+it is the one that its own data, ranked afresh, would give.
 
 Batches go on from one another through the state alone, so a batch planned again is planned alike.
 """
@@ -20,7 +24,7 @@ import pyarrow as pa
 
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.cycle.find import Cycle
-from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.ranking.rank import needs_data, rank
 from spillway.levers.attributes.ranking.reevaluation import (
     LATEST,
     Chooser,
@@ -107,6 +111,10 @@ class Policy:
     watch: Callable[[Look], None] | None = None
     """Told of every window that is ranked; changes nothing."""
 
+    def is_due(self, state: State, window: int) -> bool:
+        """Whether a window is to be ranked: never, where its data cannot change the ranking."""
+        return needs_data(self.rank_by) and self.reevaluation.due(state, window)
+
 
 def treatment_of(ways: Sequence[Way]) -> Treatment:
     """What is done to every attribute that does not travel as it is, and how precisely.
@@ -135,18 +143,22 @@ def stretches(
 
 
 class _Stretch:
-    """The rows of one stretch, and where its windows lie."""
+    """Where the windows of one stretch lie, and the rows of those that are ranked."""
 
     def __init__(self, policy: Policy, rows: Read, low: int, high: int, window: int) -> None:
-        columns = [*policy.cycle.attributes, *policy.attributes]
-        self._table = rows(list(dict.fromkeys(columns)), low, high)
-        seq = np.asarray(self._table["seq"])
-        self._policy = policy
-        keys = {name: key_values(self._table[name]) for name in policy.cycle.attributes}
+        cycle = policy.cycle
+        # without a cycle no tuple opens a window: `seq` alone says which windows hold any
+        keys = cycle.attributes if cycle.is_ordered else ()
+        # where every window is looked at, one read takes all of them
+        measures = policy.attributes if policy.measure_hits else ()
+        self._policy, self._rows = policy, rows
+        table = rows(list(dict.fromkeys([*keys, *measures])), low, high)
+        self._whole = table if policy.measure_hits else None
+        seq = np.asarray(table["seq"])
         self._edges = window_edges(
             seq,
-            policy.cycle.positions({"seq": seq, **keys}),
-            policy.cycle.ring,
+            cycle.positions({"seq": seq, **{name: key_values(table[name]) for name in keys}}),
+            cycle.ring,
             low=low,
             high=high,
             window=window,
@@ -164,12 +176,17 @@ class _Stretch:
 
     def scores(self, index: int) -> dict[str, float]:
         """The ranking's scores of a window."""
-        start, stop = int(self._at[index]), int(self._at[index + 1])
-        part, policy = self._table.slice(start, stop - start), self._policy
+        policy, part = self._policy, self._rows_of(index)
         window = {name: rankable(part[name]) for name in policy.attributes}
         ranked = rank(window, policy.attributes, policy.rank_by, policy.smoothing, policy.recoverability)
         found = {one.attribute: one.score for one in ranked}
         return {name: found[name] for name in policy.attributes}
+
+    def _rows_of(self, index: int) -> pa.Table:
+        start, stop = int(self._at[index]), int(self._at[index + 1])
+        if self._whole is not None:
+            return self._whole.slice(start, stop - start)
+        return self._rows(self._policy.attributes, int(self._edges[index]), self.end(index) - 1)
 
 
 def key_values(values: pa.ChunkedArray) -> np.ndarray:
@@ -218,7 +235,7 @@ def plan_batch(
         length = window_tuples(policy.cycle.length_at(low), policy.tuples_at_least)
         for index in range(window_count(low, high, length)):
             # a window in which nothing arrived leaves the state as it is: one that was due, the next is
-            looks = policy.reevaluation.due(state, window) or policy.measure_hits
+            looks = policy.is_due(state, window) or policy.measure_hits
             if looks and stretch is None:
                 stretch = _Stretch(policy, rows, low, high, length)
             if stretch is None or stretch.holds_any(index):
@@ -259,7 +276,7 @@ def _looked_at(
     next_seq: int,
 ) -> State:
     """One window ranked: counted in its run, and where it was due, what follows from it in force from the next."""
-    due, run = policy.reevaluation.due(state, window), runs[-1]
+    due, run = policy.is_due(state, window), runs[-1]
     look = Look(window, next_seq, scores, treatment_of(run.ways), choose(ranking_of(scores)), due)
     if policy.watch is not None:
         policy.watch(look)
@@ -277,6 +294,9 @@ def _looked_at(
 
 def _opening(policy: Policy, before: Mapping[str, Any] | None) -> tuple[State, int]:
     trained = dict(policy.trained_ranking)
+    if before and not needs_data(policy.rank_by):
+        state = State.from_dict(before["reevaluation"])
+        return replace(state, ranking=tuple(trained), trained=trained), int(before["window"])
     if before:
         state = State.from_dict(before["reevaluation"])
         known = [name for name in state.ranking if name in policy.attributes]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.attributes.capacity.crossings import Crossing, Terms, cross, why
@@ -24,7 +25,8 @@ from spillway.levers.attributes.scheme import Way
 from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.stated import admitted, bound_now
 from spillway.levers.attributes.threshold.categories import criticality_weight
-from spillway.levers.protocol import Load, Part
+from spillway.levers.exact import exact
+from spillway.levers.protocol import OVERHEAD, Load, Part
 from spillway.levers.rate_distortion import Alternative
 
 OptionsByName = Mapping[str, Sequence[Option]]
@@ -132,6 +134,7 @@ def policy_of(
     settings = own_settings(contract)
     measures = measures_now(contract, learned)
     stated = settings.reevaluate
+    first = learned.scores(measures, settings.rank_by)
     rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes, bold)
     return Policy(
         cycle=learned.cycle,
@@ -148,8 +151,8 @@ def policy_of(
             stated.reach,
             stated.most_pct,
         ),
-        recoverability=learned.recoverability,
-        trained_ranking=tuple((name, learned.ranking.get(name, 0.0)) for name in learned.ranked(measures)),
+        recoverability={name: learned.recoverability.get(name, 0.0) for name in measures},
+        trained_ranking=tuple(sorted(first.items(), key=lambda one: one[1])),
         widths_bits={name: load.widths_bits[name] for name in measures},
         rate_kbps=load.rate_kbps,
         capacity_kbps=part.narrower_kbps,
@@ -283,7 +286,9 @@ def _prefix_at_the_trunk(
 ) -> Consequence:
     gone = set(first.scheme)
     free = [name for name in ranking if name not in gone]
-    rest = replace(rests_on.load, widths_bits={**rests_on.load.widths_bits, **dict.fromkeys(gone, 0.0)})
+    # what is shed at the first stage is no attribute of the stream that enters the trunk
+    widths = {name: bits for name, bits in rests_on.load.widths_bits.items() if name not in gone}
+    rest = replace(rests_on.load, widths_bits=widths)
     options = {name: found for name, found in rests_on.options.items() if name not in gone}
     second = decide(replace(rests_on, options=options, load=rest), trunk_kbps, free)
     later = {way.attribute: replace(way, stage=2) if way.way != "keep" else way for way in second.ways}
@@ -298,8 +303,9 @@ def _by_prefix(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str])
     able = [
         name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")
     ]
-    room = capacity_kbps - load.fixed_kbps
-    found = fit(able, load.widths_bits, load.tuples_per_second, max(room, 1e-9), settings.fit)
+    room = max(exact(capacity_kbps) - exact(load.fixed_kbps), Fraction(1, 10**9))
+    attributes = len(set(load.widths_bits) - set(OVERHEAD))
+    found = fit(able, load.widths_bits, load.tuples_per_second, room, settings.fit, attributes)
     ways = tuple(
         Way(
             name,

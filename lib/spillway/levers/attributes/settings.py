@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.contracts.shapes import (
     ERROR_PCT,
+    METHODS,
     PERCENT,
     Broken,
     Choice,
@@ -85,7 +86,9 @@ class Reevaluate:
 
     interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
     factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
-    cap_windows: int = rule(Number(least=1, whole=True), "the interval grows no further", 512)
+    cap_windows: int | None = rule(
+        Maybe(Number(least=1, whole=True)), "the interval grows no further; null: the paper, no limit", 512
+    )
     hysteresis: float = rule(
         Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.0
     )
@@ -111,32 +114,57 @@ class Training:
     """What the trained facts are learned from."""
 
     tuples: int = rule(Number(least=1, whole=True), "how many of the first tuples to train on", 10_000)
-    parity: str = rule(
-        Choice(("none", "secded")), "secded: tuples carry an extended Hamming code (Appendix A)", "none"
-    )
-    parity_attribute: str | None = rule(
-        Maybe(Text()), "secded: the text attribute that holds the parity of the others, in hexadecimal", None
-    )
     candidates: int = rule(
         Number(least=1, whole=True),
-        "training sets tried, one after the other, before training is given up",
+        "source.parity: training sets tried, one after the other, before training is given up; a set with a line that "
+        "parity cannot correct is discarded",
         8,
     )
 
-    def rules(self) -> Iterator[Broken]:
-        if self.parity == "secded" and self.parity_attribute is None:
-            yield (
-                "parity_attribute",
-                "name an attribute when parity is secded",
-                None,
-                "add the attribute that carries it, role: protected, type: string",
-            )
+    @staticmethod
+    def elsewhere(name: str) -> tuple[str, str] | None:
+        if name not in ("parity", "parity_attribute"):
+            return None
+        return (
+            "be absent: it protected values as they were read, not the bytes that were delivered",
+            "let the sender write lines with `spillway parity add FILE`, and write parity: secded under source",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeSettings:
     """How measures are ranked, shed, rounded and given back."""
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {
+            "window": {"tuples_at_least": 1},
+            "smoothing": {"kind": "ema", "multiplier": 0.18, "seed": "first"},
+            "rank_by": "stddev",
+            "plan": "prefix",
+            "fit": "count",
+            "synopsis": "hold",
+            "ways": ["keep", "shed"],
+            "predictors": ["last"],
+            "reevaluate": {
+                "interval_windows": 1,
+                "factor": 2.0,
+                "cap_windows": None,
+                "hysteresis": 0.0,
+                "memory_evaluations": 1,
+                "reach": None,
+                "most_pct": None,
+            },
+        }
+    }
+
+    method: str = rule(
+        Choice(METHODS),
+        "whose rules; paper: those of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, `plan: prefix`, `fit: "
+        "count`, `synopsis: hold`, `ways: [keep, shed]`, `predictors: [last]`, and `reevaluate` as Algorithm 2 is "
+        "printed), as far as the contract does not state these settings itself; several streams share a channel by "
+        "her rule with `divide_by: proportional`",
+        "default",
+    )
     criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
     error_pct: float | None = rule(
         Maybe(ERROR_PCT),
@@ -154,8 +182,9 @@ class AttributeSettings:
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
     rank_by: str = rule(
         Choice(RANK_BY),
-        "what makes an attribute worth less; recoverability: what shedding it saves, all worth the same else: loses "
-        "least; stddev: the text; relative: free of units",
+        "what makes an attribute worth less; recoverability: the bytes that shedding it saves as training measured "
+        "them, the same for every window; stddev: standard deviation (Ahuja 2006, 3.2.3.2); relative: standard "
+        "deviation over mean, free of units. Which of them loses least depends on the stream: see the evidence",
         "recoverability",
     )
     plan: str = rule(
@@ -204,7 +233,7 @@ class AttributeSettings:
                 "add shed: a prefix is shed whole",
             )
         if self.plan == "least_loss" and self.fit in FITS and self.fit != "bits":
-            yield "fit", "be absent unless the plan is prefix", self.fit, "write plan: prefix (the text)"
+            yield "fit", "be absent unless the plan is prefix", self.fit, "write plan: prefix, or fit: bits"
 
     @staticmethod
     def schema_extra() -> dict[str, Any]:
@@ -217,8 +246,6 @@ class AttributeSettings:
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
         """What breaks between these settings and the rest of the stream's contract."""
         named = [(f"cycle.attributes[{i}]", name) for i, name in enumerate(self.cycle.attributes or ())]
-        if self.training.parity_attribute is not None:
-            named.append(("training.parity_attribute", self.training.parity_attribute))
         for where, name in named:
             if isinstance(name, str) and name not in contract.names:
                 known = [known for known in contract.names if isinstance(known, str)]

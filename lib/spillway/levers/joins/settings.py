@@ -15,11 +15,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.contracts.shapes import Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.shapes import (
+    METHODS,
+    Broken,
+    Choice,
+    Flag,
+    Listing,
+    Maybe,
+    Number,
+    Record,
+    Text,
+    rule,
+)
 
 if TYPE_CHECKING:
     from spillway.contracts.levers import Subject
@@ -150,6 +161,28 @@ class RowType:
 class JoinSettings:
     """A join of two streams."""
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {
+            "basic_window_seconds": 1.0,
+            "adapt": {
+                "rate": "followed",
+                "correlation": True,
+                "direction": "whole",
+                "sample_pct": 10.0,
+                "memory": 0.0,
+                "boost": 1.2,
+                "buffer_seconds": 1.0,
+            },
+        }
+    }
+
+    method: str = rule(
+        Choice(METHODS),
+        "whose rules; paper: those of Gedik, Wu, Yu and Liu 2007 (`adapt`: `rate: followed`, Algorithm 1; "
+        "`correlation: true`, Algorithms 2 and 3; `direction: whole`, Algorithm 4, or `each`, Algorithm 5, where rows "
+        "have `types`; `sample_pct: 10`; `memory: 0`), as far as the contract does not state these settings itself",
+        "default",
+    )
     left: JoinSide = rule(Record(JoinSide), "the first input")
     right: JoinSide = rule(Record(JoinSide), "the second input")
     predicate: str = rule(
@@ -246,6 +279,13 @@ class JoinSettings:
                 f"cut a window into at most {MOST_BASIC_WINDOWS:,}",
                 basic,
                 f"write {longest / MOST_BASIC_WINDOWS:g} or more",
+            )
+        if self.method == "paper" and self.types and self.adapt.direction == "whole":
+            yield (
+                "adapt.direction",
+                "be each where rows have types (Algorithm 5)",
+                self.adapt.direction,
+                "write adapt: {direction: each}",
             )
         if self.types and self.left.type is None and self.right.type is None:
             yield (

@@ -41,6 +41,8 @@ class SketchQuestion:
     of_two: bool = False
     takes: tuple[int, int | None] = (0, 0)
     typed: str = ""
+    has_purpose: bool = False
+    """Whether `ask` takes a `purpose`, which chooses the estimator."""
 
     def checked(self, words: Sequence[str], types: Sequence[str]) -> Sequence[str]:
         """The words, when they are as many as the question takes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.errors import Refused
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 COUNTED = "exact"
 """The method of what was counted one by one."""
+BY_PURPOSE = "by_purpose"
+"""The estimator of a sketch whose contract states none."""
+FREQUENT = "frequent"
+"""What an answer is for, where nothing else is said; the purposes are `count_min.PURPOSES`."""
 
 
 class Frequencies(Loaded):
@@ -39,32 +44,39 @@ class Frequencies(Loaded):
     def rows(self) -> int:
         return int(self._counts().total)
 
-    def frequencies(self, columns: Sequence[pa.Array], *, confidence: float = 0.95) -> Estimates:
+    def frequencies(
+        self, columns: Sequence[pa.Array], *, purpose: str = FREQUENT, confidence: float = 0.95
+    ) -> Estimates:
         """How many rows have each of these keys: all at once, an array an attribute, of the attributes' types."""
-        import numpy as np
         import pyarrow as pa
 
         from spillway.sketches.column_keys import keys_of
-        from spillway.sketches.types import Estimates
 
         types, names = self.types, [str(place) for place in range(len(columns))]
         if len(types) != len(columns):
             raise Refused("key", f"have {len(types)} values", len(columns), "give one value per attribute")
         keys = keys_of(pa.table(list(columns), names), names, types, self.sketch.context["seed"])
-        found = self._counts().point(keys, confidence=confidence)
-        exact: dict[int, int] = getattr(self.sketch, "exact", {})
-        counted = np.array([exact.get(key, -1) for key in keys.tolist()], np.int64)
-        value, low, high = (
-            np.where(counted < 0, edge, counted) for edge in (found.estimate, found.low, found.high)
-        )
+        return self._estimates(keys, "auto", confidence, purpose)
 
-        return Estimates(value, low, high, confidence, found.method)
+    def frequency(
+        self, *key: object, estimator: str = "auto", confidence: float = 0.95, purpose: str = FREQUENT
+    ) -> Answer:
+        """How many rows have these values (one per attribute, None for null).
 
-    def frequency(self, *key: object, estimator: str = "auto", confidence: float = 0.95) -> Answer:
-        """How many rows have these values (one per attribute, None for null)."""
-        return self.added([one._frequency(key, estimator, confidence) for one in self.each()])
+        `purpose` says what the answer is for, and chooses the estimator: `frequent`, one key that is expected to be
+        frequent; `any`, one key that may be rare; `sum`, one of many keys whose answers are added up.
+        """
+        return self.added([one._frequency(key, estimator, confidence, purpose) for one in self.each()])
 
-    def _frequency(self, key: Sequence[object], estimator: str, confidence: float) -> Answer:
+    def frequency_for(self, purpose: str, *key: object) -> Answer:
+        """`frequency` with its purpose first, as SQL asks."""
+        return self.frequency(*key, purpose=purpose)
+
+    def frequencies_for(self, purpose: str, keys: Sequence[pa.Array]) -> Estimates:
+        """`frequencies` with their purpose first, as SQL asks."""
+        return self.frequencies(keys, purpose=purpose)
+
+    def _frequency(self, key: Sequence[object], estimator: str, confidence: float, purpose: str) -> Answer:
         import numpy as np
 
         from spillway.sketches.hashing import fingerprint
@@ -76,12 +88,43 @@ class Frequencies(Loaded):
         if len(key) == len(types):
             values = [coerced(value, kind) for value, kind in zip(key, types, strict=True)]
         hashed = np.array([fingerprint(values, types, context["seed"])], dtype=np.uint64)
-        counted = getattr(self.sketch, "exact", {}).get(int(hashed[0])) if estimator == "auto" else None
-        if counted is not None:
-            return Answer(float(counted), float(counted), float(counted), confidence, COUNTED)
-        found = self._counts().point(hashed, estimator, confidence)
+        found = self._estimates(hashed, estimator, confidence, purpose)
+        counted = estimator == "auto" and int(hashed[0]) in self._exact
         low, high = float(found.low[0]), float(found.high[0])
-        return Answer(float(found.estimate[0]), low, high, confidence, found.method)
+        return Answer(float(found.estimate[0]), low, high, confidence, COUNTED if counted else found.method)
+
+    def _estimates(self, keys: Keys, estimator: str, confidence: float, purpose: str) -> Estimates:
+        import numpy as np
+
+        from spillway.sketches.types import Estimates
+
+        counts = self._counts()
+        if estimator == "auto":
+            stated = str(self.sketch.context.get("estimator", BY_PURPOSE))
+            by_purpose = counts.estimator_for(purpose)
+            estimator = by_purpose if stated == BY_PURPOSE else stated
+            exact = self._exact
+            # whose frequency is known is no noise: sums over the others err less by far, and stay unbiased
+            counts = self._rest if estimator == "cmm_unbiased" else counts
+        else:
+            exact = {}
+        found = counts.point(keys, estimator, confidence)
+        counted = np.array([exact.get(key, -1) for key in keys.tolist()], np.int64)
+        value, low, high = (
+            np.where(counted < 0, edge, counted) for edge in (found.estimate, found.low, found.high)
+        )
+        return Estimates(value, low, high, confidence, found.method)
+
+    @property
+    def _exact(self) -> Mapping[int, int]:
+        """By key, the frequency of what was counted one by one."""
+        exact: Mapping[int, int] = getattr(self.sketch, "exact", {})
+        return exact
+
+    @cached_property
+    def _rest(self) -> CountMin:
+        """The table without what was counted one by one."""
+        return self._counts().without(self._exact)
 
     def top(self, count: int, confidence: float = 0.95) -> list[HeavyKey]:
         """The `count` most frequent keys, each with its frequency."""
@@ -145,9 +188,11 @@ class Frequencies(Loaded):
         return counts
 
 
-def _frequency(sketch: Frequencies, values: Sequence[object], confidence: float) -> Answered:
+def _frequency(
+    sketch: Frequencies, values: Sequence[object], confidence: float, purpose: str = FREQUENT
+) -> Answered:
     told = ", ".join("null" if value is None else str(value) for value in values)
-    return [(f"rows with {told}", sketch.frequency(*values, confidence=confidence))]
+    return [(f"rows with {told}", sketch.frequency(*values, confidence=confidence, purpose=purpose))]
 
 
 def _top(sketch: Frequencies, values: Sequence[str], confidence: float) -> Answered:
@@ -160,7 +205,9 @@ class FrequencyKind(Kind):
     name = "count_min"
     answers: ClassVar[Mapping[str, str]] = {
         "frequency": ANSWER,
+        "frequency_for": ANSWER,
         "frequencies": f"array<{ANSWER}>",
+        "frequencies_for": f"array<{ANSWER}>",
         "top": HEAVY_KEYS,
         "self_join_size": ANSWER,
         "join_size": ANSWER,
@@ -173,6 +220,7 @@ class FrequencyKind(Kind):
             "VALUE ...: rows with these values, one an attribute (null for null)",
             _frequency,
             typed="key",
+            has_purpose=True,
         ),
         SketchQuestion("top", "[COUNT]: the most frequent keys", _top, takes=(0, 1)),
         SketchQuestion(

@@ -70,19 +70,30 @@ def test_the_same_scheme_doubles_the_interval_up_to_the_cap_and_a_change_resets_
     assert state.treatment == {"b": "shed"}
 
 
+@pytest.mark.parametrize("factor", [1.1, 1.25, 1.5, 1.9])
+def test_factor_below_two_lets_the_interval_grow(factor: float) -> None:
+    """Section 4.3.2 recommends factors below 2 for fewer misses: between looking always and doubling."""
+    quiet = [A] * 200
+    _, always = follow(Reevaluation.text(factor=1.0), quiet)
+    _, evaluations = follow(Reevaluation.text(factor=factor), quiet)
+    _, doubling = follow(Reevaluation.text(factor=2.0), quiet)
+    assert always == 200
+    assert doubling < evaluations < 100
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=60), st.sampled_from([1.0, 1.5, 2.0, 3.0]))
 def test_the_texts_controller_is_algorithm_2_step_by_step(regimes: list[int], factor: float) -> None:
     scores = [(A, B)[regime] for regime in regimes]
-    current, looked, interval = None, 0, 0
+    current, looked, interval = None, 0, 1.0
     wanted: list[Treatment] = []
     evaluations = 0
     for window, regime in enumerate(regimes):
         wanted.append({} if current is None else {"ab"[current]: "shed"})
         if window >= looked:
             evaluations += 1
-            interval = max(1, int(interval * factor)) if regime == current else 1
-            current, looked = regime, window + interval
+            interval = interval * factor if regime == current else 1.0
+            current, looked = regime, window + math.floor(interval)
     assert follow(Reevaluation.text(factor=factor), scores) == (wanted, evaluations)
 
 
@@ -92,7 +103,7 @@ def by_hand(
     """Ours from all that was seen, over and over: nothing is carried but the list of evaluations."""
     looks: list[int] = []
     chosen: list[str] = []
-    intervals: list[int] = []
+    intervals: list[float] = []
     in_force: list[Treatment] = []
     memory, first = controller.memory_evaluations, controller.interval_windows
     due = 0
@@ -132,7 +143,7 @@ def by_hand(
         if not chosen or best != chosen[-1]:
             interval = first
         elif own != chosen[-1] and min(strayed.values()) < strayed[follows]:
-            interval = max(first, intervals[-1] // 2)
+            interval = max(first, intervals[-1] / 2)
         else:
             interval = min(2 * intervals[-1], controller.cap_windows or 2**60)
             if moves:
@@ -140,12 +151,12 @@ def by_hand(
                 for count, (before, at) in enumerate(pairwise([0, *moves]), start=1):
                     stay += (at - before - stay) / min(count, memory)
                 reach = controller.reach or math.inf
-                interval = max(first, min(interval, int(reach * max(stay, window - moves[-1]))))
-        due = window + interval
+                interval = max(first, min(interval, reach * max(stay, window - moves[-1])))
+        due = window + math.floor(interval)
         share = (controller.most_pct or 0) / 100.0
         while len(looks) + 1 > max(math.log2(due + 1) + 1, share * (due + 1) + 1e-9):
             due += 1
-        intervals.append(due - window)
+        intervals.append(max(interval, due - window))
         chosen.append(best)
     return in_force, len(looks)
 

@@ -239,21 +239,3 @@ def test_nothing_is_asked_where_all_is_measured_or_one_sender_is_stated() -> Non
     assert cycle_of(measured, table(at_random(0, N)))[1].keys() == {"closest", "reason"}
     stated = contract(attribute("site", "string", "protected"), AT, SENSOR, TEMP, cycle={"attributes": []})
     assert cycle_of(stated, table(in_rounds(0, N))) == (one_sender(), {}), "though the sites come round"
-
-
-def test_the_parity_of_a_tuple_is_no_part_of_its_identifier() -> None:
-    """Two tuples of one sensor that are alike have one parity, which comes round as they do."""
-    rows = [{**row, "parity": f"{row['sensor']:02x}{row['site'][-1]}"} for row in in_rounds(0, N)]
-    attributes = (
-        attribute("site", "string"),
-        AT,
-        SENSOR,
-        TEMP,
-        LOAD_PCT,
-        attribute("parity", "string", "protected", bits=8),
-    )
-    told = {"training": {"tuples": 800, "parity": "secded", "parity_attribute": "parity"}}
-    with_parity = contract(*attributes, **told)
-    without = contract(*attributes)
-    assert cycle_of(without, table(rows))[0].attributes == ("parity",), "the trap is set"
-    assert cycle_of(with_parity, table(rows))[0].attributes == ("site", "sensor")

@@ -1,8 +1,9 @@
 """How many attributes must go so that the rest fits into a channel (3.2.3.1).
 
-- The count of the thesis (equation 3.4): n' = ceil((R - C) / R n), 0 when R <= C. n counts the key too, with
-  which all 81 cells of Table 4.6 agree; the quotient is an exact rational of the decimals as written, so a
-  whole number is never lifted by a float's last bit.
+- The count of the thesis (equation 3.4; 3.9 on a multiplexed channel): n' = ceil((R - C) / R n), 0 when R <= C.
+  n counts the stream's attributes, the key too, with which all 81 cells of Table 4.6 agree; `seq`, which Spillway
+  adds, is none of them. The quotient is an exact rational (`levers.exact`), so a whole number is never lifted by
+  a float's last bit: neither of a decimal as written nor of a share of a channel, which is stored as a double.
 - `fit="bits"` (ours): the count takes all attributes to be equally wide. Here the shortest prefix of the
   ranking goes whose *measured* width brings R' <= C; then, from the most informative of them to the least,
   every attribute that turns out not to be needed is given back (a wide one late in the prefix often makes
@@ -30,10 +31,12 @@ from spillway.levers.exact import exact
 _REMEDY = "state what the channel carries"
 
 
-def count_to_shed(rate_kbps: float, capacity_kbps: float, attributes: int) -> int:
+def count_to_shed(rate_kbps: float | Fraction, capacity_kbps: float | Fraction, attributes: int) -> int:
     """n' = ceil((R - C) / R n), 0 when R <= C, in exact rationals (equation 3.4).
 
     >>> count_to_shed(160, 120, 7)
+    2
+    >>> count_to_shed(64.0, 128 / 3, 6)
     2
     """
     _not_negative("rate_kbps", rate_kbps)
@@ -61,13 +64,15 @@ def fit(
     ranking: Sequence[Ranked | str],
     width_bits: Mapping[str, float],
     tuples_per_second: float,
-    capacity_kbps: float,
+    capacity_kbps: float | Fraction,
     fit: str = "bits",
+    attributes: int | None = None,
 ) -> Fit:
     """Shed from the front of `ranking` until the rest fits into the channel.
 
     `width_bits` has the width per tuple of every attribute that is sent: also of the key and of what is
-    protected, which are not in `ranking` and always stay.
+    protected, which are not in `ranking` and always stay. `attributes` is n of equation 3.4 where `width_bits`
+    holds columns that are no attributes of the stream.
     """
     names = [one if isinstance(one, str) else one.attribute for one in ranking]
     _check(names, width_bits, tuples_per_second, capacity_kbps, fit)
@@ -77,7 +82,7 @@ def fit(
     offered = sum(widths.values(), Fraction(0))
 
     if fit == "count":
-        wanted = count_to_shed(float(offered), capacity_kbps, len(widths))
+        wanted = count_to_shed(offered, capacity, len(widths) if attributes is None else attributes)
         shed = names[:wanted]
     else:
         shed = _shortest_prefix(names, widths, offered - capacity)
@@ -138,7 +143,7 @@ def _check(
     names: Sequence[str],
     width_bits: Mapping[str, float],
     tuples_per_second: float,
-    capacity_kbps: float,
+    capacity_kbps: float | Fraction,
     fit: str,
 ) -> None:
     if fit not in FITS:
@@ -164,6 +169,6 @@ def _positive(name: str, value: float | Fraction, remedy: str) -> None:
         raise Refused(name, "be above 0", value, remedy)
 
 
-def _not_negative(name: str, value: float) -> None:
+def _not_negative(name: str, value: float | Fraction) -> None:
     if not (math.isfinite(value) and value >= 0):
         raise Refused(name, "be 0 or more", value, "measure it again")

@@ -20,7 +20,7 @@ beside it and differs when periods share a factor (errata A6).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm, prod
 from typing import Any
@@ -162,15 +162,14 @@ def find_cycle(
     *,
     order: str | None = None,
     keys: Sequence[str] = (),
-    exclude: Collection[str] = (),
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Cycle:
     """The cycle identifier of a training set; by keys where none is found; `CycleNotFound` where there are no keys.
 
     `columns` in contract order; `order` names the order attribute: no candidate itself, its ties tell keys
     from clocks; `keys` are the attributes that the contract declares to be keys: they are looked at first, and
-    nothing that does not determine them is taken (`keyed`); `exclude` names further attributes that may not be
-    taken; `bits` are the widths that choose among attributes that identify alike (one that has none is taken last).
+    nothing that does not determine them is taken (`keyed`); `bits` are the widths that choose among attributes
+    that identify alike (one that has none is taken last).
 
     >>> import numpy as np
     >>> sender = np.random.default_rng(0).integers(0, 30, 3000)              # they report when they like
@@ -187,7 +186,7 @@ def find_cycle(
     for key in keys:
         if key not in columns:
             raise Refused("keys", "name attributes of the stream", key, f"choose among {', '.join(columns)}")
-    names = [name for name in columns if name != order and name not in exclude]
+    names = [name for name in columns if name != order]
     instants = None if order is None or order not in columns else np.asarray(columns[order])
     if keys and tuples:
         keyed, search = search_keys(columns, names, keys, bits, instants, confidence)

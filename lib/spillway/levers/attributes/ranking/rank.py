@@ -50,6 +50,15 @@ class Ranked:
         return f"{self.attribute} ({self.score:g})"
 
 
+def needs_data(by: str) -> bool:
+    """Return whether a ranking depends on a window's values; `recoverability` was measured in training.
+
+    >>> needs_data("stddev"), needs_data("recoverability")
+    (True, False)
+    """
+    return by != "recoverability"
+
+
 def rank(
     window: Mapping[str, npt.NDArray[Any]],
     order: Sequence[str],

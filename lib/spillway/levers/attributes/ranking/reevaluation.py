@@ -2,9 +2,11 @@
 
 Algorithm 2: after an interval dt rank again; the same set of attributes lets dt double (`factor`, up to
 `cap_windows`), another set brings dt back to its first value and is adopted (the print's RS := C is reversed,
-erratum A16). A ranking made on a window applies from the next one on: nothing waits. A *treatment* is what a
-ranking leads to: the way of every attribute that is not kept, precision aside; two rankings of one treatment are
-the same to this rule.
+erratum A16). dt is a real number of windows, and the next evaluation is floor(dt) windows later: with the factors below
+2 that section 4.3.2 recommends for fewer misses, an interval of one window still grows.
+
+A ranking made on a window applies from the next one on: nothing waits. A *treatment* is what a ranking leads to: the
+way of every attribute that is not kept, precision aside; two rankings of one treatment are the same to this rule.
 
 A *hit* is a window in which the treatment in force equals the one that its own data, ranked afresh with no memory
 and no hysteresis (`ranking_of`), would give. That is the text's yardstick, and nothing here may bend it: who never
@@ -35,7 +37,7 @@ Guarantee: the state is all there is (JSON, no clock, no global); replaying wind
 ...     if controller.due(state, window):
 ...         state = controller.evaluate(state, window, {"a": 1.0, "b": 2.0}, lambda ranking: {ranking[0]: "shed"})
 >>> state.treatment, state.evaluations, state.interval_windows, state.next_window
-({'a': 'shed'}, 4, 8, 15)
+({'a': 'shed'}, 4, 8.0, 15)
 """
 
 from __future__ import annotations
@@ -98,7 +100,8 @@ class State:
     """By how many attributes each forecast was off, discounted."""
     follows: str = TRAINED
     evaluations: int = 0
-    interval_windows: int = 0
+    interval_windows: float = 0.0
+    """The interval dt in force; the next evaluation is floor(dt) windows after the last one."""
     evaluated_window: int = -1
     next_window: int = 0
     changes: int = 0
@@ -191,15 +194,15 @@ class Reevaluation:
         if moved:
             stayed = window - state.changed_window
             stay += (stayed - stay) / min(changes, self.memory_evaluations)
-        interval = self.interval_windows
+        interval = float(self.interval_windows)
         if state.evaluations and not moved:
             missed = treated_otherwise(own, state.treatment) > 0
             doubted = missed and min(strayed[name] for name in forecasts) < strayed[follows]
             interval = self.next_interval(state.interval_windows, doubted)
             if self.reach is not None and changes and not doubted:
                 longest = max(stay, window - state.changed_window)
-                interval = max(self.interval_windows, min(interval, int(self.reach * longest)))
-        next_window = max(window + interval, self._not_before(state.evaluations + 1))
+                interval = max(self.interval_windows, min(interval, self.reach * longest))
+        next_window = max(window + math.floor(interval), self._not_before(state.evaluations + 1))
         return State(
             treatment=treatment,
             ranking=ranking,
@@ -209,7 +212,7 @@ class Reevaluation:
             strayed=strayed,
             follows=follows,
             evaluations=state.evaluations + 1,
-            interval_windows=next_window - window,
+            interval_windows=max(interval, float(next_window - window)),
             evaluated_window=window,
             next_window=next_window,
             changes=changes,
@@ -217,16 +220,21 @@ class Reevaluation:
             stay_windows=stay,
         )
 
-    def next_interval(self, interval_windows: int, doubted: bool = False) -> int:
-        """While the treatment stays: longer by `factor` up to the cap, or shorter by it when it is in doubt.
+    def next_interval(self, interval_windows: float, doubted: bool = False) -> float:
+        """Return the interval after one in which the treatment stayed: longer by `factor` up to the cap.
+
+        A treatment in doubt is looked at sooner: the interval is shorter by `factor`. It is never rounded, or a factor
+        below 2 would leave an interval of one window at one window for ever.
 
         >>> Reevaluation().next_interval(4), Reevaluation().next_interval(4, doubted=True)
-        (8, 2)
+        (8.0, 2.0)
+        >>> Reevaluation.text(factor=1.5).next_interval(1)
+        1.5
         """
         if doubted:
-            return max(self.interval_windows, math.floor(interval_windows / self.factor))
-        longer = max(self.interval_windows, math.floor(interval_windows * self.factor))
-        return longer if self.cap_windows is None else min(longer, self.cap_windows)
+            return max(float(self.interval_windows), interval_windows / self.factor)
+        longer = max(float(self.interval_windows), interval_windows * self.factor)
+        return longer if self.cap_windows is None else min(longer, float(self.cap_windows))
 
     def _strayed(
         self, state: State, scores: Mapping[str, float], own: Treatment, choose: Chooser

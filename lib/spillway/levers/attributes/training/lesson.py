@@ -23,6 +23,7 @@ from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle, one_sender
 from spillway.levers.attributes.frames import frame_of, key_codes
+from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.policy import (
     Choosing,
@@ -32,7 +33,7 @@ from spillway.levers.attributes.policy import (
     terms_of,
     tuples_in_window,
 )
-from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.ranking.rank import needs_data, rank
 from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.settings import CRITICALITIES
 from spillway.levers.attributes.stated import may_be_inexact, own_bound
@@ -47,7 +48,6 @@ from spillway.levers.attributes.threshold.curve import (
 )
 from spillway.levers.attributes.threshold.quantities import are_codes
 from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
-from spillway.levers.attributes.training.parity import sound_training_set
 from spillway.levers.attributes.training.search import TrainedAttribute
 from spillway.levers.protocol import Fact, Lesson, Load, Part
 
@@ -86,7 +86,14 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         Fact(
             kinds.RANKING,
             "",
-            first_ranking(contract, rows, measures, cycle, lesson.load),
+            first_ranking(
+                contract,
+                rows,
+                measures,
+                cycle,
+                lesson.load,
+                {name: one.options for name, one in trained.items()},
+            ),
             {"rank_by": own_settings(contract).rank_by},
         ),
     ]
@@ -103,16 +110,35 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     return found
 
 
+class TrainingSetsDamaged(SpillwayError):
+    """Every training set holds a tuple whose parity does not hold; nothing is trained."""
+
+
 def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
-    """The first tuples of a stream never trained, the last of one trained before; sound ones where parity tells."""
+    """The first tuples of a stream never trained, the last of one trained before.
+
+    Where lines carry parity, one tuple that could not be corrected discards its training set, since it may hide a
+    repetition, and the next set is tried (Ahuja 2006, section 3.2.1.1).
+    """
     contract, training = lesson.contract, own_settings(lesson.contract).training
     count = training.tuples
-    if training.parity == "none":
+    if contract.source.parity == "none":
         return lesson.edge(contract.names, count), {"parity": "none"}
     offered = lesson.edge(contract.names, count * training.candidates)
     sets = [offered.slice(start, count) for start in range(0, offered.num_rows, count)]
-    assert training.parity_attribute is not None, "the contract's reader asks for it where parity is secded"
-    return sound_training_set(contract, training.parity_attribute, reversed(sets) if lesson.again else sets)
+    discarded: list[int] = []
+    for rows in reversed(sets) if lesson.again else sets:
+        lost = lesson.damaged(rows["seq"][0].as_py(), rows["seq"][-1].as_py())
+        if not lost:
+            return rows, {"parity": contract.source.parity, "discarded_sets": discarded}
+        discarded.append(lost)
+    if not discarded:
+        return offered, {"parity": contract.source.parity}
+    raise TrainingSetsDamaged(
+        f"{contract.stream}: training must find a set of {count:,} tuples without a line that parity cannot correct, "
+        f"got {len(discarded)} sets with {', '.join(map(str, discarded))} such lines; nothing was trained: send "
+        "further data, or look for the fault on the line"
+    )
 
 
 def train_models(
@@ -183,7 +209,6 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str,
     if by_hand is not None:
         return (declared_cycle(arrays, seq, by_hand, order=contract.order) if by_hand else one_sender()), {}
     bits = {attribute.name: attribute.declared_bits for attribute in contract.attributes}
-    parity = own_settings(contract).training.parity_attribute
     try:
         found = find_cycle(
             arrays,
@@ -191,7 +216,6 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str,
             bits,
             order=contract.order,
             keys=contract.keys,
-            exclude=() if parity is None else (parity,),
         )
     except CycleNotFound as none:
         return one_sender(), {"closest": list(none.attributes), "reason": none.reason, **_whose(contract)}
@@ -201,13 +225,11 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str,
 def _whose(contract: StreamContract) -> dict[str, Any]:
     """Asks for the key of a stream in which something may be the sender's name: what is measured is none."""
     names = [a.name for a in contract.attributes if a.role == "protected" and a.type in ("string", "integer")]
-    parity = own_settings(contract).training.parity_attribute
-    may_be = [name for name in names if name != parity]
-    if not may_be:
+    if not names:
         return {}
     return asking(
         f"whose tuples these are cannot be told (no key is declared and nothing comes round): all are taken for one "
-        f"sender's, though {', '.join(may_be)} may tell several apart",
+        f"sender's, though {', '.join(names)} may tell several apart",
         f"give what names the sender role: key in schemas/streams/{contract.stream}.yaml, or write "
         "cycle: {attributes: []} under its lever attributes where one sends all; the next training takes it",
     )
@@ -300,18 +322,25 @@ def _curve_evidence(rows: pa.Table, cycle: Cycle, name: str) -> dict[str, Any]:
 
 
 def first_ranking(
-    contract: StreamContract, rows: pa.Table, measures: list[str], cycle: Cycle, load: Load | None
+    contract: StreamContract,
+    rows: pa.Table,
+    measures: list[str],
+    cycle: Cycle,
+    load: Load | None,
+    options: Mapping[str, Sequence[Option]],
 ) -> dict[str, float]:
-    """The ranking to begin with: the mean of what the training set's windows score.
+    """Return the scores to begin with, by the contract's rule: the mean of what the training set's windows score.
 
-    Of windows as long as those that are ranked later: over the whole set, what drifts slowly would seem to tell most,
-    and no window would ever agree.
+    `recoverability` needs no window: it follows from the options that training measured. The windows of the other rules
+    are as long as those that are ranked later: over the whole set, what drifts slowly would seem to tell most, and no
+    window would ever agree.
     """
     if not measures:
         return {}
     settings = own_settings(contract)
+    if not needs_data(settings.rank_by):
+        return {name: -kinds.recoverability(options[name]) + 0.0 for name in measures}
     smoothing = smoothing_of(settings)
-    by = "relative" if settings.rank_by == "recoverability" else settings.rank_by
     least = settings.window.tuples_at_least if load is None else tuples_in_window(settings, load)
     window = window_tuples(cycle.length, least)
     # the last window takes what is over
@@ -320,7 +349,7 @@ def first_ranking(
     columns = {name: rankable(rows[name]) for name in measures}
     for start, end in pairwise([*starts, rows.num_rows]):
         part = {name: values[start:end] for name, values in columns.items()}
-        for one in rank(part, measures, by, smoothing):
+        for one in rank(part, measures, settings.rank_by, smoothing):
             totals[one.attribute] += one.score
     return {name: total / len(starts) for name, total in totals.items()}
 

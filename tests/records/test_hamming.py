@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.attributes.training.hamming import (
-    TrainingSetsDamaged,
+from spillway.records.hamming import (
     bits_of,
-    check_training_set,
     check_tuples,
     check_words,
     encode_tuples,
@@ -25,7 +23,7 @@ from spillway.levers.attributes.training.hamming import (
     parity_of_tuples,
 )
 
-GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "000_hamming.json").read_text())
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "000_hamming.json").read_text())
 
 
 def text_of(bits: np.ndarray) -> str:
@@ -131,45 +129,6 @@ def test_parity_beside_the_tuple_makes_the_same_word() -> None:
     assert (merge_parity(tuples, parity_of_tuples(tuples)) == encode_tuples(tuples)).all()
     with pytest.raises(Refused, match="`parity` must hold 8 bits"):
         merge_parity(tuples, np.zeros((20, 2), dtype=np.uint8))
-
-
-def damaged_set(flips: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    tuples = np.random.default_rng(9).integers(0, 256, (30, 6), dtype=np.uint8)
-    bits = np.unpackbits(encode_tuples(tuples), axis=-1)
-    for row, bit in flips:
-        bits[row, bit] ^= 1
-    return tuples, np.packbits(bits, axis=-1)
-
-
-def test_one_uncorrectable_tuple_discards_the_set_and_the_next_is_tried() -> None:
-    _, bad = damaged_set([(3, 1), (3, 9)])
-    tuples, mended = damaged_set([(0, 4), (7, 11)])
-    checked = check_training_set(iter([bad, mended]))
-    assert (checked.tuples == tuples).all()
-    assert checked.to_dict() == {
-        "training_set": 1,
-        "corrected_tuples": 2,
-        "discarded_sets": 1,
-        "uncorrectable_tuples": [1],
-    }
-
-
-def test_sets_behind_the_first_sound_one_are_not_asked_for() -> None:
-    _, sound = damaged_set([])
-
-    def sets():  # type: ignore[no-untyped-def]
-        yield sound
-        raise AssertionError("a second set was drawn")
-
-    assert check_training_set(sets()).index == 0
-
-
-def test_all_sets_bad_is_an_error_that_counts_them() -> None:
-    _, bad = damaged_set([(3, 1), (3, 9), (5, 1), (5, 2)])
-    with pytest.raises(TrainingSetsDamaged, match="got 2 sets with 2, 2 such tuples; nothing was trained"):
-        check_training_set([bad, bad])
-    with pytest.raises(TrainingSetsDamaged, match="got none"):
-        check_training_set([])
 
 
 def test_words_that_are_no_words_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""The extended Hamming code over training tuples (section 3.2.1.1, Appendix A).
+"""The extended Hamming code over delivered bytes (Ahuja 2006, section 3.2.1.1 and Appendix A).
 
 The sensor inserts parity bits into each tuple, the receiver corrects one flipped bit and detects two.
 Positions count from 1; position 2^i holds parity bit P_{i+1}, which makes the ones at all positions with
@@ -19,20 +19,15 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import Refused
 
 Bits = npt.NDArray[np.uint8]
-
-
-class TrainingSetsDamaged(SpillwayError):
-    """Every training set holds a tuple that cannot be corrected; nothing is trained."""
 
 
 def bits_of(text: str) -> Bits:
@@ -70,7 +65,7 @@ def _data_bits_of_word(word_bits: int) -> int:
     return data
 
 
-@cache
+@lru_cache(maxsize=64)
 def _layout(data_bits: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Zero-based places of the data bits and of the parity bits."""
     places = np.arange(1, data_bits + parity_bits(data_bits) + 1)
@@ -218,50 +213,3 @@ def merge_parity(tuples: npt.NDArray[np.uint8], parity: npt.NDArray[np.uint8]) -
 
 def _word_bytes(data_bytes: int) -> int:
     return -(-(8 * data_bytes + parity_bits(8 * data_bytes) + 1) // 8)
-
-
-@dataclass(frozen=True)
-class TrainingSetCheck:
-    """The first sound training set, and what it took to get there."""
-
-    tuples: npt.NDArray[np.uint8]
-    index: int
-    """Which of the sets is used."""
-    corrected_tuples: int
-    discarded: tuple[int, ...]
-    """Uncorrectable tuples of each set that was discarded before it."""
-
-    def to_dict(self) -> dict[str, object]:
-        """As the models' evidence records it."""
-        return {
-            "training_set": self.index,
-            "corrected_tuples": self.corrected_tuples,
-            "discarded_sets": len(self.discarded),
-            "uncorrectable_tuples": list(self.discarded),
-        }
-
-
-def check_training_set(sets: Iterable[npt.NDArray[np.uint8]]) -> TrainingSetCheck:
-    """Take the first training set in which every tuple is sound or correctable (section 3.2.1.1).
-
-    One uncorrectable tuple discards its whole set, since it may hide a repetition, and the next is tried;
-    sets are drawn one at a time. All bad, or none given: `TrainingSetsDamaged`.
-    """
-    discarded: list[int] = []
-    for index, words in enumerate(sets):
-        checked = check_tuples(words)
-        lost = int(checked.uncorrectable.sum())
-        if lost == 0:
-            return TrainingSetCheck(checked.tuples, index, int(checked.corrected.sum()), tuple(discarded))
-        discarded.append(lost)
-    raise TrainingSetsDamaged(_all_bad(discarded))
-
-
-def _all_bad(discarded: Sequence[int]) -> str:
-    if not discarded:
-        return "`training` must offer at least one training set, got none; take in data first"
-    return (
-        f"`training` must offer a set without uncorrectable tuples, got {len(discarded)} sets with "
-        f"{', '.join(map(str, discarded))} such tuples; nothing was trained: send further training data, "
-        "or look for the fault on the line"
-    )

@@ -1,0 +1,114 @@
+"""`spillway parity add FILE` and `spillway parity check FILE`: for senders whose lines travel over a faulty line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spillway.cli.output import command, say_json, say_line
+from spillway.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOST_LINES_SHOWN = 20
+
+
+def add_parity(commands: Any) -> None:
+    purpose = "Append parity to the lines of a file, or check it, so that a flipped bit is corrected when it arrives."
+    made = commands.add_parser("parity", help=purpose, description=purpose)
+    actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
+    adds = command(
+        actions,
+        "add",
+        "Append to each line of a CSV or JSON file the parity of its bytes; its stream states parity: secded under "
+        "source.",
+        [
+            "spillway parity add readings.csv --output sent.csv",
+            "spillway parity add readings.jsonl > sent.jsonl",
+        ],
+    )
+    adds.add_argument("file", help="a file of CSV or JSON lines, plain or wrapped in gzip or zstd")
+    adds.add_argument("--output", help="where to write the lines; default: standard output")
+    adds.set_defaults(run=_add)
+    checks = command(
+        actions,
+        "check",
+        "Count the lines of a file whose parity corrects a flipped bit, and name those that it cannot correct.",
+        ["spillway parity check sent.csv"],
+    )
+    checks.add_argument("file", help="a file that `spillway parity add` wrote")
+    checks.set_defaults(run=_check)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[pa.NativeFile]:
+    import pyarrow as pa
+
+    try:
+        with pa.OSFile(name) as source:
+            yield source
+    except OSError as problem:
+        reason = str(problem).partition(". Detail")[0]
+        raise UsageError(
+            f"`file` must be a file that can be read, got {name!r}: {reason}; correct it"
+        ) from None
+
+
+def _add(asked: argparse.Namespace) -> int:
+    from spillway.records.line_parity import protected
+    from spillway.records.wrapper import plain_bytes
+
+    if asked.json and asked.output is None:
+        raise UsageError("`--output` must be given with --json, got none; standard output holds the JSON")
+    lines = 0
+    with _opened(asked.file) as source:
+        parts = protected(plain_bytes(source))
+        if asked.output is None:
+            for part in parts:
+                sys.stdout.buffer.write(part)
+            return 0
+        whole = Path(asked.output)
+        if whole.exists() and whole.samefile(asked.file):
+            raise UsageError(
+                f"`--output` must be another file than the one that is read, got {asked.output!r}"
+            )
+        # renamed into place, so that nobody takes in half a file
+        partial = whole.with_name(f".{whole.name}.partial")
+        try:
+            with partial.open("wb") as sink:
+                for part in parts:
+                    lines += part.count(b"\n") + (not part.endswith(b"\n"))
+                    sink.write(part)
+            partial.replace(whole)
+        finally:
+            partial.unlink(missing_ok=True)
+    if asked.json:
+        say_json({"lines": lines, "output": asked.output})
+    else:
+        say_line(f"Wrote {lines:,} lines with parity to {asked.output}.")
+    return 0
+
+
+def _check(asked: argparse.Namespace) -> int:
+    from spillway.records.line_parity import checked_file
+    from spillway.records.wrapper import plain_bytes
+
+    with _opened(asked.file) as source:
+        found = checked_file(plain_bytes(source))
+    if asked.json:
+        say_json(found)
+        return 1 if found.refused else 0
+    say_line(
+        f"{found.lines:,} lines: {found.lines - found.corrected - len(found.refused):,} whole, "
+        f"{found.corrected:,} with one flipped bit that parity corrects, {len(found.refused):,} that it cannot correct"
+    )
+    if found.refused:
+        shown = ", ".join(map(str, found.refused[:_MOST_LINES_SHOWN]))
+        more = len(found.refused) - _MOST_LINES_SHOWN
+        say_line(f"not to be corrected: line {shown}" + (f" and {more:,} more" if more > 0 else ""))
+    return 1 if found.refused else 0

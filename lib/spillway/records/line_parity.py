@@ -1,0 +1,270 @@
+"""Lines that carry the parity of their own bytes (Ahuja 2006, section 3.2.1.1 and Appendix A).
+
+The sender appends to each line a tab and check digits; `spillway parity add FILE` does it. The receiver corrects a line
+with one flipped bit, wherever it is, and refuses a line with more. Parity covers the bytes as they are delivered: a
+flipped bit of a text such as 81.77 changes one bit of the line, but many bits of the number that is read from it.
+
+    line = payload, tab, digits of (CRC-32 of the payload, then its extended Hamming parity over payload and CRC)
+
+A digit is one of `@ABCDEFGHIJKLMNO`, four bits each: the upper four bits of such a byte never change, so that a flipped
+bit of a digit is one flipped bit of the code. The CRC-32 (4 bytes) refuses what is no line of the sender at all: half a
+line, or two in one, after a line feed was flipped away or into the line.
+
+Guarantee: of lines with one flipped bit none is read wrongly. A flipped bit inside a line is corrected. Where a line
+feed is made or lost, the lines that it touches are refused. Two flipped bits in one line are refused. A line with more
+is read wrongly with a probability of about 2^-32.
+
+>>> sent = protected_line(b"r1,2026-03-02T08:00:00Z,81.77")
+>>> sent
+b'r1,2026-03-02T08:00:00Z,81.77\\tFCI@DBHDCJ@@'
+>>> damaged = sent.replace(b"81.77", b"81.67")  # one bit
+>>> checked_lines([sent, damaged, damaged.replace(b"r1", b"r2")])
+[CheckedLine(payload=b'r1,2026-03-02T08:00:00Z,81.77', corrected=False), \
+CheckedLine(payload=b'r1,2026-03-02T08:00:00Z,81.77', corrected=True), CheckedLine(payload=None, corrected=False)]
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from spillway.errors import Refused
+from spillway.records.assemble import Parsed
+from spillway.records.hamming import check_tuples, merge_parity, parity_bits, parity_of_tuples
+from spillway.records.lines import LineReader
+from spillway.records.rejects import Rejects, WholeFile
+from spillway.records.wrapper import PlainBytes
+
+MOST_PAYLOAD_BYTES = 64 << 10
+"""A longer line is not protected: one correctable bit in half a million protects little."""
+FIELD, RULE = "the line", "carry parity that holds"
+REMEDY = "send it again as `spillway parity add` writes it"
+CORRECTED = "a bit corrected by parity"
+"""What a line is noted for that is taken all the same."""
+
+_TAB, _DIGIT = 0x09, 0x40
+_CRC_BYTES = 4
+_AT_ONCE_BYTES = 4 << 20
+_REFUSED = b"\xffparity "
+"""What stands in the place of a refused line: no UTF-8, so every reader refuses the record that holds it."""
+
+_Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class CheckedLine:
+    """A line as the sender wrote it, without its parity; None where two bits or more are flipped."""
+
+    payload: bytes | None
+    corrected: bool = False
+
+
+def protected_line(payload: bytes) -> bytes:
+    """Return a line (without line feed) with its parity appended."""
+    return protected_lines([payload])[0]
+
+
+def protected_lines(payloads: Sequence[bytes]) -> list[bytes]:
+    """Return the lines (without line feeds) with their parity appended."""
+    found: list[bytes] = [b""] * len(payloads)
+    for places, rows in _by_length(payloads, range(len(payloads))):
+        if rows.shape[1] > MOST_PAYLOAD_BYTES:
+            raise Refused(
+                "the line",
+                f"be at most {MOST_PAYLOAD_BYTES:,} bytes long to carry parity",
+                f"{rows.shape[1]:,} bytes",
+                "send its record as several",
+            )
+        covered = _with_crc(rows)
+        check = np.hstack([covered[:, rows.shape[1] :], parity_of_tuples(covered)])
+        digits = np.empty((len(rows), 2 * check.shape[1]), np.uint8)
+        digits[:, 0::2], digits[:, 1::2] = check >> 4, check & 0x0F
+        tabs = np.full((len(rows), 1), _TAB, np.uint8)
+        for place, line in zip(places, np.hstack([rows, tabs, digits | _DIGIT]), strict=True):
+            found[place] = line.tobytes()
+    return found
+
+
+def checked_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
+    """Return what the sender wrote, with single flipped bits corrected; None in the place of what cannot be."""
+    found = [CheckedLine(None)] * len(lines)
+    for places, rows in _by_length(lines, range(len(lines))):
+        payload_bytes = _payload_bytes(rows.shape[1])
+        if payload_bytes is None:
+            continue
+        payloads, corrected, sound = _checked(rows, payload_bytes)
+        for place, payload, mended, good in zip(places, payloads, corrected, sound, strict=True):
+            if good:
+                found[place] = CheckedLine(payload.tobytes(), bool(mended))
+    return found
+
+
+def _checked(rows: _Bytes, payload_bytes: int) -> tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Payloads as corrected, which of them were, and which can be believed."""
+    digits = rows[:, payload_bytes + 1 :]
+    check: _Bytes = ((digits[:, 0::2] & 0x0F) << 4 | (digits[:, 1::2] & 0x0F)).astype(np.uint8)
+    crc, parity = check[:, :_CRC_BYTES], check[:, _CRC_BYTES:]
+    # bits that never change: of the tab, of digits, and those that fill up the last digit
+    spare = 8 * parity.shape[1] - _code_bits(payload_bytes)
+    outside = _ones(rows[:, payload_bytes : payload_bytes + 1] ^ np.uint8(_TAB))
+    outside = outside + _ones((digits ^ np.uint8(_DIGIT)) & np.uint8(0xF0))
+    outside = outside + _ones(parity[:, -1:] & np.uint8((1 << spare) - 1))
+    covered = np.hstack([rows[:, :payload_bytes], crc])
+    checked = check_tuples(merge_parity(covered, parity))
+    flips = outside + checked.corrected
+    sound = ~checked.uncorrectable & (flips <= 1)
+    payloads, sent = checked.tuples[:, :payload_bytes], checked.tuples[:, payload_bytes:]
+    sound &= (_with_crc(payloads)[:, payload_bytes:] == sent).all(axis=1)
+    return np.ascontiguousarray(payloads), flips == 1, sound
+
+
+def _code_bits(payload_bytes: int) -> int:
+    return parity_bits(8 * (payload_bytes + _CRC_BYTES)) + 1
+
+
+def _parity_bytes(payload_bytes: int) -> int:
+    return -(-_code_bits(payload_bytes) // 8)
+
+
+def _payload_bytes(line_bytes: int) -> int | None:
+    """The length of the payload in a protected line of this length; None: no such line is this long.
+
+    >>> [_payload_bytes(len(protected_line(b"x" * size))) for size in (0, 7, 300)], _payload_bytes(5)
+    ([0, 7, 300], None)
+    """
+    for parity_bytes in range(1, 5):
+        size = line_bytes - 1 - 2 * (_CRC_BYTES + parity_bytes)
+        if 0 <= size <= MOST_PAYLOAD_BYTES and _parity_bytes(size) == parity_bytes:
+            return size
+    return None
+
+
+def _with_crc(payloads: _Bytes) -> _Bytes:
+    crcs = b"".join(zlib.crc32(row.tobytes()).to_bytes(_CRC_BYTES, "big") for row in payloads)
+    return np.hstack([payloads, np.frombuffer(crcs, np.uint8).reshape(-1, _CRC_BYTES)])
+
+
+def _ones(values: _Bytes) -> npt.NDArray[np.int64]:
+    return np.bitwise_count(values).sum(axis=1, dtype=np.int64)
+
+
+def _by_length(lines: Sequence[bytes], places: Sequence[int]) -> Iterator[tuple[list[int], _Bytes]]:
+    """Lines of one length as rows of bytes, some at a time, and their places."""
+    groups: dict[int, list[int]] = {}
+    for place in places:
+        groups.setdefault(len(lines[place]), []).append(place)
+    for size, mine in groups.items():
+        step = max(1, _AT_ONCE_BYTES // (size + 1))
+        for start in range(0, len(mine), step):
+            some = mine[start : start + step]
+            content = b"".join(lines[place] for place in some)
+            yield some, np.frombuffer(content, np.uint8).reshape(len(some), size)
+
+
+def protected(plain: PlainBytes) -> Iterator[bytes]:
+    """Yield a file's lines with their parity appended, some at a time; each keeps its line feed or has none."""
+    yield from _in_lines(plain, protected_lines)
+
+
+def _in_lines(plain: PlainBytes, make: Callable[[Sequence[bytes]], Sequence[bytes]]) -> Iterator[bytes]:
+    reader = LineReader(plain)
+    while not reader.done:
+        block = reader.next()
+        if not block:
+            continue
+        lines = block.split(b"\n")
+        # behind the last line feed begins no line
+        last = [] if lines[-1] else [lines.pop()]
+        yield b"\n".join([*make(lines), *last])
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """What the parity of a file's lines shows: how many there are, how many were corrected, and which are refused."""
+
+    lines: int
+    corrected: int
+    refused: tuple[int, ...]
+    """Line numbers, from 1."""
+
+
+def checked_file(plain: PlainBytes) -> CheckedFile:
+    """Return what the parity of a file's lines shows."""
+    lines, corrected, refused = 0, 0, list[int]()
+
+    def check(some: Sequence[bytes]) -> list[bytes]:
+        nonlocal lines, corrected
+        found = checked_lines(some)
+        refused.extend(lines + place for place, one in enumerate(found, 1) if one.payload is None)
+        lines, corrected = lines + len(found), corrected + sum(one.corrected for one in found)
+        return []
+
+    for _ in _in_lines(plain, check):
+        pass
+    return CheckedFile(lines, corrected, tuple(refused))
+
+
+class CheckedBytes:
+    """A file as its sender wrote it: each line without its parity, and corrected.
+
+    A refused line stays a line, so that every other keeps its number, and is one that no reader accepts.
+    """
+
+    def __init__(self, plain: PlainBytes, has_header: bool = False) -> None:
+        self._parts = _in_lines(plain, self._unwrapped)
+        self._held = b""
+        self._header = has_header
+        self._corrected = 0
+
+    def read(self, count: int) -> bytes:
+        """The next bytes, at most `count`; none at the end."""
+        while not self._held and (part := next(self._parts, None)) is not None:
+            self._held = part
+        found, self._held = self._held[:count], self._held[count:]
+        return found
+
+    def take_corrected(self) -> int:
+        """How many lines were corrected since this was last asked."""
+        found, self._corrected = self._corrected, 0
+        return found
+
+    def _unwrapped(self, lines: Sequence[bytes]) -> list[bytes]:
+        checked = checked_lines(lines)
+        if self._header and checked and checked[0].payload is None:
+            raise WholeFile("the header", RULE, _shown(lines[0]), REMEDY)
+        self._header = False
+        self._corrected += sum(one.corrected for one in checked)
+        return [
+            _REFUSED + line[:MOST_PAYLOAD_BYTES].hex().encode() if one.payload is None else one.payload
+            for one, line in zip(checked, lines, strict=True)
+        ]
+
+
+def with_parity_told(file_name: str, part: Parsed, corrected: int) -> Parsed:
+    """The parsed records of checked lines: refused lines named as such, original bytes as they were delivered."""
+    rejects = Rejects(file_name)
+    for row in part.rejected.to_pylist():
+        pieces = row["original"].split(b"\n")
+        delivered = b"\n".join(_delivered(piece) for piece in pieces)
+        refused = next((piece for piece in pieces if piece.startswith(_REFUSED)), None)
+        if refused is None:
+            told = row["field"], row["rule"], row["value"], row["remedy"]
+        else:
+            told = FIELD, RULE, _shown(_delivered(refused)), REMEDY
+        rejects.add(row["line"], *told, delivered)
+    notes = {**part.notes, **({CORRECTED: corrected} if corrected else {})}
+    return Parsed(part.table, rejects.table(), notes)
+
+
+def _delivered(piece: bytes) -> bytes:
+    if piece.startswith(_REFUSED):
+        return bytes.fromhex(piece.removeprefix(_REFUSED).decode())
+    return protected_line(piece)
+
+
+def _shown(line: bytes) -> str:
+    return line[:60].decode("utf-8", "backslashreplace")

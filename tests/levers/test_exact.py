@@ -1,0 +1,36 @@
+"""The rational behind a float."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spillway.levers.exact import exact
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**4))
+def test_quotient_of_short_numbers_is_found_again_or_is_simpler(numerator: int, denominator: int) -> None:
+    found = exact(numerator / denominator)
+    assert float(found) == numerator / denominator
+    assert (
+        found.denominator <= Fraction(numerator, denominator).denominator
+        or len(str(numerator / denominator)) < 15
+    )
+
+
+@given(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 9000))
+def test_share_of_a_channel_survives_a_double(mine: int, others: int, capacity: int) -> None:
+    share = Fraction(mine, 10) * Fraction(capacity, mine + others)
+    assert exact(float(share)) == share
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_fraction_rounds_to_its_float(number: float) -> None:
+    assert float(exact(number)) == number
+
+
+@given(st.decimals(-10_000, 10_000, places=3))
+def test_decimal_as_written_is_that_decimal(number: object) -> None:
+    assert exact(float(str(number))) == Fraction(str(number))
