@@ -35,6 +35,7 @@ from spillway.show.summary import (
     recent_figures,
     totals,
 )
+from spillway.show.words import share_said
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
@@ -174,6 +175,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         shortages += _asked(tables, found)
         shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, recent.ledger)
+        shortages += _absent(found.figures)
         shortages += _unvalidated(recent, held.unvalidated(stream, recent.first))
     workloads = _workloads(tables, contracts, versions)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
@@ -349,6 +351,17 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
             f"{worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} are more than there is "
             f"room for{reason}",
             f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
+        )  # fmt: skip
+
+
+def _absent(figures: StreamFigures) -> Iterator[Shortage]:
+    """What the destination lacks: the bounds of what is there say nothing of it."""
+    if figures.absent_pct:
+        yield Shortage(
+            figures.stream, "absent", False,
+            f"{share_said(figures.absent_pct)} of what was taken in is absent at the destination: "
+            f"{figures.held_values:,} values are kept at the source, {figures.lost_values:,} were dropped for good",
+            f"what the source keeps: spillway recover {figures.stream}; to send more, widen the channel",
         )  # fmt: skip
 
 

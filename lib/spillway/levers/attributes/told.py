@@ -181,7 +181,14 @@ def _of_certificates(certificates: Sequence[Row]) -> dict[str, Any]:
         found["mean error"] = {"%": last["mean_error_pct"]}
     if last["stored_share_pct"] is not None:
         found["stored"] = {"% of shed values": last["stored_share_pct"]}
-    return {**found, "outside bound": sum(int(row["violations"]) for row in certificates)}
+    found["outside bound"] = sum(int(row["violations"]) for row in certificates)
+    if all(row.get("offered_values") is not None for row in certificates):
+        offered, held, lost = (
+            sum(int(row[f"{name}_values"]) for row in certificates) for name in ("offered", "held", "lost")
+        )
+        absent = 100.0 * (held + lost) / max(1, offered)
+        found["at the destination"] = {"% present within its bound": 100.0 - absent, "% absent": absent}
+    return found
 
 
 def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
