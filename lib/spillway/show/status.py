@@ -20,6 +20,7 @@ from spillway.levers.asks import open_questions
 from spillway.levers.windows import PLANNED
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
+from spillway.pipeline.train import edge_of
 from spillway.pipeline.window_look import find_windows
 from spillway.registry import lever
 from spillway.show.held import Held
@@ -173,6 +174,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         ]
         shortages += _noted(contract, recent)
         shortages += _asked(tables, found)
+        shortages += _doubtful(tables, contract, recent)
         shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, recent.ledger)
         shortages += _absent(found.figures)
@@ -323,6 +325,19 @@ def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
         facts = newest_facts(tables, found.stream, name) if version is not None else None
         for one in open_questions(facts) if facts is not None else ():
             yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
+
+
+def _doubtful(tables: Tables, contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
+    """What of the contract its last batch makes doubtful, as far as raw still has the batch."""
+    last = [batch for batch in recent.batches if batch.rows and batch.is_in_raw][-1:]
+    edge = edge_of(tables, contract.stream, last)
+    for name in contract.lever_names if last else ():
+        try:
+            found = lever(name).doubts(contract, edge)
+        except SpillwayError:
+            continue  # rows that cannot be read are reported by whoever needs them
+        for one in found:
+            yield Shortage(contract.stream, "doubtful", False, one.sentence, one.remedy)
 
 
 def _exempt(tables: Tables, stream: str) -> Iterator[Shortage]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
+from spillway.levers.asks import OpenQuestion
 from spillway.levers.protocol import (
     Decision,
     Fact,
@@ -14,6 +17,7 @@ from spillway.levers.protocol import (
     Lesson,
     Lever,
     MinedEntry,
+    Noticed,
     Offer,
     Picture,
     Plan,
@@ -84,6 +88,35 @@ class Sifters(Lever):
         days = sorted({batch.batch_date for batch in batches})
         lies = aside.exists and any(one.keep_aside for one in found)
         return Sifting(found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None)
+
+    def doubts(
+        self, contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]
+    ) -> list[OpenQuestion]:
+        from spillway.levers.sifters.unmatched import unmatched_conditions
+
+        return [
+            OpenQuestion(one.sentence, one.remedy)
+            for one in unmatched_conditions(contract, self._last_rows(contract, edge))
+        ]
+
+    def noticed(
+        self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
+    ) -> list[Noticed]:
+        return [
+            Noticed(
+                "every_condition_matches_something", "0 rows", "at least 1 row",
+                f"{contract.stream}: {one.sentence}; {one.remedy}",
+            )
+            for one in self.doubts(contract, edge)
+        ]  # fmt: skip
+
+    @staticmethod
+    def _last_rows(contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]) -> pa.Table:
+        """The last rows, as many as training reads, of the attributes that conditions are about."""
+        from spillway.levers.sifters.wanted import Wanted
+
+        settings = contract.lever_settings("sifters")
+        return edge(Wanted.of(settings, contract).columns, settings.sample.tuples)
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
         from spillway.levers.sifters.mine import entry_from
