@@ -162,7 +162,8 @@ def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added
         # nothing is written there any more: it has what the contract had when the lever went
         return column_problems(rows.types, contract)
     attributes = [(attribute.name, attribute.type) for attribute in streams[stream].attributes]
-    mine = contract.with_attributes(attributes, () if table == "raw" else added.get(stream, ()))
+    levers = () if table == "raw" else added.get(stream, ())
+    mine = contract.with_attributes(attributes, levers, streams[stream].bound_in_units)
     return column_problems(rows.types, mine, streams[stream].sheddable)
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import Contracts, read_workload
+from spillway.contracts.column_names import is_bound
 from spillway.contracts.workload import Workload
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.protocol import Room
@@ -106,7 +107,7 @@ def _last_rows(
     found = pa.concat_tables(parts)
     for name in dict.fromkeys(asked):
         if name not in there:
-            if not name.endswith("__bound_pct"):
+            if not is_bound(name):
                 raise UsageError(
                     f"`on` must be an attribute of {stream} ({', '.join(contract.names)}), got {name!r}; name one"
                 )

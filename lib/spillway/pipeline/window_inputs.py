@@ -14,7 +14,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import is_bound, without_bound
 from spillway.contracts.shapes import suggest
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
@@ -97,8 +97,8 @@ class WindowRows:
     def field(self, name: str) -> pa.Field:
         if name in self.schema.names:
             return self.schema.field(name)
-        if name.removesuffix(BOUND_SUFFIX) not in self.schema.names:
-            known = [one for one in self.schema.names if not one.endswith(BOUND_SUFFIX)]
+        if without_bound(name) not in self.schema.names:
+            known = [one for one in self.schema.names if not is_bound(one)]
             raise Refused(name, f"be a column of {self.stream}", name, suggest(name, known))
         return pa.field(name, pa.float64())  # a key was never shed: its bound is null
 
