@@ -44,6 +44,8 @@ def _run(asked: argparse.Namespace) -> int:
         _say_part(what, part, len(found.levers) > 1)
     if not found.levers:
         say_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
+    for note in found.notes:
+        say_line(note, "yellow")
     if found.stages:
         say_stages("\nWhat every stage did", found.stages)
     if found.trade is not None:

@@ -6,6 +6,7 @@ stages, which come from the ledger alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spillway.batch import utc_now
@@ -17,8 +18,9 @@ from spillway.levers.windows import WindowLever
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.window_look import refused_by_windows
+from spillway.records.notes import absent_column, repeated_hour
 from spillway.registry import lever
-from spillway.show.recent import last_windows, read_recent
+from spillway.show.recent import Recent, last_windows, read_recent
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.trades import ChannelTrade, traded
 from spillway.store.tables import Tables
@@ -46,6 +48,8 @@ class Explanation:
     """What the stream's channel trades; None where nothing is at hand to measure."""
     exempt: str | None = None
     """Why nothing of the stream is shed from its next batch on, where somebody asked for it; it overrules all above."""
+    notes: tuple[str, ...] = ()
+    """What is odd about values that were taken all the same."""
 
 
 def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
@@ -74,15 +78,29 @@ def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
             f"`attribute` must be one of {contract.stream}'s ({', '.join(contract.names)}), got {attribute!r}; "
             f"{suggest(attribute, contract.names)}"
         )
+    recent = read_recent(tables, contract.stream)
     return Explanation(
         contract.stream,
         attribute,
         contract.attribute(attribute).role,
         tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
-        tuple(stages_of(read_recent(tables, contract.stream).ledger, attribute)),
+        tuple(stages_of(recent.ledger, attribute)),
         traded(tables, contracts, contract.channel),
         exempt_streams(tables, [contract.stream], utc_now()).get(contract.stream),
+        tuple(_notes(contract, contract.attribute(attribute).source_name, recent)),
     )
+
+
+def _notes(contract: StreamContract, column: str, recent: Recent) -> Iterator[str]:
+    """What the last batches had that is odd, of one column of the source."""
+    odd: dict[str, int] = {}
+    for row in recent.ledger:
+        if row["dimension_kind"] == "note":
+            odd[row["dimension"]] = odd.get(row["dimension"], 0) + int(row["offered"])
+    if count := odd.get(repeated_hour(column)):
+        yield f"{count:,} records with {repeated_hour(column)} of {contract.timezone}"
+    if count := odd.get(absent_column(column)):
+        yield f"{count:,} records with {absent_column(column)}: it is null in them"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.train import edge_of
 from spillway.pipeline.window_look import find_windows
+from spillway.records import is_repeated_hour
 from spillway.registry import lever
 from spillway.show.held import Held
 from spillway.show.landed import troubles
@@ -307,16 +308,31 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
 
 
 def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
-    """What was odd about the rows of the last batch, though they were taken: columns that came or went."""
+    """What was odd about rows that were taken: columns of the last batch that came or went, and repeated hours."""
     last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
-    notes = [row for row in recent.ledger if row["batch"] == last and row["dimension_kind"] == "note"]
-    if notes:
-        told = "; ".join(f"{row['offered']:,} records with {row['dimension']}" for row in notes)
+    notes = [row for row in recent.ledger if row["dimension_kind"] == "note"]
+    of_last = [row for row in notes if row["batch"] == last and not is_repeated_hour(row["dimension"])]
+    if of_last:
+        told = "; ".join(f"{row['offered']:,} records with {row['dimension']}" for row in of_last)
         yield Shortage(
             contract.stream, "columns", False, f"batch {last}: {told}",
             f"they were taken all the same: bring schemas/streams/{contract.stream}.yaml up to what is delivered, or "
             "write unknown_fields: refuse",
         )  # fmt: skip
+    for note, count in sorted(repeated_hours(notes).items()):
+        yield Shortage(
+            contract.stream, "repeated_hour", False, f"{count:,} records with {note} of {contract.timezone}",
+            "half of them may be an hour early: deliver times with an offset, such as 2026-10-25T02:30:00+01:00",
+        )  # fmt: skip
+
+
+def repeated_hours(ledger: Iterable[Row]) -> dict[str, int]:
+    """By note, how many times without an offset lie in an hour that clocks show twice."""
+    found: dict[str, int] = {}
+    for row in ledger:
+        if row["dimension_kind"] == "note" and is_repeated_hour(row["dimension"]):
+            found[row["dimension"]] = found.get(row["dimension"], 0) + int(row["offered"])
+    return found
 
 
 def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:

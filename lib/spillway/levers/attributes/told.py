@@ -67,7 +67,10 @@ def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: 
         if way and _touched(way)
         else None,
         **_of_certificates(certificates),
-        "so far": {f"tuples {PAST[done]}": count for done, count in _tuples_by_way(shed, attribute).items()},
+        "so far": {
+            f"tuples {PAST[done]}": count
+            for done, count in _tuples_by_way(tables, contract.stream, batches, attribute).items()
+        },
         "in training": _of_training(attribute, facts),
     }
     return Told(
@@ -217,13 +220,19 @@ def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
     return {said: evidence[name] for name, said in words.items() if evidence.get(name) is not None}
 
 
-def _tuples_by_way(shed: Sequence[_Shed], attribute: str) -> dict[str, int]:
-    """How many seq numbers it has travelled in each way."""
-    totals: dict[str, int] = {}
-    for one in shed:
-        way = way_of(one.run, attribute).way
-        totals[way] = totals.get(way, 0) + one.run.to_seq - one.run.from_seq + 1
-    return totals
+def _tuples_by_way(tables: Views, stream: str, batches: range, attribute: str) -> dict[str, int]:
+    """How many tuples it has travelled in each way, as the ledger counts them."""
+    rows = tables.at("ledger").rows(
+        ["kept", "rounded", "shed"], scope="stream", subject=stream, stage="attributes", unit="values",
+        dimension_kind="attribute", dimension=attribute, batch=batches,
+    ).to_pylist()  # fmt: skip
+    totals = {name: sum(int(row[name]) for row in rows) for name in ("kept", "rounded", "shed")}
+    found = {
+        "keep": totals["kept"] - totals["rounded"],
+        "round": totals["rounded"],
+        "shed": totals["shed"],
+    }
+    return {way: count for way, count in found.items() if count}
 
 
 def _remedies(contract: StreamContract, attribute: Attribute, way: Way | None) -> Iterator[str]:
