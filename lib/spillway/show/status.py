@@ -24,6 +24,7 @@ from spillway.pipeline.train import edge_of
 from spillway.pipeline.window_look import find_windows
 from spillway.records import is_repeated_hour
 from spillway.registry import lever
+from spillway.show.explain import repeated_hours
 from spillway.show.held import Held
 from spillway.show.landed import troubles
 from spillway.show.quotas import QuotaStatus, quotas_of
@@ -324,15 +325,6 @@ def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
             contract.stream, "repeated_hour", False, f"{count:,} records with {note} of {contract.timezone}",
             "half of them may be an hour early: deliver times with an offset, such as 2026-10-25T02:30:00+01:00",
         )  # fmt: skip
-
-
-def repeated_hours(ledger: Iterable[Row]) -> dict[str, int]:
-    """By note, how many times without an offset lie in an hour that clocks show twice."""
-    found: dict[str, int] = {}
-    for row in ledger:
-        if row["dimension_kind"] == "note" and is_repeated_hour(row["dimension"]):
-            found[row["dimension"]] = found.get(row["dimension"], 0) + int(row["offered"])
-    return found
 
 
 def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
