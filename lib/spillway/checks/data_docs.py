@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -139,8 +139,8 @@ def finish_docs(docs: Path, judged: Iterable[JudgedSuite], run_id: str = "") -> 
     found = {(one.suite, one.subjects): one for one in _judged_before(docs, run_id)} if run_id else {}
     for one in judged:
         pages = sorted((docs / "validations" / one.suite).glob("**/*.html"))
-        page = str(pages[-1].relative_to(docs)) if pages else ""
-        found[one.suite, one.subjects] = JudgedSuite(**{**vars(one), "page": page})
+        last = str(pages[-1].relative_to(docs)) if pages else ""
+        found[one.suite, one.subjects] = replace(one, page=last)
     rows = [found[place] for place in sorted(found)]
     docs.mkdir(parents=True, exist_ok=True)
     left = {"run_id": run_id, "judged": [asdict(one) for one in rows]}

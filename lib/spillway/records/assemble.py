@@ -63,8 +63,8 @@ def assemble(
         for i in np.flatnonzero(bad & ~refused):
             value = shown_value(raw[int(i)])
             skipped = skipped_hour(value, contract.timezone) if attribute.type == "timestamp" else None
-            why = skipped or (rule, remedy)
-            rejects.add(int(lines[i]), attribute.source_name, why[0], str(value), why[1], original(int(i)))
+            broken, remedied = skipped or (rule, remedy)
+            rejects.add(int(lines[i]), attribute.source_name, broken, str(value), remedied, original(int(i)))
         refused |= bad
         if attribute.required and values.null_count > 0:
             part = {"key": "a key", "order": "the order"}.get(attribute.role, "declared nullable: false")

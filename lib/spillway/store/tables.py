@@ -119,7 +119,7 @@ class Table:
         self,
         attributes: Sequence[tuple[str, str]],
         added: Sequence[tuple[str, str, str]] = _NOTHING,
-        own_bounds: Sequence[str] = _NOTHING,
+        own_bounds: Sequence[str] = (),
     ) -> Table:
         """A stream's table with the columns that its contract and its levers want written."""
         return Table(self.path, self.contract.with_attributes(attributes, added, own_bounds), self._opened)

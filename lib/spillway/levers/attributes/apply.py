@@ -331,8 +331,8 @@ class GivenBackRows:
             if sent is not None:
                 spans = self.plan.models_within(from_seq, to_seq)
                 both = (name + BOUND_SUFFIX, name + OWN_BOUND_SUFFIX)
-                before = (made.get(one, found.get(one, pa.nulls(len(seq), pa.float64()))) for one in both)
-                told = with_rounded(*before, sent, name, runs, seq, spans)
+                pct, own = (made.get(one, found.get(one, pa.nulls(len(seq), pa.float64()))) for one in both)
+                told = with_rounded(pct, own, sent, name, runs, seq, spans)
                 made |= {one: told_of for one, told_of in zip(both, told, strict=True) if one in columns}
         return _with(rows, columns, made)
 
