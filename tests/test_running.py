@@ -58,6 +58,48 @@ def test_run_brings_all_streams_through_with_progress_report_and_metrics(
     assert world.everything("sites", "meters") == before
 
 
+def failures_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The sentences that a run ends with: it exits with 1 and says so."""
+    capsys.readouterr()
+    assert main(["run", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is False
+    found: list[str] = told["failed"]
+    return found
+
+
+def test_a_file_that_is_refused_whole_fails_the_run_once_and_the_rest_goes_through(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Newcomer B8: whole files were refused and the exit code was 0."""
+    world.deliver("meters/2020-01-01/b.csv", b"meter;at;power;count\nm0;2026-01-01T00:00:00Z;1;2\n")
+    (failed,) = failures_of(capsys)
+    assert failed.startswith("meters/2020-01-01/b.csv")
+    assert "; " in failed, "it says what to do"
+    assert statuses(world, "meters") == [(DONE, ("attributes",))]
+    assert len(world.rows("recovered", "meters")) == 350
+    assert main(["run"]) == 0, "nothing new: status still lists it"
+
+
+def test_a_batch_that_exceeds_its_channel_fails_the_run_with_a_remedy(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Newcomer B8: a batch took five times its channel and the exit code was 0."""
+    world.contract_becomes(SITES, METERS, capacity="0.05 kbps")
+    failed = failures_of(capsys)
+    assert [line.partition(":")[0] for line in failed] == ["meters", "sites"]
+    for line in failed:
+        assert "a batch must fit into its share of channel narrow, got 1 batch that does not" in line
+        assert "; widen the channel, let more be shed, or deliver larger batches less often" in line
+    assert statuses(world, "sites") == [(DONE, ("attributes",))]
+    assert main(["run"]) == 0
+
+
+def test_a_stream_that_is_only_observed_may_exceed_its_channel(world: World) -> None:
+    world.contract_becomes(*({**one, "mode": "observe"} for one in (SITES, METERS)), capacity="0.05 kbps")
+    assert main(["run"]) == 0
+
+
 def test_a_stream_that_another_run_took_in_first_is_left_to_that_run(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,8 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 from spillway.engine import InProcess
 from spillway.errors import UsageError
 from spillway.pipeline.dry_run import arrived, dry_run
-from spillway.show.fared import absent_values, attribute_figures
+from spillway.pipeline.presence import absent_values
+from spillway.show.fared import attribute_figures
 
 CAPACITY = "20 kbps"
 OBSERVED: dict[str, Any] = {**SITES, "mode": "observe"}

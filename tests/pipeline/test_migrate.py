@@ -26,7 +26,15 @@ from spillway.store.tables import Tables
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GAINED = {
-    "certificates": ("error", "max_error", "mean_error", "revision"),
+    "certificates": (
+        "error",
+        "max_error",
+        "mean_error",
+        "revision",
+        "offered_values",
+        "held_values",
+        "lost_values",
+    ),
     "batches": ("revision", "validated_revision", "raw_leaving", "attempts", "reason", "rate_note"),
 }
 """What tables have gained since commit 9eec88c, whose certificates could not be without `error_pct`."""
@@ -98,7 +106,7 @@ def test_an_old_lake_is_read_as_it_is_and_refuses_what_it_cannot_hold(old: Setti
         == [{"error_pct": 2.0, "error": None}] * 2
     )
     bound_in_units = certificate(3, NOW, error_pct=None, error=0.5)
-    with pytest.raises(Refused, match="be null, as version 3 does, got 2; run `spillway migrate`"):
+    with pytest.raises(Refused, match="be null, as version 4 does, got 3; run `spillway migrate`"):
         tables.at("certificates").replace([bound_in_units], stream="s", batch=3)
 
 

@@ -531,10 +531,59 @@ def test_a_time_that_no_clock_there_shows_is_refused_by_name(form: str) -> None:
         pq.write_table(pa.table({"router": ["r1", "r1"], "at": moments}), sink)
         parsed = parse_records(there, "a.parquet", sink.getvalue())
     (reason,) = parsed.rejected["reason"].to_pylist()
-    rule = "`at` must be an ISO 8601 date and time, with an offset or as clocks in Europe/Berlin show it"
-    assert rule in reason
-    assert "send e.g. 2013-01-01T06:00:00Z" in reason
+    assert "`at` must be a time that clocks in Europe/Berlin show, got" in reason
+    assert (
+        "they are set forward there and skip this hour: send the time with an offset, e.g. 2026-03-29T02:30"
+        in reason
+    )
     assert parsed.table["at"].to_pylist() == [datetime(2026, 3, 29, 1, 30, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_times_of_a_repeated_hour_are_counted_where_they_have_no_offset(form: str) -> None:
+    """Newcomer B6: the autumn hour was put an hour early without a count."""
+    there = read_stream({**plain_contract(form), **BERLIN})
+    times = ["2026-10-25T02:30:00", "2026-10-25T02:59:59", "2026-10-25T03:00:00", "2026-10-25T01:59:59"]
+    if form == "parquet":
+        sink = io.BytesIO()
+        moments = pa.array([datetime.fromisoformat(time) for time in times], pa.timestamp("us"))
+        pq.write_table(pa.table({"router": ["r1"] * 4, "at": moments}), sink)
+        content = sink.getvalue()
+    else:
+        times += ["2026-10-25T02:30:00+01:00", "2026-10-25T00:30:00Z"]
+        rows = [{"router": "r1", "at": time} for time in times]
+        lines = {
+            "csv": ["router,at", *(",".join(row.values()) for row in rows)],
+            "json": [json.dumps(row) for row in rows],
+        }[form]
+        content = "".join(f"{line}\n" for line in lines).encode()
+    found = parse_records(there, f"a.{form}", content)
+    assert found.table.num_rows == len(times)
+    assert dict(found.notes) == {"at in an hour that clocks show twice, read as the earlier": 2}
+    utc = parse_records(read_stream(plain_contract(form)), f"a.{form}", content)
+    assert dict(utc.notes) == {}
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "remedy"),
+    [
+        ("csv", b"router;at;delay\nr1;2026-03-02T08:00:00Z;1\n", "; the delimiter is ';': write options: "),
+        ("csv", b"router\tat\nr1\t2026-03-02T08:00:00Z\n", "; the delimiter is '\\t': write options: "),
+        ("csv", b"rtr,at\nr1,2026-03-02T08:00:00Z\n", "; add the column"),
+        ("csv", "router,at,größe\n".encode("latin-1"), "iconv -f LATIN1 -t UTF-8"),
+        ("csv", b"router,at\nr\xfc,2026-03-02T08:00:00Z\n", "iconv -f LATIN1 -t UTF-8"),
+        ("json", b'{"router": "r\xfc"}\n', "iconv -f LATIN1 -t UTF-8"),
+        ("json", b'[{"router": "r1", "at": "2026-03-02T08:00:00Z"}]\n', "jq -c '.[]'"),
+        ("json", b"[\n", "jq -c '.[]'"),
+        ("json", b'{"router": "r1"},\n', "jq -c '.[]'"),
+        ("json", b'{"router": "r1"\n', "a last line cut short is sent again"),
+    ],
+)
+def test_a_remedy_fits_the_mistake(form: str, content: bytes, remedy: str) -> None:
+    (reason,) = (
+        parse_records(read_stream(plain_contract(form)), f"a.{form}", content).rejected["reason"].to_pylist()
+    )
+    assert remedy in reason
 
 
 def plain_contract(form: str) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def compared_streams(
     """Return the landed streams that this lever works on, with contracts that are compared on the same terms.
 
     A stream whose contract does not list the lever is left out. Other levers of a stream are left out too: the figures
-    of this lever are about every row of the stream. The demo's own contracts show every treatment; here all streams have
-    one ranking, the thesis's.
+    of this lever are about every row of the stream. The demo's own contracts show every treatment; here all streams
+    have one ranking, the thesis's.
     """
     return {
         name: alone(with_thesis_ranking(contracts.streams[name]))

@@ -8,9 +8,11 @@ the runs before it. A policy in every page keeps whatever the data says from bei
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -23,7 +25,7 @@ _POLICY = (
 _STYLE = """<style>
 body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{border:1px solid #ccc;padding:.3em .6em;text-align:left;
-vertical-align:top;word-break:break-word}.fa-check-circle::before{content:"held";color:#157347}
+vertical-align:top;word-break:break-word}.fa-info-circle::before{content:"reported";color:#8a6d00}.fa-check-circle::before{content:"held";color:#157347}
 .fa-times::before,.fa-exclamation-triangle::before,.fa-exclamation-circle::before{content:"failed";color:#b02a37}
 .modal,.cooltip>span,button,.navbar-brand{display:none}ul{padding-left:1.2em}
 </style>"""
@@ -36,14 +38,53 @@ _LOADED = re.compile(
 )
 
 
+REPORTED = "reported: its reason is on record, it is no failure"
+"""Follows the observed value of a rule of severity `info` that does not hold."""
+_ICON = '<i class="fas fa-'
 EARLIER_DOCS = 7
 """Runs before the last one whose pages are kept."""
 _EARLIER = "earlier"
 _LIST = re.compile(r"<h2>Earlier runs</h2><ul>.*?</ul>")
+_RUN = "run.json"
+"""Which run wrote the pages, and what it judged: a run may judge channel by channel."""
 
 
-def keep_earlier_docs(docs: Path) -> None:
-    """Move the last run's pages to `earlier`, under the moment they were written; only the newest are kept."""
+@dataclass(frozen=True)
+class JudgedSuite:
+    """The outcome of a suite for some subjects (streams, joins, queries): counts of its expectations."""
+
+    suite: str
+    subjects: tuple[str, ...]
+    held: int
+    reported: int
+    """Broken rules of severity `info`."""
+    count: int
+    page: str = ""
+    """The page with the results, relative to the index."""
+
+    @property
+    def failed(self) -> int:
+        """The number of expectations that failed."""
+        return self.count - self.held - self.reported
+
+    @property
+    def outcome(self) -> str:
+        """The outcome in words.
+
+        >>> JudgedSuite("ledger", ("a",), 13, 1, 15).outcome, JudgedSuite("ledger", ("a",), 14, 1, 15).outcome
+        ('1 of 15 failed, 1 reported', 'held, 1 reported')
+        """
+        words = f"{self.failed} of {self.count} failed" if self.failed else "held"
+        return f"{words}, {self.reported} reported" if self.reported else words
+
+
+def keep_earlier_docs(docs: Path, run_id: str = "") -> None:
+    """Move the pages of another run to `earlier`, under the moment they were written. Only the newest are kept.
+
+    The pages that the run `run_id` wrote itself stay where they are.
+    """
+    if run_id and _judged_before(docs, run_id):
+        return
     index, earlier = docs / "index.html", docs / _EARLIER
     mine = [one for one in docs.iterdir() if one.name != _EARLIER] if docs.is_dir() else []
     if index.is_file():
@@ -52,12 +93,25 @@ def keep_earlier_docs(docs: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         index.write_text(_LIST.sub("", index.read_text(encoding="utf-8")), encoding="utf-8")
         for one in mine:
-            if one.name != "static":  # fonts and pictures that no page asks for
+            if one.name not in ("static", _RUN):  # fonts and pictures that no page asks for
                 one.replace(place / one.name)
     for one in mine:
+        if one.is_file():
+            one.unlink(missing_ok=True)
         shutil.rmtree(one, ignore_errors=True)
     for old in sorted(earlier.glob("*"), reverse=True)[EARLIER_DOCS:]:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _judged_before(docs: Path, run_id: str) -> list[JudgedSuite]:
+    """What the run judged before, by the file that it left; nothing where another run did."""
+    try:
+        left = json.loads((docs / _RUN).read_text(encoding="utf-8"))
+        if left["run_id"] != run_id:
+            return []
+        return [JudgedSuite(**{**one, "subjects": tuple(one["subjects"])}) for one in left["judged"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def readable_offline(page: str) -> str:
@@ -66,25 +120,52 @@ def readable_offline(page: str) -> str:
     >>> readable_offline('<head><script src="https://a/b.js"></script></head><p>kept</p>').endswith("</head><p>kept</p>")
     True
     """
-    return _LOADED.sub("", page).replace("</head>", f"{_POLICY}{_STYLE}</head>", 1)
+    if _POLICY in page:
+        return page
+    marked = _ICON.join(map(_with_own_icon, _LOADED.sub("", page).split(_ICON)))
+    return marked.replace("</head>", f"{_POLICY}{_STYLE}</head>", 1)
 
 
-def finish_docs(docs: Path, judged: Mapping[str, tuple[int, int]]) -> Path:
-    """Make the pages readable offline, write the index; `judged`: of a suite, how many rules held, and of how many."""
+def _with_own_icon(rule: str) -> str:
+    """The markup from the icon of a rule to the icon of the next; a rule that is reported gets an icon of its own."""
+    return rule.replace("check-circle text-success", "info-circle", 1) if REPORTED in rule else rule
+
+
+def finish_docs(docs: Path, judged: Iterable[JudgedSuite], run_id: str = "") -> Path:
+    """Make the pages readable offline and write the index of everything that the run judged so far."""
     written = [docs / "index.html", *docs.glob("expectations/**/*.html"), *docs.glob("validations/**/*.html")]
     for page in (page for page in written if page.is_file()):
         page.write_text(readable_offline(page.read_text(encoding="utf-8")), encoding="utf-8")
-    lines = [_line(docs, suite, *judged[suite]) for suite in sorted(judged)]
+    found = {(one.suite, one.subjects): one for one in _judged_before(docs, run_id)} if run_id else {}
+    for one in judged:
+        pages = sorted((docs / "validations" / one.suite).glob("**/*.html"))
+        last = str(pages[-1].relative_to(docs)) if pages else ""
+        found[one.suite, one.subjects] = replace(one, page=last)
+    rows = [found[place] for place in sorted(found)]
+    docs.mkdir(parents=True, exist_ok=True)
+    left = {"run_id": run_id, "judged": [asdict(one) for one in rows]}
+    (docs / _RUN).write_text(json.dumps(left), encoding="utf-8")
     index = docs / "index.html"
-    index.parent.mkdir(parents=True, exist_ok=True)
     index.write_text(
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Expectations</title>'
         f"{_POLICY}{_STYLE}</head><body><h1>Expectations and their outcomes</h1>"
-        "<table><tr><th>suite</th><th>outcome</th><th>rules</th></tr>"
-        f"{''.join(lines)}</table>{_earlier_runs(docs)}</body></html>\n",
+        f"<p>{escape(_summary(rows))}</p>"
+        "<table><tr><th>suite</th><th>of</th><th>outcome</th><th>rules</th></tr>"
+        f"{''.join(_line(one) for one in rows)}</table>{_earlier_runs(docs)}</body></html>\n",
         encoding="utf-8",
     )
     return index
+
+
+def _summary(rows: Sequence[JudgedSuite]) -> str:
+    """One verdict over all suites, as the screen and the table `validations` give it."""
+    failed = [one for one in rows if one.failed]
+    reported = sum(one.reported for one in rows)
+    verdict = (
+        f"{sum(one.failed for one in failed):,} expectations failed" if failed else "No expectation failed"
+    )
+    more = f"; {reported:,} reported, with their reason on record" if reported else ""
+    return f"{verdict} in {len(rows):,} suites{more}."
 
 
 def _earlier_runs(docs: Path) -> str:
@@ -94,9 +175,8 @@ def _earlier_runs(docs: Path) -> str:
     return f"<h2>Earlier runs</h2><ul>{''.join(links)}</ul>" if links else ""
 
 
-def _line(docs: Path, suite: str, held: int, count: int) -> str:
-    pages = sorted((docs / "validations" / suite).glob("**/*.html"))
-    said = "held" if held == count else f"{count - held} of {count} failed"
-    outcome = f'<a href="{quote(str(pages[-1].relative_to(docs)))}">{said}</a>' if pages else said
-    rules = f'<a href="expectations/{quote(suite)}.html">{count}</a>'
-    return f"<tr><td>{escape(suite)}</td><td>{outcome}</td><td>{rules}</td></tr>"
+def _line(one: JudgedSuite) -> str:
+    outcome = f'<a href="{quote(one.page)}">{one.outcome}</a>' if one.page else one.outcome
+    rules = f'<a href="expectations/{quote(one.suite)}.html">{one.count}</a>'
+    cells = (escape(one.suite), escape(", ".join(one.subjects)), outcome, rules)
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +12,10 @@ from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from spillway.checks.data_docs import finish_docs, keep_earlier_docs
+from spillway.checks.data_docs import REPORTED, JudgedSuite, finish_docs, keep_earlier_docs
 from spillway.checks.suites import Expectation, Suite
 from spillway.clock import utc_now
 from spillway.errors import Refused, safely
@@ -50,9 +52,13 @@ def load_in_background() -> None:
 
 
 class Validator:
-    """One context for all suites of a run. `docs` is where Data Docs go; what was there is put aside."""
+    """Judge suites in one Great Expectations context and build Data Docs of them in `docs`.
 
-    def __init__(self, docs: str | Path) -> None:
+    `run_id` names the run: pages that the same run wrote before stay, those of another run move to `earlier`.
+    `subjects` are the streams, joins and queries that are judged.
+    """
+
+    def __init__(self, docs: str | Path, run_id: str = "", subjects: Sequence[str] = ()) -> None:
         os.environ["GX_ANALYTICS_ENABLED"] = "false"
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         with warnings.catch_warnings():
@@ -63,11 +69,13 @@ class Validator:
         self._context = gx.get_context(mode="ephemeral")
         self._context.enable_analytics(False)
         self._context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-        self.docs = Path(docs)
-        keep_earlier_docs(self.docs)
+        self.docs, self.run_id, self._subjects = Path(docs), run_id, tuple(subjects)
+        keep_earlier_docs(self.docs, run_id)
+        # Great Expectations empties the folder that it builds in; pages of the same run must stay
+        self._built = TemporaryDirectory(prefix="spillway-docs-")
         self._add_docs_site()
         self._views = self._context.data_sources.add_pandas(name="views")
-        self._judged: dict[str, tuple[int, int]] = {}
+        self._judged: list[JudgedSuite] = []
 
     def _add_docs_site(self) -> None:
         for site in list(self._context.get_site_names()):
@@ -80,7 +88,7 @@ class Validator:
                 "show_how_to_buttons": False,
                 "store_backend": {
                     "class_name": "TupleFilesystemStoreBackend",
-                    "base_directory": str(self.docs.resolve()),
+                    "base_directory": self._built.name,
                 },
             },
         )
@@ -89,14 +97,15 @@ class Validator:
         """Judge every expectation of `suite` on its view's rows; verdicts by the expectations' names."""
         gx = self._gx
         asset = self._views.add_dataframe_asset(name=suite.name)
-        batch = asset.add_batch_definition_whole_dataframe("changed")
         rules = gx.ExpectationSuite(name=suite.name, notes=suite.meaning)
         for rule in suite.expectations:
             rules.add_expectation(self._expectation(suite, rule))
-        definition = self._context.validation_definitions.add(
-            gx.ValidationDefinition(name=suite.name, data=batch, suite=self._context.suites.add(rules))
+        rules = self._context.suites.add(rules)
+        judged = asset.add_batch_definition_whole_dataframe("changed").get_batch(
+            batch_parameters={"dataframe": rows.to_pandas()}
         )
-        result = definition.run(batch_parameters={"dataframe": rows.to_pandas()}, result_format="BASIC")
+        result = judged.validate(rules, result_format={"result_format": "BASIC"})
+        severities = {rule.name: rule.severity for rule in suite.expectations}
         verdicts = {}
         for found in result.results:
             name = found.expectation_config.meta["name"]
@@ -109,7 +118,11 @@ class Validator:
                     f"{suite.name}.yaml",
                 )
             verdicts[name] = Verdict(bool(found.success), (found.result or {}).get("observed_value"))
-        self._judged[suite.name] = sum(one.holds for one in verdicts.values()), len(verdicts)
+            if not found.success and severities[name] == "info":
+                found.success = True  # Data Docs say what `validations` says: it is reported and no failure
+                found.result["observed_value"] = f"{verdicts[name].observed} ({REPORTED})"
+        reported = sum(severities[name] == "info" and not one.holds for name, one in verdicts.items())
+        self._store_result(suite, result, reported, suite.name)
         return verdicts
 
     def validate_pieces(
@@ -148,21 +161,29 @@ class Validator:
         return tallies
 
     def _keep_result(self, suite: Suite, result: Any, tallies: Mapping[str, Mapping[Any, Tally]]) -> None:
-        """Keep the sums for Data Docs, in the place of the last piece's."""
+        """Store the sums of all pieces for Data Docs, in the place of the last piece's."""
+        columns = {rule.name: rule.kwargs["column"] for rule in suite.expectations}
+        severities = {rule.name: rule.severity for rule in suite.expectations}
+        reported = 0
+        for found in result.results:
+            name = found.expectation_config.meta["name"]
+            found.result = _summed(list(tallies[name].values()), columns[name])
+            broken = found.result["unexpected_count"]
+            found.success = not broken or severities[name] == "info"
+            if broken and found.success:
+                reported += 1
+                found.result["partial_unexpected_counts"].insert(0, {"value": REPORTED, "count": broken})
+        self._store_result(suite, result, reported, "rows")
+
+    def _store_result(self, suite: Suite, result: Any, reported: int, batch: str) -> None:
+        """Store the result of a suite for Data Docs. A rule of severity `info` that is broken counts as reported."""
         from great_expectations.core.run_identifier import RunIdentifier
         from great_expectations.data_context.types.resource_identifiers import (
             ExpectationSuiteIdentifier,
             ValidationResultIdentifier,
         )
 
-        columns = {rule.name: rule.kwargs["column"] for rule in suite.expectations}
-        for found in result.results:
-            name = found.expectation_config.meta["name"]
-            found.result = _summed(list(tallies[name].values()), columns[name])
-            found.success = not found.result["unexpected_count"]
-        held = sum(found.success for found in result.results)
-        count = len(result.results)
-        self._judged[suite.name] = held, count
+        held, count = sum(found.success for found in result.results), len(result.results)
         result.success = held == count
         result.statistics = {
             "evaluated_expectations": count,
@@ -172,8 +193,10 @@ class Validator:
         }
         run = RunIdentifier(run_time=utc_now())
         result.meta |= {"run_id": run, "validation_time": run.run_time}
-        key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, "rows")
+        key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, batch)
         self._context.validation_results_store.store_validation_results(result, key)
+        subjects = () if batch == "rows" else self._subjects
+        self._judged.append(JudgedSuite(suite.name, subjects, held - reported, reported, count))
 
     def _expectation(self, suite: Suite, rule: Expectation) -> Any:
         from great_expectations.exceptions import ExpectationNotFoundError
@@ -200,7 +223,11 @@ class Validator:
     def write_docs(self) -> Path:
         """Build Data Docs of everything validated so far."""
         self._context.build_data_docs()
-        return finish_docs(self.docs, self._judged)
+        for kind in ("expectations", "validations"):
+            if (built := Path(self._built.name, kind)).is_dir():
+                shutil.copytree(built, self.docs / kind, dirs_exist_ok=True)
+        self._built.cleanup()
+        return finish_docs(self.docs, self._judged, self.run_id)
 
 
 def _add_up(tally: Tally, result: Mapping[str, Any], frame: pd.DataFrame) -> None:

@@ -51,6 +51,7 @@ def run_suites(
     only: Iterable[str] | None = None,
     added: Added | None = None,
     folders: Iterable[Path] | None = None,
+    run_id: str = "",
 ) -> list[Outcome]:
     """Judge every suite whose table is among `tables`, and the streams' rules for rows; build Data Docs in
     `build/data_docs`.
@@ -61,7 +62,8 @@ def run_suites(
     lever examined them. `added`: the columns that a stream's levers put on
     the rows of `transmitted` and `recovered`. `parameters` overrule those a suite states (such as
     `accuracy_floor_pct`). `only` names tables, `folders` where suites are instead of
-    `suite_folders`. A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
+    `suite_folders`. Data Docs hold everything that the run `run_id` judged, in this call and in earlier ones.
+    A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
     """
     if not tables:
         return []
@@ -86,7 +88,7 @@ def run_suites(
         outcomes += on_record(sums, tables.get("certificates"))
     seen: set[str] = set()
     with ViewedTables(_readable(usable, streams, sums)) as views:
-        validator = Validator(Path(settings.build, "data_docs"))
+        validator = Validator(Path(settings.build, "data_docs"), run_id, _subjects(tables, streams))
         for suite in (suite for suite in suites.values() if suite.table in asked):
             broken = {name: text for name, text in wrong.items() if split_name(name)[0] == suite.table}
             if suite.table not in seen:
@@ -100,6 +102,16 @@ def run_suites(
             outcomes += judge_rows(validator, contract, rows)
     validator.write_docs()
     return outcomes
+
+
+def _subjects(tables: Mapping[str, Judged], streams: Iterable[str]) -> list[str]:
+    """The streams, joins and queries that are judged."""
+    windows = {
+        one
+        for name, rows in tables.items()
+        if isinstance(rows, ExaminedRows) and (one := split_name(name)[1])
+    }
+    return sorted({*streams, *windows})
 
 
 def _with_columns(
@@ -150,7 +162,8 @@ def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added
         # nothing is written there any more: it has what the contract had when the lever went
         return column_problems(rows.types, contract)
     attributes = [(attribute.name, attribute.type) for attribute in streams[stream].attributes]
-    mine = contract.with_attributes(attributes, () if table == "raw" else added.get(stream, ()))
+    levers = () if table == "raw" else added.get(stream, ())
+    mine = contract.with_attributes(attributes, levers, streams[stream].bound_in_units)
     return column_problems(rows.types, mine, streams[stream].sheddable)
 
 

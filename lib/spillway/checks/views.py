@@ -13,9 +13,10 @@ from types import TracebackType
 import duckdb
 import pyarrow as pa
 
+from spillway import registry
 from spillway.checks.suites import Suite
 from spillway.contracts import StreamContract
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import is_bound, without_bound
 from spillway.errors import Refused, SpillwayError
 from spillway.store.table_contracts import TableContract, spark_type
 
@@ -138,8 +139,8 @@ def column_problems(
     """
     problems = []
     for column in contract.columns:
-        unbounded = column.name.removesuffix(BOUND_SUFFIX)
-        if column.name.endswith(BOUND_SUFFIX) and unbounded not in sheddable and column.name not in found:
+        mine = without_bound(column.name)
+        if is_bound(column.name) and mine not in sheddable and column.name not in found:
             continue
         asked = column.type.replace(" ", "")
         if column.name not in found:
@@ -152,7 +153,8 @@ def column_problems(
 
 
 def stream_facts(streams: Mapping[str, StreamContract]) -> dict[str, pa.Table]:
-    """What the contracts say, for the views to join: `streams` (mode, width), `attributes` (role), `twins` (limit)."""
+    """What the contracts say, for the views to join: `streams` (mode, width), `attributes` (role), `twins` (limit); and
+    `losing_levers`, those that may shed rows for good."""
     modes = [{"stream": s.stream, "mode": s.mode, "width": s.width} for s in streams.values()]
     roles = [
         {"stream": s.stream, "attribute": a.name, "role": a.role}
@@ -169,6 +171,9 @@ def stream_facts(streams: Mapping[str, StreamContract]) -> dict[str, pa.Table]:
     return {
         "twins": pa.Table.from_pylist(
             twins, pa.schema({"stream": text, "name": text, "limit_pct": pa.float64()})
+        ),
+        "losing_levers": pa.table(
+            {"lever": pa.array([name for name in registry.LEVERS if registry.loses_rows(name)], text)}
         ),
         "streams": pa.Table.from_pylist(modes, pa.schema({"stream": text, "mode": text, "width": text})),
         "attributes": pa.Table.from_pylist(

@@ -10,28 +10,35 @@ from spillway.settings import Settings
 
 if TYPE_CHECKING:
     from spillway.show.explain import LeverTells, WorkloadExplanation
+    from spillway.show.overview import StreamExplanation
 
 
 def add_explain(commands: Any) -> None:
     made = command(
         commands,
         "explain",
-        "What each lever does to an attribute, a join or a query and why: rule, numbers, bound, what to do about it.",
-        ["spillway explain weather temp", "spillway explain stocks volume --json", "spillway explain calms"],
+        "What each lever does to an attribute, a join or a query and why: rule, numbers, bound, what to do about it. "
+        "Of a stream: an overview of its attributes.",
+        ["spillway explain weather temp", "spillway explain weather", "spillway explain slow_routers --json"],
     )
     made.add_argument("stream", help="a stream with a contract, or a join or a query")
-    made.add_argument("attribute", nargs="?", help="one of the stream's attributes")
+    made.add_argument(
+        "attribute", nargs="?", help="one of the stream's attributes; without it: all in a table"
+    )
     made.set_defaults(run=_run)
 
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.show.explain import explain, explain_workload
+    from spillway.show.overview import explain_stream
     from spillway.store.tables import Tables
 
     tables = Tables(Settings.from_environment())
     workload = explain_workload(tables, asked.stream) if asked.attribute is None else None
     if workload is not None:
         return _say_workload(asked, workload)
+    if asked.attribute is None:
+        return _say_stream(asked, explain_stream(tables, asked.stream))
     found = explain(tables, asked.stream, asked.attribute)
     if asked.json:
         say_json(found)
@@ -44,6 +51,8 @@ def _run(asked: argparse.Namespace) -> int:
         _say_part(what, part, len(found.levers) > 1)
     if not found.levers:
         say_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
+    for note in found.notes:
+        say_line(note, "yellow")
     if found.stages:
         say_stages("\nWhat every stage did", found.stages)
     if found.trade is not None:
@@ -51,6 +60,25 @@ def _run(asked: argparse.Namespace) -> int:
 
         say_line("\nError against capacity", "bold")
         print("\n".join(trade_lines(found.trade)))
+    return 0
+
+
+def _say_stream(asked: argparse.Namespace, found: StreamExplanation) -> int:
+    from spillway.show.overview import presence_lines, stream_lines
+
+    if asked.json:
+        say_json(found)
+        return 0
+    say_line(
+        f"{found.stream}, mode {found.mode}, channel {found.channel}: levers {', '.join(found.levers) or 'none'}"
+    )
+    if found.overview is None:
+        say_line("Nothing of it went through yet: spillway run")
+    else:
+        print("\n".join([*stream_lines(found.overview), *presence_lines(found.overview.figures)]))
+    for sentence in found.notes:
+        say_line(sentence, "yellow")
+    say_line(f"Why: spillway explain {found.stream} ATTRIBUTE, one of {', '.join(found.attributes)}", "dim")
     return 0
 
 

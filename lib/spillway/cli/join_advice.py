@@ -24,9 +24,9 @@ def add_join_advice(commands: Any) -> None:
         "join has learned where matches lie; in its first windows it misses more.",
         [
             "spillway join-advice weather weather --on wind_dir --lasts 172800",
-            "spillway join-advice east west --on tags --predicate overlap --threshold 3 --separator ' ' --lasts 600",
+            "spillway join-advice network weather --on router --on-right origin --lasts 600",
             "spillway join-advice flights flights --on carrier origin dest hour --predicate overlap --threshold 3",
-            "spillway join-advice orders payments --on customer --on-right payer --json",
+            "spillway join-advice weather flights --on origin --on-right dest --json",
         ],
     )
     made.add_argument("left", help="a stream")

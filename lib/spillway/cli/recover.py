@@ -114,19 +114,21 @@ def _cell(row: dict[str, Any], name: str, zone: str = "UTC") -> object:
 
     >>> [_cell({"hpa": 1012.1875, "hpa__bound_pct": bound}, "hpa") for bound in (None, 0.03)]
     ['1012.1875', '1012.19']
+    >>> _cell({"mmsi": 211253074}, "mmsi")
+    '211253074'
     >>> from datetime import UTC
     >>> _cell({"at": datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}, "at", "Europe/Berlin")
     '2026-10-25 02:30:00+02:00'
     """
-    from spillway.contracts.column_names import BOUND_SUFFIX
+    from spillway.contracts.column_names import BOUND_SUFFIX, is_bound
     from spillway.contracts.timezone import UTC_NAME, in_zone
 
     value = row[name]
     if isinstance(value, datetime) and zone != UTC_NAME:
         return in_zone(value, zone).isoformat(" ")
-    if name == "seq":
-        return str(value)
-    if not isinstance(value, float) or name.endswith(BOUND_SUFFIX):
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # data, and maybe an identifier: no separators, as seq has none
+    if not isinstance(value, float) or is_bound(name):
         return value
     return f"{value:.15g}" if row.get(name + BOUND_SUFFIX) is None else f"{value:.6g}"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_line
+from spillway.errors import UsageError
 from spillway.settings import Settings
 
 
@@ -24,6 +26,10 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.show.report import build_report
     from spillway.store.tables import Tables
 
+    if asked.output is not None and not Path(asked.output).absolute().parent.is_dir():
+        raise UsageError(
+            f"`--output` must be a file in a folder that exists, got {asked.output!r}; make the folder first"
+        )
     path = build_report(Tables(Settings.from_environment()), asked.output)
     if asked.json:
         say_json({"report": path})

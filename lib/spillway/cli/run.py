@@ -23,7 +23,7 @@ def add_run(commands: Any) -> None:
         commands,
         "run",
         "Bring what has landed all the way through, without Airflow: take in, train, shed, sketch, work out joins and "
-        "queries, validate.",
+        "queries, validate. Exits with 1 if a stream fails, a file is refused whole or a batch exceeds its channel.",
         ["spillway run", "spillway run --stream weather", "spillway run --channel uplink --engine spark"],
     )
     which = made.add_mutually_exclusive_group()

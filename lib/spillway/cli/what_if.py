@@ -24,10 +24,10 @@ def add_what_if(commands: Any) -> None:
         "what-if",
         "Replay what queries were offered by other rules, and compare coverage, error and cost; no table is written.",
         [
-            "spillway what-if analysts --capacity 20000",
-            "spillway what-if analysts --policy priority --from-date 2024-03-04 --to-date 2024-03-05",
-            "spillway what-if analysts --weight slow_routers=2",
-            "spillway what-if analysts --more",
+            "spillway what-if operations --capacity 20000",
+            "spillway what-if operations --policy priority --from-date 2024-03-04 --to-date 2024-03-05",
+            "spillway what-if operations --weight slow_routers=2",
+            "spillway what-if operations --more",
         ],
     )
     made.add_argument("room", help="a room that queries share", metavar="ROOM")

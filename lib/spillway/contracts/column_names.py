@@ -24,10 +24,13 @@ TO_COME = ("sic",)
 """Columns that levers to come will add to rows: kept, so that contracts of today stay valid."""
 
 BOUND_SUFFIX = "__bound_pct"
-"""A recovered value's bound stands in the column named after the attribute with this suffix."""
+"""A recovered value's bound in per cent stands in the column named after the attribute with this suffix."""
+
+OWN_BOUND_SUFFIX = "__bound"
+"""Its bound in the attribute's own unit stands in the column with this one, where the contract states `error`."""
 
 _NAME = Text(
-    pattern=rf"^(?!.*{BOUND_SUFFIX}\Z)[A-Za-z][A-Za-z0-9_]{{0,126}}\Z",
+    pattern=rf"^(?!.*{OWN_BOUND_SUFFIX}(?:_pct)?\Z)[A-Za-z][A-Za-z0-9_]{{0,126}}\Z",
     means="a name of letters, digits and _ that starts with a letter",
     remedy="write e.g. adj_close, and the name in the source as field: Adj Close",
 )
@@ -48,7 +51,25 @@ def is_attribute(column: str) -> bool:
     >>> is_attribute("temp"), is_attribute("Batch_Date"), is_attribute("temp__bound_pct")
     (True, False, False)
     """
-    return column.lower() not in reserved() and not column.lower().endswith(BOUND_SUFFIX)
+    return column.lower() not in reserved() and not is_bound(column)
+
+
+def is_bound(column: str) -> bool:
+    """Whether a column holds the bounds of an attribute.
+
+    >>> is_bound("temp__bound_pct"), is_bound("temp__bound"), is_bound("temp")
+    (True, True, False)
+    """
+    return column.lower().endswith((BOUND_SUFFIX, OWN_BOUND_SUFFIX))
+
+
+def without_bound(column: str) -> str:
+    """The attribute whose value or bound a column holds.
+
+    >>> without_bound("temp__bound_pct"), without_bound("temp__bound"), without_bound("temp")
+    ('temp', 'temp', 'temp')
+    """
+    return column.removesuffix(BOUND_SUFFIX).removesuffix(OWN_BOUND_SUFFIX)
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,11 @@ class StreamContract(Subject):
         return self.of_role("measure")
 
     @property
+    def bound_in_units(self) -> tuple[str, ...]:
+        """The attributes whose bound is stated in their own unit (`error`)."""
+        return tuple(one.name for one in self.attributes if one.error is not None)
+
+    @property
     def rules_to_judge(self) -> tuple[RowRule, ...]:
         """What its rows must keep, each rule with all attributes that it is about."""
         return tuple(one for _, one in rules_of_rows(self.attributes, self.row_rules))

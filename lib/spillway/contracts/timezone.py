@@ -41,15 +41,42 @@ def _known_zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
+_REGIONS_OF = {
+    "WET WEST": "Europe/Lisbon", "BST": "Europe/London", "CET CEST MEZ MESZ": "Europe/Berlin",
+    "EET EEST": "Europe/Athens", "MSK": "Europe/Moscow", "IST": "Asia/Kolkata", "SGT": "Asia/Singapore",
+    "JST": "Asia/Tokyo", "KST": "Asia/Seoul", "AEST AEDT": "Australia/Sydney", "NZST NZDT": "Pacific/Auckland",
+    "EST EDT": "America/New_York", "CST CDT": "America/Chicago", "MST MDT": "America/Denver",
+    "PST PDT": "America/Los_Angeles", "BRT": "America/Sao_Paulo",
+}  # fmt: skip
+"""A region for each abbreviation: an example, for most stand for several."""
+
+
+def zone_remedy(value: object) -> str:
+    """What to write instead of a name that is no zone; never another abbreviation, which may be hours off.
+
+    >>> zone_remedy("CEST")
+    'write the region whose clocks are meant, e.g. Europe/Berlin, or UTC'
+    >>> zone_remedy("Europe/Berln"), zone_remedy("utc")
+    ('did you mean Europe/Berlin?', 'did you mean UTC?')
+    """
+    text = str(value).strip().upper()
+    if text == UTC_NAME:
+        return f"did you mean {UTC_NAME}?"
+    regions = sorted(one for one in _known_zones() if "/" in one and not one.startswith("Etc/"))
+    near = suggest(value, regions) if "/" in text else ""
+    if near.startswith("did you mean"):
+        return near
+    region = next((region for names, region in _REGIONS_OF.items() if text in names.split()), "Europe/Berlin")
+    return f"write the region whose clocks are meant, e.g. {region}, or UTC"
+
+
 @dataclass(frozen=True)
 class ZoneName:
     """A time zone by its name in the IANA database, which this machine must know."""
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if not isinstance(value, str) or value not in _known_zones():
-            near = suggest(value, sorted(_known_zones())) if isinstance(value, str) else ""
-            remedy = near if near.startswith("did you mean") else "write e.g. Europe/Berlin, or UTC"
-            return report.add(path, "be a time zone of the IANA database", value, remedy)
+            return report.add(path, "be a time zone of the IANA database", value, zone_remedy(value))
         return value
 
     def json_schema(self) -> dict[str, Any]:

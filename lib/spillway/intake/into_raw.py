@@ -27,7 +27,14 @@ from spillway.intake.repeats import Repeated, keep_states
 from spillway.intake.replayed import originals_of
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
-from spillway.records import absent_column, bounded_notes, bounded_reasons, counted_together
+from spillway.records import (
+    absent_column,
+    bounded_notes,
+    bounded_reasons,
+    counted_together,
+    is_absent_column,
+    is_repeated_hour,
+)
 from spillway.store.batches import batches_of_files, reserve, save_batches
 from spillway.store.files import LISTED_BYTES
 from spillway.store.ledgers import write_ledger
@@ -187,7 +194,7 @@ def _published(
             status=TAKEN_IN,
             rows=rows,
             rejected=sum(one.reasons.values()),
-            deduplicated=_delivered_before(one.batch) + (len(again.rows) if again else 0),
+            deduplicated=_delivered_before(contract, one.batch) + (len(again.rows) if again else 0),
             seconds_covered=seconds,
             rate_note=note,
             beside_bytes=_beside(contract, files[number]),
@@ -229,6 +236,14 @@ def _tell(batch: Batch, notes: Mapping[str, int], say: Say) -> None:
     parts += [f"{batch.deduplicated:,} delivered before"] * bool(batch.deduplicated)
     parts += [f"{count:,} with {note}" for note, count in notes.items()]
     say(f"{batch.stream}: took in batch {batch.batch} of {batch.batch_date}: {', '.join(parts)}")
+    for note, count in notes.items():
+        if is_absent_column(note) and count == batch.rows:
+            odd = [one for one in notes if not is_absent_column(one) and not is_repeated_hour(one)]
+            renamed = f"; was it renamed ({', '.join(odd[:3])})?" if odd else ""
+            say(
+                f"{batch.stream}: WARNING: batch {batch.batch}: {note} in all {count:,} records: it is null in them"
+                f"{renamed}; correct the source or schemas/streams/{batch.stream}.yaml"
+            )
     if batch.rate_note:
         say(f"{batch.stream}: batch {batch.batch}: {batch.rate_note}")
 
@@ -244,8 +259,10 @@ def _noted(contract: StreamContract, parsed: Sequence[ParsedFiles], rows: int) -
     return bounded_notes(notes)
 
 
-def _delivered_before(batch: Batch) -> int:
-    return sum(file.records for file in batch.files if file.status == "duplicate")
+def _delivered_before(contract: StreamContract, batch: Batch) -> int:
+    """The records of whole files that were delivered before; the header of a CSV file is none."""
+    header = contract.source.format == "csv" and contract.source.options.header
+    return sum(max(0, file.records - header) for file in batch.files if file.status == "duplicate")
 
 
 def _lines(
@@ -262,7 +279,7 @@ def _lines(
     columns = ("seq", *contract.names)
     landed = sum(file.size for file in batch.taken)
     kept = sum(part.column_bytes.get(name, 0) for part in files for name in columns)
-    before = _delivered_before(batch)
+    before = _delivered_before(contract, batch)
     repeats = len(again.rows) if again is not None else 0
     refused = sum(one.reasons.values())
     yield line(

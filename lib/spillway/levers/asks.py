@@ -12,19 +12,12 @@ finds it there, of any lever. It is asked until a training was told.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from spillway.levers.protocol import Facts
+from spillway.levers.telling import OpenQuestion
 
 _ASKS = "asks"
-
-
-@dataclass(frozen=True)
-class OpenQuestion:
-    """What was assumed, and what to write so that it need not be."""
-
-    sentence: str
-    remedy: str
 
 
 def asking(sentence: str, remedy: str) -> dict[str, dict[str, str]]:

@@ -35,7 +35,7 @@ from spillway.levers.certificate import Certificate
 from spillway.levers.dropped import DroppedRows
 from spillway.levers.exact import exact
 from spillway.levers.rate_distortion import Alternative
-from spillway.levers.telling import MinedEntry, Noticed, Picture, Told
+from spillway.levers.telling import MinedEntry, Noticed, OpenQuestion, Picture, Told
 from spillway.levers.views import Rows, Stored, View, Views
 
 __all__ = [
@@ -401,6 +401,12 @@ class Lever(ABC):
         self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
     ) -> list[Noticed]:
         """What the last tuples say of the facts in force."""
+        return []
+
+    def doubts(
+        self, contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]
+    ) -> list[OpenQuestion]:
+        """What of the contract the last tuples make doubtful; `edge`: (columns, count) of them."""
         return []
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:

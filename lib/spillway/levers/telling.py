@@ -18,6 +18,14 @@ class Noticed:
 
 
 @dataclass(frozen=True)
+class OpenQuestion:
+    """A doubt about what a contract says or leaves out, and what to write so that there is none."""
+
+    sentence: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Told:
     """A lever's part of `explain`: what it does to an attribute, why, in numbers, and what to do about it."""
 

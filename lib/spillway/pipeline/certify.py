@@ -16,6 +16,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import so_many
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Say
+from spillway.pipeline.presence import Presence, certified_presence, presence
 from spillway.pipeline.recover import WayBack, recover_batches
 from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.registry import lever
@@ -90,13 +91,18 @@ def recover_and_certify(
     rows = list(_certificate_rows(tables, contract, batches, measured))
     tables.at("certificates").replace(rows, stream=stream, batch=[batch.batch for batch in batches])
     values = sum(row["shed_values"] + row["rounded_values"] for row in rows)
-    errors = sum(one.certificate.sum_error_pct for one in measured.values())
     violations = sum(row["violations"] for row in rows)
     say(
-        f"{stream}: recovered {so_many(len(batches), 'batch', 'batches')} in {time.monotonic() - started:.1f} s, and "
-        f"certified {values:,} "
-        f"shed or rounded values: {violations} outside their threshold, accuracy {100 - errors / max(1, values):.2f} %"
+        f"{stream}: recovered {so_many(len(batches), 'batch', 'batches')} in {time.monotonic() - started:.1f} s; "
+        f"compared {values:,} shed or rounded values with raw, {violations:,} outside their bound; "
+        f"{_present_said(rows)}"
     )
+
+
+def _present_said(certificates: Sequence[Mapping[str, Any]]) -> str:
+    """What the destination has by itself: a value that never crossed is no recovered value."""
+    there = certified_presence(certificates) or Presence(0)
+    return there.words("measure values" if any(row["attribute"] for row in certificates) else "rows")
 
 
 def _stretches(parts: Sequence[FramePart]) -> Iterator[FramePart]:
@@ -116,17 +122,13 @@ def _certificate_rows(
     levers = dict.fromkeys(name for name, _, _ in measured if name)
     stored = {name: lever(name).stored(contract, batches, tables) for name in levers}
     numbers = [batch.batch for batch in batches]
+    ledger = tables.at("ledger").rows(scope="stream", subject=contract.stream, batch=numbers).to_pylist()
     spent = {
         (row["stage"], row["batch"], row["dimension"]): row["bytes_source"]
-        for row in tables.at("ledger")
-        .rows(
-            ["stage", "batch", "dimension", "bytes_source"],
-            subject=contract.stream,
-            batch=numbers,
-            dimension_kind="attribute",
-        )
-        .to_pylist()
+        for row in ledger
+        if row["dimension_kind"] == "attribute"
     }
+    there = presence(tables, contract, batches, ledger)
     dates = {batch.batch: batch for batch in batches}
     widths: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
     for (name, number, attribute), one in sorted(measured.items()):
@@ -136,6 +138,7 @@ def _certificate_rows(
         corrections = stored.get(name, {}).get((number, attribute), 0)
         certificate = one.certificate.with_stored(corrections)
         touched = certificate.values > 0
+        present = there[number, attribute]
         yield {
             "stream": contract.stream,
             "batch": number,
@@ -155,6 +158,9 @@ def _certificate_rows(
             "max_error": certificate.max_error if touched else None,
             "mean_error": certificate.mean_error if touched else None,
             "violations": certificate.violations,
+            "offered_values": present.offered,
+            "held_values": present.held,
+            "lost_values": present.lost,
             "column_bytes": before.get(attribute, 0),
             "wire_bytes": after.get(attribute, 0),
             "synopsis_bytes": spent.get((name, number, attribute), 0),

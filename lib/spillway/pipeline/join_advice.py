@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import Contracts, read_workload
+from spillway.contracts.column_names import is_bound
 from spillway.contracts.workload import Workload
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.protocol import Room
@@ -121,7 +122,7 @@ def _last_rows(
             found = found.drop_columns([WEIGHT] if WEIGHT in there else [])
             found = found.append_column(WEIGHT, pc.fill_null(weights, 1.0))
         elif name not in there:
-            if not name.endswith("__bound_pct"):
+            if not is_bound(name):
                 raise UsageError(
                     f"`on` must be an attribute of {stream} ({', '.join(contract.names)}), got {name!r}; name one"
                 )

@@ -45,7 +45,7 @@ def judge_changed(
     for mine in faults.each("examine", windows, looked_at).values():
         for name, part in mine.items():
             judged[name] = pa.concat_tables([judged[name], part]) if name in judged else part
-    outcomes = run_suites(engine, judged, streams, tables.settings, added=added)
+    outcomes = run_suites(engine, judged, streams, tables.settings, added=added, run_id=run_id)
     for stream, contract in streams.items():
         for found in _noticed(tables, contract, work[stream]):
             say(found.sentence)

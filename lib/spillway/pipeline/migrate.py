@@ -17,9 +17,11 @@ from typing import Any
 import pyarrow.compute as pc
 
 from spillway.batch import DONE, RETIRED, Batch
-from spillway.errors import SpillwayError
+from spillway.contracts import load_usable
+from spillway.errors import ContractError, SpillwayError
 from spillway.intake.read_again import note_read_again
 from spillway.levers.protocol import Say
+from spillway.pipeline.presence import WHOLE_ROWS, presence
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import list_folders
@@ -78,6 +80,13 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
         one = Migration("rejected", version, version, (f"{noted:,} rows are noted as read again since",))
         say(one.said)
         done.append(one)
+    filled = list(_presence_before(tables, dry_run))
+    if filled:
+        version = tables.contract("certificates").version
+        change = f"{sum(filled):,} rows say what is present at the destination"
+        one = Migration("certificates", version, version, (change,))
+        say(one.said)
+        done.append(one)
     count = len(done)
     say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")
     return done
@@ -105,6 +114,33 @@ def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:
         known = load_batches(tables, stream)
         read = [batch for batch in known if batch.rows is not None]
         yield note_read_again(rejected, stream, read, known, dry_run)
+
+
+def _presence_before(tables: Tables, dry_run: bool) -> Iterator[int]:
+    """By stream, certificates of before they said what the destination has; they are filled from the ledger.
+
+    Certificates of a stream without a contract that can be used stay as they are.
+    """
+    certificates = tables.at("certificates")
+    unfilled = certificates.rows(["stream", "batch"], offered_values=None)
+    try:
+        streams = load_usable(tables.settings.schemas).streams if unfilled.num_rows else {}
+    except ContractError:
+        return  # a lake is migrated whatever state its contracts are in; the next `spillway migrate` fills
+    for stream in sorted(set(unfilled["stream"].to_pylist()) & streams.keys()):
+        numbers = unfilled["batch"].filter(pc.equal(unfilled["stream"], stream)).unique().to_pylist()
+        batches = load_batches(tables, stream, batch=numbers)
+        ledger = tables.at("ledger").rows(scope="stream", subject=stream, batch=numbers).to_pylist()
+        there = presence(tables, streams[stream], batches, ledger)
+        known = [one.batch for one in batches]
+        rows = certificates.rows(stream=stream, batch=known).to_pylist()
+        for row in rows:
+            found = there.get((row["batch"], row["attribute"])) or there[row["batch"], WHOLE_ROWS]
+            row |= {"offered_values": found.offered, "held_values": found.held, "lost_values": found.lost}
+        if rows and not dry_run:
+            certificates.replace(rows, stream=stream, batch=known)
+        if rows:
+            yield len(rows)
 
 
 def _validated_before(tables: Tables) -> dict[str, list[Batch]]:

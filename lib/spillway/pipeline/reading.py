@@ -10,8 +10,12 @@ What stands in a column tells what became of a value by its bound, in the column
 
     value   bound      it
     any     null       is as it was; a null was null
-    any     a number   was rounded, or shed and given back, within so many per cent; a null was null
-    null    infinity   was shed and is not here: lost, or held at the source for whoever asks there
+    any     a number   was rounded, or shed and recovered, within that many per cent; a null was null
+    any     NaN        was rounded, or shed and recovered, within `<attribute>__bound`: no relative bound holds
+    null    infinity   was shed and is not here: lost, or kept at the source for whoever asks there
+
+If the contract states `error` of an attribute, the column `<attribute>__bound` says the bound in the attribute's own
+unit, null where the value is as it was or not here. A value smaller than that bound has no bound in per cent.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import StreamContract
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX, is_bound
 from spillway.levers.pieces import MOST_ROWS, frame_parts
 from spillway.levers.protocol import Decision, Facts, FramePart, Rows
 from spillway.pipeline.facts import needed_facts
@@ -165,7 +169,11 @@ def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
     """
     whole = recovered_table(tables, contract).contract
     added = {name for one in _levers(tables, contract) for name, _, _ in columns_of(one)} - {WEIGHT}
-    never = {name + BOUND_SUFFIX for name in (*contract.keys, contract.order)}
+    never = {
+        name + suffix
+        for name in (*contract.keys, contract.order)
+        for suffix in (BOUND_SUFFIX, OWN_BOUND_SUFFIX)
+    }
     return pa.schema(
         [
             pa.field(one.name, one.type)
@@ -178,9 +186,10 @@ def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
 def asked_columns(contract: StreamContract, schema: pa.Schema, question: Question) -> list[str]:
     """The columns that a question is answered with: what tells tuples apart, the attributes, their bounds."""
     base = ["seq", *contract.keys, contract.order, *({WEIGHT} & set(schema.names) - set(contract.names))]
-    known = [n for n in schema.names if n not in _OWN and not n.endswith(BOUND_SUFFIX)]
+    known = [n for n in schema.names if n not in _OWN and not is_bound(n)]
     shown = [name for name in known if question.attributes is None or name in question.attributes]
-    bounds = [name + BOUND_SUFFIX for name in shown if name + BOUND_SUFFIX in schema.names]
+    each = [name + suffix for name in shown for suffix in (BOUND_SUFFIX, OWN_BOUND_SUFFIX)]
+    bounds = [name for name in each if name in schema.names]
     return list(dict.fromkeys([*base, *shown, *bounds]))
 
 
@@ -192,7 +201,7 @@ def recovered_table(tables: Tables, contract: StreamContract) -> Table:
     own = {*_OWN, *(name for name, _, _ in added), *contract.names}
     attributes = [(attribute.name, attribute.type) for attribute in contract.attributes]
     attributes += [(name, kinds[kind]) for name, kind in sent.items() if name not in own]
-    return tables.at("recovered", contract.stream).with_attributes(attributes, added)
+    return tables.at("recovered", contract.stream).with_attributes(attributes, added, contract.bound_in_units)
 
 
 def asked_batches(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:

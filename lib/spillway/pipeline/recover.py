@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import is_bound, without_bound
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
 from spillway.ledger import BESIDE, LedgerRow
@@ -157,8 +157,8 @@ def answer(tables: Tables, contract: StreamContract, question: Question, own: Se
     names = [*asked_columns(contract, readable(tables, contract), question), *own]
     asked = plan_reading(tables, contract, question, names)
     # what may not be shed any more may have been
-    bounded = {name + BOUND_SUFFIX for name in (*contract.sheddable, *asked.bounded)}
-    return asked.only([name for name in names if not name.endswith(BOUND_SUFFIX) or name in bounded])
+    bounded = {*contract.sheddable, *asked.bounded}
+    return asked.only([name for name in names if not is_bound(name) or without_bound(name) in bounded])
 
 
 def found_rows(

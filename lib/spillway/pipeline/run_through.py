@@ -2,18 +2,21 @@
 
 What the DAGs do in four runs of their own, here in one go, for whoever has no Airflow or wants to see a stream through
 now. A stream that fails at a step keeps no other back, and goes on with what it has; at the end the sentences of all
-that went wrong are raised together.
+that went wrong are raised together. A file that the run refused whole, and a batch that exceeds its channel, are among
+them: what they left behind is complete and on record, but nobody may take the run for a good one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 
-from spillway.contracts import Contracts
+from spillway.batch import DONE, REFUSED
+from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError
+from spillway.errors import SpillwayError, safely, so_many
 from spillway.intake.take_in import take_in
+from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
 from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.facts import untrained
@@ -22,7 +25,7 @@ from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.pipeline.workloads import chosen_workloads, run_workloads
 from spillway.store.batches import load_batches
-from spillway.store.tables import Tables
+from spillway.store.tables import Between, Tables
 
 
 def run_through(
@@ -37,6 +40,7 @@ def run_through(
     faults = Faults(say)
     mine = {name: contracts.stream(name) for name in streams}
     now = tables.now()
+    done_before = {name: _done(now, name) for name in mine}
     fresh = faults.each("train", mine, lambda name: bool(untrained(now, mine[name])))
     new = [name for name, missing in fresh.items() if missing]
     faults.each("take in", new, lambda name: take_in(tables, engine, mine[name], run_id, say))
@@ -54,9 +58,53 @@ def run_through(
     if reading:
         _noted(faults, "workloads", partial(run_workloads, tables, engine, contracts, reading, say))
     _noted(faults, "validate", partial(validate, tables, engine, contracts, run_id, say, list(mine)))
+    for name, contract in mine.items():
+        look = partial(_shortcomings, tables.now(), contract, run_id, done_before[name])
+        for sentence in faults.attempt(name, "look back", look) or ():
+            faults.note(name, "look back", SpillwayError(sentence))
     if set(mine) == set(contracts.streams):
         faults.broken(contracts)
     faults.tell()
+
+
+def _done(tables: Tables, stream: str) -> set[int]:
+    """The batches of a stream that went the whole way."""
+    return set(tables.at("batches").rows(["batch"], stream=stream, status=DONE)["batch"].to_pylist())
+
+
+def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_before: Set[int]) -> list[str]:
+    """A sentence for each file that the run refused whole, and one if batches that it sent exceed their channel.
+
+    A stream that is observed, and a batch that somebody asked to be sent whole, may exceed their channel.
+    """
+    stream = contract.stream
+    found = [
+        file.reason or f"{safely(file.name)}: `the file` must be readable, got none; see the table rejected"
+        for batch in load_batches(tables, stream, run_id=run_id)
+        for file in batch.files
+        if file.status == REFUSED
+    ]
+    fresh = sorted(_done(tables, stream) - done_before) if contract.mode == "shed" else []
+    mine = (
+        [one.batch for one in load_batches(tables, stream, batch=fresh) if one.sent_whole is None]
+        if fresh
+        else []
+    )
+    lines = tables.at("ledger").rows(
+        scope="stream", subject=stream, batch=mine, dimension_kind=TOTAL, shortfall=Between(1)
+    ).to_pylist() if mine else []  # fmt: skip
+    if lines:
+        worst = max(lines, key=lambda line: line["shortfall"] / max(1, line["kept"]))
+        batches = sorted({line["batch"] for line in lines})
+        reason = f" ({worst['reason']})" if worst["reason"] else ""
+        found.append(
+            f"{stream}: a batch must fit into its share of channel {contract.channel}, got "
+            f"{so_many(len(batches), 'batch that does', 'batches that do')} not: of the {worst['kept']:,} "
+            f"{worst['unit']} that were sent of batch {worst['batch']}, about {worst['shortfall']:,} are too "
+            f"many{reason}; widen the channel, let more be shed, or deliver larger batches less often: spillway plan "
+            f"{stream} shows what each capacity would do"
+        )
+    return found
 
 
 def _noted(faults: Faults, step: str, work: Callable[[], object]) -> None:

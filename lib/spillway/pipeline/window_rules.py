@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spillway.contracts import Contracts
-from spillway.contracts.column_names import BOUND_SUFFIX, OWN
+from spillway.contracts.column_names import OWN, without_bound
 from spillway.contracts.shapes import join_path, suggest
 from spillway.contracts.workload import Workload
 from spillway.errors import Problem, Refused
@@ -63,7 +63,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
     for stream, columns in read.items():
         names = contracts.stream(stream).names
         # a bound is there of every attribute, and is not what the contract names
-        for column in dict.fromkeys(one.removesuffix(BOUND_SUFFIX) for one in columns):
+        for column in dict.fromkeys(map(without_bound, columns)):
             if column not in (*names, *_READ_BESIDE):
                 absent = True
                 yield Problem(name, column, f"be an attribute of {stream}", column, suggest(column, names))

@@ -50,7 +50,13 @@ from spillway.records.assemble import Parsed, nothing, table_schema
 from spillway.records.csv_lines import csv_parts
 from spillway.records.json_lines import json_parts
 from spillway.records.line_parity import CheckedBytes, with_parity_told
-from spillway.records.notes import absent_column, bounded_notes, counted_together
+from spillway.records.notes import (
+    absent_column,
+    bounded_notes,
+    counted_together,
+    is_absent_column,
+    is_repeated_hour,
+)
 from spillway.records.parquet import parquet_parts
 from spillway.records.pieces import WHOLE, FilePiece, MeasuredFile, PieceBytes, cut, measure_file
 from spillway.records.reasons import bounded_reasons, reason_of
@@ -71,6 +77,8 @@ __all__ = [
     "count_records",
     "counted_together",
     "cut",
+    "is_absent_column",
+    "is_repeated_hour",
     "measure_file",
     "parse_parts",
     "parse_records",

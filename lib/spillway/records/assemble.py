@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spillway.contracts.model import StreamContract
-from spillway.records.convert import convert, rule_of
+from spillway.records.convert import convert, rule_of, shown_twice, skipped_hour
+from spillway.records.notes import repeated_hour
 from spillway.records.rejects import Rejects
 
 LINE = "line"
@@ -60,14 +61,10 @@ def assemble(
         values, bad = convert(raw, attribute.type, contract.timezone, contract.non_finite, decimal)
         rule, remedy = rule_of(attribute.type, contract.timezone, contract.non_finite, decimal)
         for i in np.flatnonzero(bad & ~refused):
-            rejects.add(
-                int(lines[i]),
-                attribute.source_name,
-                rule,
-                str(shown_value(raw[int(i)])),
-                remedy,
-                original(int(i)),
-            )
+            value = shown_value(raw[int(i)])
+            skipped = skipped_hour(value, contract.timezone) if attribute.type == "timestamp" else None
+            broken, remedied = skipped or (rule, remedy)
+            rejects.add(int(lines[i]), attribute.source_name, broken, str(value), remedied, original(int(i)))
         refused |= bad
         if attribute.required and values.null_count > 0:
             part = {"key": "a key", "order": "the order"}.get(attribute.role, "declared nullable: false")
@@ -76,6 +73,11 @@ def assemble(
             for i in np.flatnonzero(missing):
                 rejects.add(int(lines[i]), attribute.source_name, "be there", "null", why, original(int(i)))
             refused |= missing
+        if attribute.type == "timestamp":
+            twice = int((shown_twice(raw, values, contract.timezone) & ~refused).sum())
+            if twice:
+                note = repeated_hour(attribute.source_name)
+                rejects.notes[note] = rejects.notes.get(note, 0) + twice
         typed.append(values)
     table = pa.Table.from_arrays([pa.array(lines, pa.int64()), *typed], schema=table_schema(contract))
     return table.filter(pa.array(~refused)) if refused.any() else table

@@ -20,6 +20,8 @@ value: a cast that fails is retried on halves, so one bad value in a million cos
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts.model import ARROW_TYPES
-from spillway.contracts.timezone import UTC_NAME
+from spillway.contracts.timezone import UTC_NAME, utc_moment
 
 Mask = npt.NDArray[np.bool_]
 
@@ -232,6 +234,51 @@ def _on_clocks(local: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     moments = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
     never = _mask(pc.not_equal(pc.local_timestamp(moments), local))
     return _drop(moments.cast(pa.int64()).cast(_UTC), never), never | outside
+
+
+def skipped_hour(value: object, zone: str) -> tuple[str, str] | None:
+    """The rule and the remedy for a time that lies in an hour that clocks in the zone skip; None for any other.
+
+    >>> skipped_hour("2026-03-29 02:30", "Europe/Berlin")[0]
+    'be a time that clocks in Europe/Berlin show'
+    >>> skipped_hour("2026-03-29 03:30", "Europe/Berlin"), skipped_hour("soon", "Europe/Berlin")
+    (None, None)
+    """
+    try:
+        local = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+        if zone == UTC_NAME or utc_moment(local, zone) is not None:
+            return None
+        standard = local.replace(tzinfo=ZoneInfo(zone)).isoformat()
+    except (ValueError, OverflowError):
+        return None
+    return (
+        f"be a time that clocks in {zone} show",
+        f"they are set forward there and skip this hour: send the time with an offset, e.g. {standard}",
+    )
+
+
+def shown_twice(delivered: pa.Array, moments: pa.Array, zone: str) -> Mask:
+    """Which of these times have no offset and lie in an hour that clocks in the zone show twice.
+
+    `moments`: the times as `convert` read them, the earlier of the two.
+
+    >>> texts = pa.array(["2026-10-25T02:30:00", "2026-10-25T02:30:00+02:00", "2026-10-25T03:30:00"])
+    >>> shown_twice(texts, convert(texts, "timestamp", "Europe/Berlin")[0], "Europe/Berlin").tolist()
+    [True, False, False]
+    """
+    none = np.zeros(len(moments), dtype=np.bool_)
+    if zone == UTC_NAME or moments.null_count == len(moments):
+        return none
+    local = pc.local_timestamp(moments.cast(pa.int64()).cast(pa.timestamp("us", tz=zone)))
+    later = pc.assume_timezone(local, zone, ambiguous="latest", nonexistent="earliest")
+    twice = _mask(pc.not_equal(later.cast(pa.int64()), moments.cast(pa.int64())))
+    if not twice.any():
+        return none
+    kind = delivered.type.value_type if pa.types.is_dictionary(delivered.type) else delivered.type
+    if pa.types.is_timestamp(kind):
+        return twice if kind.tz is None else none
+    tidy = pc.utf8_trim_whitespace(delivered.cast(pa.string()))
+    return twice & ~_mask(pc.match_substring_regex(tidy, _OFFSET))
 
 
 def _timestamps(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:

@@ -12,6 +12,7 @@ there is noted, or refuses the file where it is required.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import takewhile
@@ -29,7 +30,7 @@ from spillway.records.assemble import Parsed, assemble, nothing
 from spillway.records.csv_quotes import RECORD_LINES, Quotes, Stretch
 from spillway.records.lines import BOM, RECORD_BYTES, LineReader, Lines, refuse_long
 from spillway.records.notes import absent_column, unknown_column
-from spillway.records.rejects import Rejects
+from spillway.records.rejects import TO_UTF8, Rejects
 from spillway.records.wrapper import PlainBytes
 
 _ONE_BY_ONE = 64
@@ -102,7 +103,7 @@ def _with_notes(
     known = {attribute.source_name for attribute in contract.attributes}
     notes = {unknown_column(name): table.num_rows for name in names if name not in known}
     notes |= {absent_column(name): table.num_rows for name in known if name not in names}
-    return Parsed(table, rejects.table(), notes if table.num_rows else {})
+    return Parsed(table, rejects.table(), notes | rejects.notes if table.num_rows else {})
 
 
 def _header_fits(
@@ -111,7 +112,8 @@ def _header_fits(
     line, original = lines.number(header.first), lines.bytes_of(header.first, header.last)
     known = [a.source_name for a in contract.attributes]
     if header.problem:
-        rejects.add(line, "the header", "be readable", header.problem, "mend the first line", original)
+        remedy = TO_UTF8 if header.problem == "not UTF-8" else "correct the first line"
+        rejects.add(line, "the header", "be readable", header.problem, remedy, original)
         return False
     strict = contract.unknown_fields == "refuse"
     seen = set()
@@ -126,10 +128,27 @@ def _header_fits(
         seen.add(name)
     for attribute in contract.attributes:
         if attribute.required and attribute.source_name not in found:
-            remedy = "add the column, or header: false to the source's options if there is no header"
+            remedy = _other_delimiter(contract, original) or (
+                "add the column, or header: false to the source's options if there is no header"
+            )
             rejects.add(line, attribute.source_name, "be a column", ", ".join(found), remedy, original)
             return False
     return True
+
+
+def _other_delimiter(contract: StreamContract, header: bytes) -> str:
+    """The remedy for a header whose names another delimiter parts; empty where none does."""
+    known = {a.source_name for a in contract.attributes}
+    mine = contract.source.options.delimiter
+
+    def names(delimiter: str) -> int:
+        fields = header.decode("utf-8", "replace").strip("\ufeff\r\n").split(delimiter)
+        return len(known & {field.strip().strip('"') for field in fields})
+
+    best = max((";", ",", "\t", "|"), key=names)
+    if names(best) <= names(mine):
+        return ""
+    return f"the delimiter is {best!r}: write options: {{delimiter: {json.dumps(best)}}} under source in the contract"
 
 
 class _Block:
@@ -342,7 +361,7 @@ class _Block:
     def _not_utf8(self, line: int, original: bytes) -> None:
         shown = original[:60].decode("utf-8", "backslashreplace")
         number = self.lines.number(line)
-        self.rejects.add(number, "the record", "be UTF-8 text", shown, "send it as UTF-8", original)
+        self.rejects.add(number, "the record", "be UTF-8 text", shown, TO_UTF8, original)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -27,7 +27,7 @@ from spillway.records.assemble import Parsed, assemble, nothing
 from spillway.records.convert import rule_of
 from spillway.records.lines import LineReader, Lines, refuse_long
 from spillway.records.notes import OTHERS, unknown_column
-from spillway.records.rejects import Rejects
+from spillway.records.rejects import TO_UTF8, Rejects
 from spillway.records.wrapper import PlainBytes
 
 _SMALLEST_BLOCK = 64
@@ -63,7 +63,7 @@ def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
     for i in np.flatnonzero(bad_text & ~long).tolist():
         original = lines.bytes_of(i)
         shown = original[:60].decode("utf-8", "backslashreplace")
-        rejects.add(lines.number(i), "the line", "be UTF-8 text", shown, "send it as UTF-8", original)
+        rejects.add(lines.number(i), "the line", "be UTF-8 text", shown, TO_UTF8, original)
     # A line that is not read can only split blocks, never go into one.
     bad = bad_text | long
     wanted = np.flatnonzero(~lines.blank & ~bad)
@@ -76,7 +76,19 @@ def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
     columns = {a.name: _array(table.column(i)) for i, a in enumerate(contract.attributes)}
     numbers = kept + lines.before + 1
     taken = assemble(contract, numbers, columns, lambda i: lines.bytes_of(int(kept[i])), rejects)
-    return Parsed(taken, rejects.table(), reader.notes)
+    return Parsed(taken, rejects.table(), reader.notes | rejects.notes)
+
+
+def _of_array(line: bytes) -> str:
+    """The remedy for a line of a JSON array; empty for any other.
+
+    >>> [bool(_of_array(line)) for line in (b"[", b'[{"a": 1},', b'{"a": 1},', b"]", b'{"a": 1', b"7")]
+    [True, True, True, True, False, False]
+    """
+    text = line.strip()
+    if text[:1] == b"[" or text in (b"]", b"],") or (text[:1] == b"{" and text[-2:] in (b"},", b"}]")):
+        return "it is a JSON array: send its objects one a line, e.g. with: jq -c '.[]' FILE"
+    return ""
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
@@ -204,10 +216,13 @@ class _Reader:
             record = _DECODER.decode(original.decode())
         except (ValueError, RecursionError) as error:
             problem = f"{_end(original)} ({error})"
-            remedy = "send one whole object a line; a last line cut short is sent again"
+            remedy = (
+                _of_array(original) or "send one whole object a line; a last line cut short is sent again"
+            )
             raise _Refused("the line", "be one JSON object", problem, remedy) from None
         if not isinstance(record, dict):
-            raise _Refused("the line", "be one JSON object", _shown(record), "send {name: value, ...}")
+            remedy = _of_array(original) or "send {name: value, ...}"
+            raise _Refused("the line", "be one JSON object", _shown(record), remedy)
         fields = self.fields
         unknown = [name for name in record if name not in fields.attributes]
         if unknown and fields.strict:

@@ -27,9 +27,31 @@ def absent_column(name: str) -> str:
     return f"column {safely(name, MOST_NAME)} absent"
 
 
+_TWICE = " in an hour that clocks show twice, read as the earlier"
+
+
+def repeated_hour(name: str) -> str:
+    """A time without an offset that clocks showed twice: which one is meant is not known."""
+    return f"{safely(name, MOST_NAME)}{_TWICE}"
+
+
+def is_repeated_hour(note: str) -> bool:
+    """Whether a note counts times of a repeated hour.
+
+    >>> is_repeated_hour(repeated_hour("at")), is_repeated_hour(absent_column("at"))
+    (True, False)
+    """
+    return note.endswith(_TWICE)
+
+
+def is_absent_column(note: str) -> bool:
+    """Whether a note counts records without a column of the contract."""
+    return note.endswith(" absent")
+
+
 def bounded_notes(notes: Mapping[str, int], most: int = MOST_NOTES) -> dict[str, int]:
     """What is absent, as the contract bounds it, and the most frequent of what is unknown."""
-    told = {note: count for note, count in notes.items() if note.endswith(" absent")}
+    told = {note: count for note, count in notes.items() if is_absent_column(note) or is_repeated_hour(note)}
     unknown = sorted((-count, note) for note, count in notes.items() if note not in told and note != OTHERS)
     left = max(0, most - len(told))
     others = notes.get(OTHERS, 0) - sum(count for count, _ in unknown[left:])

@@ -90,7 +90,7 @@ def parquet_parts(
         with _readable():
             table = assemble(contract, numbers, columns, _RowAsJson(batch), rejects)
         notes = dict.fromkeys(odd, table.num_rows) if table.num_rows else {}
-        yield Parsed(table, rejects.table(), notes)
+        yield Parsed(table, rejects.table(), notes | rejects.notes)
 
 
 def _flat(array: pa.Array) -> pa.Array:

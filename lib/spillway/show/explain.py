@@ -6,19 +6,22 @@ stages, which come from the ledger alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from spillway.batch import utc_now
-from spillway.contracts import StreamContract, load_usable
+from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.contracts.shapes import suggest
 from spillway.errors import ContractError, UsageError
+from spillway.ledger import Row
 from spillway.levers.protocol import Told
 from spillway.levers.windows import WindowLever
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.window_look import refused_by_windows
+from spillway.records.notes import absent_column, is_repeated_hour, repeated_hour
 from spillway.registry import lever
-from spillway.show.recent import last_windows, read_recent
+from spillway.show.recent import Recent, last_windows, read_recent
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.trades import ChannelTrade, traded
 from spillway.store.tables import Tables
@@ -46,11 +49,12 @@ class Explanation:
     """What the stream's channel trades; None where nothing is at hand to measure."""
     exempt: str | None = None
     """Why nothing of the stream is shed from its next batch on, where somebody asked for it; it overrules all above."""
+    notes: tuple[str, ...] = ()
+    """What is odd about values that were taken all the same."""
 
 
-def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
-    """Explain one attribute, from what its stream's levers tell and from the ledger."""
-    contracts = load_usable(tables.settings.schemas)
+def stream_named(contracts: Contracts, stream: str) -> StreamContract:
+    """The contract of a stream; a name that is none is refused with the nearest one."""
     streams = contracts.streams
     for one in contracts.broken:
         if one.subject == stream:
@@ -58,31 +62,56 @@ def explain(tables: Tables, stream: str, attribute: str | None) -> Explanation:
     if stream not in streams:
         if stream in contracts.joins or stream in contracts.queries:
             raise UsageError(
-                f"`attribute` must be left out, got {attribute!r}; {stream} is no stream: spillway explain {stream}"
+                f"`stream` must be a stream, got {stream!r}, a join or a query; leave the attribute out"
             )
         names = sorted([*streams, *contracts.joins, *contracts.queries])
         raise UsageError(
             f"`stream` must be a stream, a join or a query, got {stream!r}; {suggest(stream, names)}"
         )
-    contract = streams[stream]
-    if attribute is None:
-        raise UsageError(
-            f"`attribute` must be one of {contract.stream}'s ({', '.join(contract.names)}), got nothing; name one"
-        )
+    return streams[stream]
+
+
+def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
+    """Explain one attribute, from what its stream's levers tell and from the ledger."""
+    contracts = load_usable(tables.settings.schemas)
+    contract = stream_named(contracts, stream)
     if attribute not in contract.names:
         raise UsageError(
             f"`attribute` must be one of {contract.stream}'s ({', '.join(contract.names)}), got {attribute!r}; "
             f"{suggest(attribute, contract.names)}"
         )
+    recent = read_recent(tables, contract.stream)
     return Explanation(
         contract.stream,
         attribute,
         contract.attribute(attribute).role,
         tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
-        tuple(stages_of(read_recent(tables, contract.stream).ledger, attribute)),
+        tuple(stages_of(recent.ledger, attribute)),
         traded(tables, contracts, contract.channel),
         exempt_streams(tables, [contract.stream], utc_now()).get(contract.stream),
+        tuple(_notes(contract, contract.attribute(attribute).source_name, recent)),
     )
+
+
+def repeated_hours(ledger: Iterable[Row]) -> dict[str, int]:
+    """By note, how many times without an offset lie in an hour that clocks show twice."""
+    found: dict[str, int] = {}
+    for row in ledger:
+        if row["dimension_kind"] == "note" and is_repeated_hour(row["dimension"]):
+            found[row["dimension"]] = found.get(row["dimension"], 0) + int(row["offered"])
+    return found
+
+
+def _notes(contract: StreamContract, column: str, recent: Recent) -> Iterator[str]:
+    """What the last batches had that is odd, of one column of the source."""
+    odd: dict[str, int] = {}
+    for row in recent.ledger:
+        if row["dimension_kind"] == "note":
+            odd[row["dimension"]] = odd.get(row["dimension"], 0) + int(row["offered"])
+    if count := odd.get(repeated_hour(column)):
+        yield f"{count:,} records with {repeated_hour(column)} of {contract.timezone}"
+    if count := odd.get(absent_column(column)):
+        yield f"{count:,} records with {absent_column(column)}: it is null in them"
 
 
 @dataclass(frozen=True)

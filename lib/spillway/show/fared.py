@@ -11,10 +11,9 @@ where of an attribute with a bound in its own unit alone the mean error over it 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.ledger import Row
 from spillway.pipeline.facts import newest_facts
@@ -88,18 +87,6 @@ class AttributeFigures:
             name: getattr(self, name) for name in (*names, "mean_error_pct", "worst_error_pct", "loss_pct")
         }
         return {f"{name}.{self.stream}.{self.attribute}": value for name, value in numbers.items()}
-
-
-def absent_values(
-    tables: Tables, contract: StreamContract, batches: Sequence[Batch]
-) -> dict[tuple[int, str], int]:
-    """By batch and attribute, how many values the destination lacks until it asks, all levers added up."""
-    found: dict[tuple[int, str], int] = {}
-    for name in sorted({name for batch in batches for name in batch.levers}):
-        mine = [batch for batch in batches if name in batch.levers]
-        for place, count in lever(name).absent(contract, mine, tables).items():
-            found[place] = found.get(place, 0) + count
-    return found
 
 
 def whole_bound_pct(tables: Tables, contract: StreamContract) -> float:

@@ -103,6 +103,10 @@ _OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
         lambda one: one.values.shed,
     ),
     "values_lost": (f"Of the values shed, those shed for good{_LAST}.", lambda one: one.values.lost),
+    "absent_ratio": (
+        f"Share of what was taken in that is absent at the destination{_LAST}; NaN where nothing is validated.",
+        lambda one: math.nan if one.figures.absent_pct is None else one.figures.absent_pct / 100.0,
+    ),
     "batches_over_capacity": (
         f"Batches for which there was not enough room{_LAST}.",
         lambda one: one.batches_over_capacity,

@@ -14,13 +14,14 @@ from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.curve_of_loss import dropping_rows_pct
-from spillway.show.explain import WorkloadExplanation, explain_workload
-from spillway.show.fared import AttributeFigures, absent_values, attribute_figures, whole_bound_pct
+from spillway.pipeline.presence import absent_values
+from spillway.show.explain import WorkloadExplanation, explain_workload, repeated_hours, stream_named
+from spillway.show.fared import AttributeFigures, attribute_figures, whole_bound_pct
 from spillway.show.lines import sentences, table_lines
 from spillway.show.recent import read_recent
 from spillway.show.summary import StreamFigures, last_stages, recent_figures
 from spillway.show.trades import MORE_PCT, ChannelTrade, traded
-from spillway.show.words import bytes_said, loss_said, rate_said
+from spillway.show.words import bytes_said, loss_said, rate_said, share_said
 from spillway.store.tables import Tables
 
 
@@ -132,6 +133,35 @@ def overview(tables: Tables) -> Overview:
         tuple(streams),
         tuple(WorkloadOverview(one) for one in workloads if one is not None and one.stages),
     )
+
+
+@dataclass(frozen=True)
+class StreamExplanation:
+    """A stream at a glance: what was done to its attributes, and what is odd or doubtful."""
+
+    stream: str
+    mode: str
+    channel: str
+    levers: tuple[str, ...]
+    attributes: tuple[str, ...]
+    overview: StreamOverview | None
+    """None: nothing of it went through yet."""
+    notes: tuple[str, ...]
+
+
+def explain_stream(tables: Tables, stream: str) -> StreamExplanation:
+    """Explain a stream attribute by attribute; an unknown name is refused with the nearest one."""
+    contract = stream_named(load_usable(tables.settings.schemas), stream)
+    found = stream_overviews(tables, {stream: contract})
+    ledger = read_recent(tables, stream).ledger
+    notes = [
+        f"{count:,} records with {note} of {contract.timezone}"
+        for note, count in repeated_hours(ledger).items()
+    ]
+    return StreamExplanation(
+        stream, contract.mode, contract.channel, contract.lever_names, contract.names, found[0] if found else None,
+        tuple(notes),
+    )  # fmt: skip
 
 
 def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
@@ -338,4 +368,15 @@ def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
     return sentences(
         f"Checked against raw: {checked:,} shed or rounded values one by one, {outside:,} outside their bound; "
         f"seq and keys of all rows by checksum; of {tuples:,} rows{shed} {missing:,} are missing."
+    ) + [line for one in streams for line in presence_lines(one.figures)]
+
+
+def presence_lines(figures: StreamFigures) -> list[str]:
+    """What of a stream is absent at the destination; nothing where all of it is there."""
+    if not figures.absent_pct:
+        return []
+    return sentences(
+        f"{figures.stream}: {share_said(figures.present_pct or 0.0)} of what was taken in is at the destination within "
+        f"its bound, {share_said(figures.absent_pct)} is absent there: {figures.held_values:,} values kept at the "
+        f"source, {figures.lost_values:,} dropped for good."
     )

@@ -20,8 +20,11 @@ from spillway.levers.asks import open_questions
 from spillway.levers.windows import PLANNED
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
+from spillway.pipeline.train import edge_of
 from spillway.pipeline.window_look import find_windows
+from spillway.records import is_repeated_hour
 from spillway.registry import lever
+from spillway.show.explain import repeated_hours
 from spillway.show.held import Held
 from spillway.show.landed import troubles
 from spillway.show.quotas import QuotaStatus, quotas_of
@@ -35,6 +38,7 @@ from spillway.show.summary import (
     recent_figures,
     totals,
 )
+from spillway.show.words import share_said
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
@@ -172,8 +176,10 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         ]
         shortages += _noted(contract, recent)
         shortages += _asked(tables, found)
+        shortages += _doubtful(tables, contract, recent)
         shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, recent.ledger)
+        shortages += _absent(found.figures)
         shortages += _unvalidated(recent, held.unvalidated(stream, recent.first))
     workloads = _workloads(tables, contracts, versions)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
@@ -303,15 +309,21 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
 
 
 def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
-    """What was odd about the rows of the last batch, though they were taken: columns that came or went."""
+    """What was odd about rows that were taken: columns of the last batch that came or went, and repeated hours."""
     last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
-    notes = [row for row in recent.ledger if row["batch"] == last and row["dimension_kind"] == "note"]
-    if notes:
-        told = "; ".join(f"{row['offered']:,} records with {row['dimension']}" for row in notes)
+    notes = [row for row in recent.ledger if row["dimension_kind"] == "note"]
+    of_last = [row for row in notes if row["batch"] == last and not is_repeated_hour(row["dimension"])]
+    if of_last:
+        told = "; ".join(f"{row['offered']:,} records with {row['dimension']}" for row in of_last)
         yield Shortage(
             contract.stream, "columns", False, f"batch {last}: {told}",
             f"they were taken all the same: bring schemas/streams/{contract.stream}.yaml up to what is delivered, or "
             "write unknown_fields: refuse",
+        )  # fmt: skip
+    for note, count in sorted(repeated_hours(notes).items()):
+        yield Shortage(
+            contract.stream, "repeated_hour", False, f"{count:,} records with {note} of {contract.timezone}",
+            "half of them may be an hour early: deliver times with an offset, such as 2026-10-25T02:30:00+01:00",
         )  # fmt: skip
 
 
@@ -321,6 +333,19 @@ def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
         facts = newest_facts(tables, found.stream, name) if version is not None else None
         for one in open_questions(facts) if facts is not None else ():
             yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
+
+
+def _doubtful(tables: Tables, contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
+    """What of the contract its last batch makes doubtful, as far as raw still has the batch."""
+    last = [batch for batch in recent.batches if batch.rows and batch.is_in_raw][-1:]
+    edge = edge_of(tables, contract.stream, last)
+    for name in contract.lever_names if last else ():
+        try:
+            found = lever(name).doubts(contract, edge)
+        except SpillwayError:
+            continue  # rows that cannot be read are reported by whoever needs them
+        for one in found:
+            yield Shortage(contract.stream, "doubtful", False, one.sentence, one.remedy)
 
 
 def _exempt(tables: Tables, stream: str) -> Iterator[Shortage]:
@@ -349,6 +374,17 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
             f"{worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} are more than there is "
             f"room for{reason}",
             f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
+        )  # fmt: skip
+
+
+def _absent(figures: StreamFigures) -> Iterator[Shortage]:
+    """What the destination lacks: the bounds of what is there say nothing of it."""
+    if figures.absent_pct:
+        yield Shortage(
+            figures.stream, "absent", False,
+            f"{share_said(figures.absent_pct)} of what was taken in is absent at the destination: "
+            f"{figures.held_values:,} values are kept at the source, {figures.lost_values:,} were dropped for good",
+            f"what the source keeps: spillway recover {figures.stream}; to send more, widen the channel",
         )  # fmt: skip
 
 

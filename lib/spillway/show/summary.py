@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from spillway.batch import Batch
 from spillway.ledger import TOTAL, Row, difference
 from spillway.levers.certificate import Certificate
+from spillway.pipeline.presence import certified_presence
 from spillway.settings import Settings
 from spillway.show.recent import Recent, read_recent
 from spillway.store.tables import Tables
@@ -65,6 +66,13 @@ class StreamFigures:
     rounded_attributes: tuple[str, ...] = ()
     rows_shed: int = 0
     rows_lost: int = 0
+    present_pct: float | None = None
+    """Of the values of measures (where there are no certificates of any, of the rows): the share that the destination
+    has, as they were or within their bound. None: nothing was validated, or `spillway migrate` has to fill it in."""
+    absent_pct: float | None = None
+    """The share that the destination does not have: kept at the source, or dropped with its row."""
+    held_values: int = 0
+    lost_values: int = 0
 
     def flat(self) -> dict[str, float]:
         """Its numbers under their names in `build/run.json`.
@@ -138,6 +146,7 @@ def stream_figures(
     planned_seconds = math.fsum(spans[batch.batch] for batch in planned)
     capacity = math.fsum((batch.capacity_kbps or 0.0) * spans[batch.batch] for batch in planned)
     whole = added_up(certificates)
+    there = certified_presence(certificates)
     # a certificate without an attribute is about rows, which the ledger counts
     values = added_up(row for row in certificates if row["attribute"])
     return StreamFigures(
@@ -162,6 +171,10 @@ def stream_figures(
         rounded_attributes=_by_way(certificates, "round"),
         rows_shed=sum(row["shed"] for row in way if row["unit"] == "rows"),
         rows_lost=sum(row["lost"] for row in way if row["unit"] == "rows"),
+        present_pct=None if there is None else there.present_pct,
+        absent_pct=None if there is None else there.absent_pct,
+        held_values=0 if there is None else there.held,
+        lost_values=0 if there is None else there.lost,
     )
 
 

@@ -165,7 +165,9 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
 def trade_pictures(one: ChannelTrade) -> Iterator[Picture]:
     """The curve for the report beside dropping rows, and near the ground, where that is off the page."""
     yield _beside_rows(one)
-    low = [point for point in one.curve if point.loss_pct < NEAR_PCT]
+    # the point in use is what people look for: the ground reaches up to it
+    ground = max([NEAR_PCT, *(point.loss_pct for point in one.curve if point.in_use)])
+    low = [point for point in one.curve if point.loss_pct <= ground]
     if len(low) > 1:
         yield Picture(
             f"{one.channel}: the same, near the ground",

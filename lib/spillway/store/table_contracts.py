@@ -15,7 +15,7 @@ import pyarrow as pa
 import yaml
 
 from spillway import registry
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
 from spillway.errors import Refused, SpillwayError
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -71,11 +71,15 @@ class TableContract:
     """The tables that need a batch's rows here as long as they have rows of it."""
 
     def with_attributes(
-        self, attributes: Sequence[tuple[str, str]], added: Sequence[tuple[str, str, str]] = ()
+        self,
+        attributes: Sequence[tuple[str, str]],
+        added: Sequence[tuple[str, str, str]] = (),
+        own_bounds: Sequence[str] = (),
     ) -> TableContract:
         """The table of one stream: these columns, those its levers add to rows, and the stream's attributes.
 
-        `attributes`: (name, contract type); `added`: (name, column type, meaning). All of them may be null in the
+        `attributes`: (name, contract type); `added`: (name, column type, meaning); `own_bounds`: the attributes with a
+        bound in their own unit, for which `recovered` has a column of its own. All of them may be null in the
         lake, whatever the contract says of delivered tuples: shed ones are null in `transmitted`, and a contract may
         gain or lose an attribute or a lever between batches.
         """
@@ -87,9 +91,20 @@ class TableContract:
                     name + BOUND_SUFFIX,
                     "double",
                     True,
-                    f"bound of {name} in %; null where it is as it was, infinite where it was shed and is not here",
+                    f"bound of {name} in %; null where it is as it was, NaN where only {name}{OWN_BOUND_SUFFIX} bounds "
+                    "it, infinite where it was shed and is not here",
                 )
                 for name, _ in attributes
+            ]
+            extra += [
+                TableColumn(
+                    name + OWN_BOUND_SUFFIX,
+                    "double",
+                    True,
+                    f"bound of {name} in its own unit; null where it is as it was, or is not here",
+                )
+                for name, _ in attributes
+                if name in own_bounds
             ]
         return replace(self, columns=(*self.columns, *extra))
 

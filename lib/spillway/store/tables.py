@@ -116,10 +116,13 @@ class Table:
         self._log, self._lock = opened.log, opened.lock
 
     def with_attributes(
-        self, attributes: Sequence[tuple[str, str]], added: Sequence[tuple[str, str, str]] = _NOTHING
+        self,
+        attributes: Sequence[tuple[str, str]],
+        added: Sequence[tuple[str, str, str]] = _NOTHING,
+        own_bounds: Sequence[str] = (),
     ) -> Table:
         """A stream's table with the columns that its contract and its levers want written."""
-        return Table(self.path, self.contract.with_attributes(attributes, added), self._opened)
+        return Table(self.path, self.contract.with_attributes(attributes, added, own_bounds), self._opened)
 
     @property
     def exists(self) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX, is_bound, without_bound
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import (
     frame_of,
@@ -284,7 +284,8 @@ class SentRows:
 
 
 class GivenBackRows:
-    """The rows with shed values given back, and of what is inexact its bound in a column `<attribute>__bound_pct`."""
+    """The rows with shed values given back, and of what is inexact its bound, in the columns `<attribute>__bound_pct`
+    and `<attribute>__bound` (see `inexact`)."""
 
     def __init__(
         self,
@@ -307,10 +308,11 @@ class GivenBackRows:
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
         runs = self.plan.runs.within(from_seq, to_seq)
-        asked = dict.fromkeys(name.removesuffix(BOUND_SUFFIX) for name in columns)
+        asked = dict.fromkeys(map(without_bound, columns))
         back = [name for name in runs.attributes("shed") if name in asked]
-        bounds = [name for name in columns if name.endswith(BOUND_SUFFIX)]
-        rounded = [one for one in runs.attributes("round") if one + BOUND_SUFFIX in bounds]
+        bounds = [name for name in columns if is_bound(name)]
+        bounded = {without_bound(name) for name in bounds}
+        rounded = [one for one in runs.attributes("round") if one in bounded]
         past = [name for name in (*columns, *rounded) if name not in back and name not in bounds]
         rows = self.after(list(dict.fromkeys(past)), from_seq, to_seq)
         seq = np.asarray(rows["seq"])
@@ -319,23 +321,23 @@ class GivenBackRows:
             runs.index(seq)  # a row under no run may have lost values that nobody knows of
         made: Columns = {name: pa.nulls(len(seq), pa.float64()) for name in bounds}
         if back and len(seq):
-            names = [name for one in back for name in (one, one + BOUND_SUFFIX)]
+            names = [name for one in back for name in (one, one + BOUND_SUFFIX, one + OWN_BOUND_SUFFIX)]
             found = self._given.columns(names, seq, from_seq, to_seq, self._give_back)
             made |= {name: column for name, column in found.items() if name in columns}
         elif back:
             made |= {name: pa.nulls(0) for name in back}
         for name in rounded if len(seq) else ():
-            sent, bound = (
-                found.get(name, rows[name] if name in rows.column_names else None),
-                name + BOUND_SUFFIX,
-            )
+            sent = found.get(name, rows[name] if name in rows.column_names else None)
             if sent is not None:
                 spans = self.plan.models_within(from_seq, to_seq)
-                made[bound] = with_rounded(made[bound], sent, name, runs, seq, spans)
+                both = (name + BOUND_SUFFIX, name + OWN_BOUND_SUFFIX)
+                pct, own = (made.get(one, found.get(one, pa.nulls(len(seq), pa.float64()))) for one in both)
+                told = with_rounded(pct, own, sent, name, runs, seq, spans)
+                made |= {one: told_of for one, told_of in zip(both, told, strict=True) if one in columns}
         return _with(rows, columns, made)
 
     def _give_back(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
-        wanted = [name for name in names if not name.endswith(BOUND_SUFFIX)]
+        wanted = [name for name in names if not is_bound(name)]
         models = self.plan.models_of(part)
         key = self.plan.key_of(part)
         columns = dict.fromkeys([*key, *needed_columns(models, wanted), *wanted])
@@ -355,7 +357,7 @@ class GivenBackRows:
         for name, one in recover_frame(rows, key, runs, models, payloads, shed, self.plan.held_here).items():
             made[name] = one.values.to_arrow(_kind(rows, name))
             gone = runs.mask(name, "shed", np.asarray(rows["seq"]))
-            made[name + BOUND_SUFFIX] = bounds_of_shed(one, gone)
+            made[name + BOUND_SUFFIX], made[name + OWN_BOUND_SUFFIX] = bounds_of_shed(one, gone)
         return np.asarray(rows["seq"]), made
 
     def _blocks_at(self, part: FramePart) -> list[tuple[str, bool, int, bytes]]:

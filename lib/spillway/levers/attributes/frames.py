@@ -161,15 +161,18 @@ def recover_frame(
         # a block goes to the end of its batch, the rows asked for may not
         entries = entries.take(entries.seq <= seen.seq[-1])
         one = recover(models[name], seen, here, entries, runs.precision(name, "shed", seen.seq))
-        bound = one.bound_pct if name not in found else np.where(here, one.bound_pct, found[name].bound_pct)
-        found[name] = Recovered(one.values, bound)
+        bound, error = one.bound_pct, one.error
+        if name in found:
+            bound = np.where(here, bound, found[name].bound_pct)
+            error = np.where(here, error, found[name].error)
+        found[name] = Recovered(one.values, bound, error)
         seen = seen.with_columns({name: one.values})
     for name in wanted:
         if name not in found and bool(runs.mask(name, "shed", seen.seq).any()):
             absent = (
                 Column.nulls(models[name].kind, len(seen)) if name not in seen.columns else seen.columns[name]
             )
-            found[name] = Recovered(absent, np.full(len(seen), np.nan))
+            found[name] = Recovered(absent, *np.full((2, len(seen)), np.nan))
     return {name: one for name, one in found.items() if name in wanted}
 
 

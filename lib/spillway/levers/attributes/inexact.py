@@ -1,7 +1,9 @@
-"""What the column `<attribute>__bound_pct` says of each value: null where it is as it was.
+"""What the columns `<attribute>__bound_pct` and `<attribute>__bound` say of each value: null where it is as it was.
 
-A number: it was rounded, or shed and given back, within so many per cent of the truth. Infinity under a null: it was
-shed and is not here.
+A number: it was rounded, or shed and recovered, within that many per cent of the truth (`__bound_pct`), or within that
+much in the attribute's own unit (`__bound`). NaN in `__bound_pct`: within `__bound`, and no relative bound holds, for
+the value is not larger than that. Infinity in `__bound_pct` under a null: it was shed and is not here, and nothing else
+is infinite.
 """
 
 from __future__ import annotations
@@ -14,38 +16,49 @@ import pyarrow as pa
 
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.scheme import Runs
+from spillway.levers.attributes.synopsis.bounds import told_error
 from spillway.levers.attributes.synopsis.entries import Recovered
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import rounded_bound_pct
 
 
-def bounds_of_shed(back: Recovered, gone: np.ndarray) -> pa.Array:
-    """Those of the values that were shed: `gone`, row by row."""
+def bounds_of_shed(back: Recovered, gone: np.ndarray) -> tuple[pa.Array, pa.Array]:
+    """Those of the values that were shed, in per cent and in their own unit: `gone`, row by row."""
     absent = gone & np.isnan(back.bound_pct)
     # a null that is given back is exact, in whatever unit its bound is stated
     null = gone & ~absent & ~back.values.valid & np.isinf(back.bound_pct)
-    return _told(np.where(absent, np.inf, np.where(null, 0.0, back.bound_pct)))
+    pct = np.where(null, 0.0, back.bound_pct)
+    told = np.where(absent, np.inf, np.where(np.isinf(pct), np.nan, pct))
+    error = np.where(gone & back.values.valid, back.error, np.nan)
+    return pa.array(told, mask=np.isnan(pct) & ~absent), _stated(error)
 
 
 def with_rounded(
     bounds: Any,
+    errors: Any,
     sent: Any,
     name: str,
     runs: Runs,
     seq: np.ndarray,
     spans: Iterable[tuple[Mapping[str, AttributeModel], int, int]],
-) -> pa.Array:
-    """`bounds` with those of rounded values, which are there as they were `sent`; `spans`: whose models hold where."""
-    told = np.array(bounds.to_numpy(zero_copy_only=False), np.float64)
+) -> tuple[pa.Array, pa.Array]:
+    """`bounds` (in per cent) and `errors` (in the own unit) with those of rounded values, which are there as they were
+    `sent`; `spans`: whose models hold where."""
+    told, error = (np.array(one.to_numpy(zero_copy_only=False), np.float64) for one in (bounds, errors))
+    as_it_was = np.array(bounds.is_null())
     for models, low, high in spans:
         here = slice(*np.searchsorted(seq, [low, high + 1]))
         is_rounded = runs.mask(name, "round", seq[here])
         if name in models and is_rounded.any():
             places = runs.precision(name, "round", seq[here])
-            own = rounded_bound_pct(models[name], Column.from_arrow(sent[here]), is_rounded, places)
-            told[here] = np.where(is_rounded, own, told[here])
-    return _told(told)
+            pct = rounded_bound_pct(models[name], Column.from_arrow(sent[here]), is_rounded, places)
+            roundings = [one.bound for one in models[name].roundings]
+            own = told_error(roundings, places, pct) if roundings else np.full(len(pct), np.nan)
+            as_it_was[here] = np.where(is_rounded, np.isnan(pct), as_it_was[here])
+            told[here] = np.where(is_rounded, np.where(np.isinf(pct), np.nan, pct), told[here])
+            error[here] = np.where(is_rounded, own, error[here])
+    return pa.array(told, mask=as_it_was), _stated(error)
 
 
-def _told(bounds: np.ndarray) -> pa.Array:
-    return pa.array(bounds, mask=np.isnan(bounds))
+def _stated(errors: np.ndarray) -> pa.Array:
+    return pa.array(errors, mask=np.isnan(errors))

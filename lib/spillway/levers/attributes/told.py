@@ -10,7 +10,7 @@ are thinned to what a plot can show; nothing is averaged over.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import Attribute, StreamContract
-from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
 from spillway.ledger import Row
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.policy import own_settings
@@ -67,7 +67,10 @@ def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: 
         if way and _touched(way)
         else None,
         **_of_certificates(certificates),
-        "so far": {f"tuples {PAST[done]}": count for done, count in _tuples_by_way(shed, attribute).items()},
+        "so far": {
+            f"tuples {PAST[done]}": count
+            for done, count in _tuples_by_way(tables, contract.stream, batches, attribute).items()
+        },
         "in training": _of_training(attribute, facts),
     }
     return Told(
@@ -175,13 +178,32 @@ def _of_certificates(certificates: Sequence[Row]) -> dict[str, Any]:
         return {}
     last = certificates[-1]
     found: dict[str, Any] = {
-        "worst error": {"%": max(float(row["max_error_pct"] or 0.0) for row in certificates)}
+        "worst error": _error_words(last, certificates, "max_error", max),
     }
     if last["mean_error_pct"] is not None:
-        found["mean error"] = {"%": last["mean_error_pct"]}
+        found["mean error"] = _error_words(last, [last], "mean_error", max)
     if last["stored_share_pct"] is not None:
         found["stored"] = {"% of shed values": last["stored_share_pct"]}
-    return {**found, "outside bound": sum(int(row["violations"]) for row in certificates)}
+    found["outside bound"] = sum(int(row["violations"]) for row in certificates)
+    if all(row.get("offered_values") is not None for row in certificates):
+        offered, held, lost = (
+            sum(int(row[f"{name}_values"]) for row in certificates) for name in ("offered", "held", "lost")
+        )
+        absent = 100.0 * (held + lost) / max(1, offered)
+        found["at the destination"] = {"% present within its bound": 100.0 - absent, "% absent": absent}
+    return found
+
+
+def _error_words(
+    bound: Row, certificates: Sequence[Row], column: str, of: Callable[[Iterable[float]], float]
+) -> dict[str, float]:
+    """An error in each unit in which its bound is stated, for the two are read side by side."""
+    found = {}
+    if bound["error_pct"] is not None:
+        found["%"] = of(float(row[f"{column}_pct"] or 0.0) for row in certificates)
+    if bound.get("error") is not None:
+        found["in its own unit"] = of(float(row[column] or 0.0) for row in certificates)
+    return found
 
 
 def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
@@ -198,13 +220,19 @@ def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
     return {said: evidence[name] for name, said in words.items() if evidence.get(name) is not None}
 
 
-def _tuples_by_way(shed: Sequence[_Shed], attribute: str) -> dict[str, int]:
-    """How many seq numbers it has travelled in each way."""
-    totals: dict[str, int] = {}
-    for one in shed:
-        way = way_of(one.run, attribute).way
-        totals[way] = totals.get(way, 0) + one.run.to_seq - one.run.from_seq + 1
-    return totals
+def _tuples_by_way(tables: Views, stream: str, batches: range, attribute: str) -> dict[str, int]:
+    """How many tuples it has travelled in each way, as the ledger counts them."""
+    rows = tables.at("ledger").rows(
+        ["kept", "rounded", "shed"], scope="stream", subject=stream, stage="attributes", unit="values",
+        dimension_kind="attribute", dimension=attribute, batch=batches,
+    ).to_pylist()  # fmt: skip
+    totals = {name: sum(int(row[name]) for row in rows) for name in ("kept", "rounded", "shed")}
+    found = {
+        "keep": totals["kept"] - totals["rounded"],
+        "round": totals["rounded"],
+        "shed": totals["shed"],
+    }
+    return {way: count for way, count in found.items() if count}
 
 
 def _remedies(contract: StreamContract, attribute: Attribute, way: Way | None) -> Iterator[str]:
@@ -328,6 +356,7 @@ def _sample(
     raw = tables.at("raw", contract.stream).stored(batch_date=days)
     back = tables.at("recovered", contract.stream).stored(batch_date=days)
     names = [*contract.keys, attribute]
+    bounds = [attribute + BOUND_SUFFIX, attribute + OWN_BOUND_SUFFIX]
     for last in reversed([one for one in shed if way_of(one.run, attribute).way == "shed"]):
         end = last.run.to_seq
         if not raw.on(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
@@ -338,7 +367,7 @@ def _sample(
                 [stored.on(day)(columns, end - READ_TUPLES, end) for day in sorted(set(near))],
                 promote_options="permissive",
             )
-            for stored, columns in ((raw, names), (back, [attribute, attribute + BOUND_SUFFIX]))
+            for stored, columns in ((raw, names), (back, [attribute, *bounds]))
         ]
         yield from _beside(contract, attribute, *pair)
         return
@@ -347,7 +376,11 @@ def _sample(
 def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Table) -> Iterator[Picture]:
     """Original against recovered, with the band the truth must lie in."""
     original = raw.rename_columns([*raw.column_names[:-1], "original"])
-    joined = original.join(back.rename_columns(["seq", "recovered", "bound"]), "seq", join_type="inner")
+    back = back.rename_columns(["seq", "recovered", "bound", "own"])
+    for name in ("bound", "own"):  # a column that is not there is null, of no type that a join takes
+        place = back.column_names.index(name)
+        back = back.set_column(place, name, back[name].cast(pa.float64()))
+    joined = original.join(back, "seq", join_type="inner")
     kind = joined.schema.field("original").type
     if joined.num_rows == 0 or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         return
@@ -355,9 +388,11 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
     joined = joined.slice(max(joined.num_rows - PLOTTED_TUPLES, 0))
     truth, given = joined["original"].to_pylist(), joined["recovered"].to_pylist()
     band = [
-        (float(at), value - abs(value) * bound / 100, value + abs(value) * bound / 100)
-        for at, (value, bound) in enumerate(zip(given, joined["bound"].to_pylist(), strict=True))
-        if value is not None and bound is not None and math.isfinite(bound)
+        (float(at), value - off, value + off)
+        for at, (value, *bounds) in enumerate(
+            zip(given, joined["bound"].to_pylist(), joined["own"].to_pylist(), strict=True)
+        )
+        if value is not None and (off := _off(value, *bounds)) is not None
     ]
     lines = [
         {"name": "original", "style": "original", "points": [(float(at), v) for at, v in enumerate(truth)]},
@@ -375,6 +410,17 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
         {"lines": lines, "x": f"tuples of {key}", "y": f"{attribute} {unit}".strip(), "band": band},
         "Shaded: the bound stated with each recovered value.",
     )
+
+
+def _off(value: float, bound_pct: float | None, bound: float | None) -> float | None:
+    """How far the truth may lie from a recovered value; None where no bound is stated.
+
+    >>> _off(2.0, math.nan, 2.0), _off(50.0, 2.0, None), _off(5.0, None, None)
+    (2.0, 1.0, None)
+    """
+    if bound is not None:
+        return bound
+    return None if bound_pct is None or not math.isfinite(bound_pct) else abs(value) * bound_pct / 100
 
 
 def _busiest(contract: StreamContract, joined: pa.Table) -> tuple[pa.Table, str]:

@@ -212,7 +212,13 @@ def _bounds(table: pa.Table, side: JoinSide) -> Array | None:
     columns = [table[name + BOUND_SUFFIX] for name in side.joined_by]
     if all(one.null_count == len(one) for one in columns):
         return None
-    return np.fmax.reduce([np.asarray(one.cast(pa.float64())) for one in columns])
+    return np.fmax.reduce([_widest(one) for one in columns])
+
+
+def _widest(bounds: pa.ChunkedArray) -> Array:
+    """Bounds in per cent, not a number where a value is as it came; one in its own unit alone bounds no share."""
+    found = np.array(bounds.cast(pa.float64()), np.float64)
+    return np.where(np.isnan(found) & np.asarray(bounds.is_valid()), np.inf, found)
 
 
 def columns_read(side: JoinSide) -> list[str]:

@@ -28,6 +28,7 @@ from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.sift import seq_hashes
 from spillway.levers.sifters.spans import END, NAN, NULL, key_floats
 from spillway.levers.sifters.unasked import MOST_ASKED, hold_any, throttle_of_asked
+from spillway.levers.sifters.unmatched import unmatched_conditions
 from spillway.levers.sifters.wanted import Wanted
 
 FACT = "regions"
@@ -220,6 +221,8 @@ def train(lesson: Lesson) -> list[Fact] | None:
         f"{lesson.contract.stream}: {regions.base.tree.count} regions by {regions.scheme} from "
         f"{regions.sample_rows:,} of {rows.num_rows:,} tuples for {len(settings.queries)} queries{said}"
     )
+    for one in unmatched_conditions(lesson.contract, rows):
+        lesson.say(f"{lesson.contract.stream}: WARNING: {one.sentence}; {one.remedy}")
     return [Fact(FACT, "", _told(regions), evidence)]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
@@ -15,6 +17,7 @@ from spillway.levers.protocol import (
     Lesson,
     Lever,
     MinedEntry,
+    Noticed,
     Offer,
     Picture,
     Plan,
@@ -26,6 +29,7 @@ from spillway.levers.protocol import (
 from spillway.levers.rate_distortion import Alternative
 from spillway.levers.sifters.apply import ASIDE
 from spillway.levers.sifters.record import SIFTERS
+from spillway.levers.telling import OpenQuestion
 
 STEPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the rows that a room is told of."""
@@ -90,6 +94,35 @@ class Sifters(Lever):
         from spillway.levers.sifters.record import dropped_rows
 
         return dropped_rows(tables, stream, batches)
+
+    def doubts(
+        self, contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]
+    ) -> list[OpenQuestion]:
+        from spillway.levers.sifters.unmatched import unmatched_conditions
+
+        return [
+            OpenQuestion(one.sentence, one.remedy)
+            for one in unmatched_conditions(contract, self._last_rows(contract, edge))
+        ]
+
+    def noticed(
+        self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
+    ) -> list[Noticed]:
+        return [
+            Noticed(
+                "every_condition_matches_something", "0 rows", "at least 1 row",
+                f"{contract.stream}: {one.sentence}; {one.remedy}",
+            )
+            for one in self.doubts(contract, edge)
+        ]  # fmt: skip
+
+    @staticmethod
+    def _last_rows(contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]) -> pa.Table:
+        """The last rows, as many as training reads, of the attributes that conditions are about."""
+        from spillway.levers.sifters.wanted import Wanted
+
+        settings = contract.lever_settings("sifters")
+        return edge(Wanted.of(settings, contract).columns, settings.sample.tuples)
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
         from spillway.levers.sifters.mine import entry_from

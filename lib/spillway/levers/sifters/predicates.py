@@ -336,11 +336,29 @@ class _Reader:
         elif (function := node.find(exp.Func)) is not None and not isinstance(
             function, exp.Cast | exp.And | exp.Or
         ):
-            remedy = (
-                f"what {function.sql_name().lower()} makes of it is no attribute: compare the attribute itself, "
-                "let whoever delivers the stream bring it as one, or leave that part out"
-            )
+            remedy = _remedy_for_function(function)
         return Refused(self.field, rule, _said(node), remedy)
+
+
+_NEVER_THE_SAME = (
+    "now", "current_timestamp", "current_date", "current_time", "curdate", "localtimestamp", "unix_timestamp",
+    "rand", "random", "randn", "uuid",
+)  # fmt: skip
+
+
+def _remedy_for_function(function: exp.Func) -> str:
+    """What to do about a function: its result is no attribute."""
+    anonymous = isinstance(function, exp.Anonymous)
+    name = (function.name if anonymous else function.sql_name()).lower()
+    if name in _NEVER_THE_SAME:
+        return (
+            f"{name}() has another value in each run, and a batch that is shed again must be shed alike: write a "
+            "constant, e.g. at >= '2026-01-31 12:00:00', or leave that part out"
+        )
+    return (
+        f"the result of {name}() is no attribute: compare the attribute itself, let the source deliver the result "
+        "as an attribute, or leave that part out"
+    )
 
 
 def _bare(node: exp.Expr) -> exp.Expr:

@@ -19,7 +19,7 @@ from spillway.show.report.facts import StreamFacts, WorkloadFacts, gather_facts,
 from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
 from spillway.show.summary import last_outcomes, last_validation
 from spillway.show.trades import trade_pictures, traded
-from spillway.show.words import bytes_said, how_many
+from spillway.show.words import bytes_said, how_many, share_said
 from spillway.store.tables import Tables
 
 
@@ -44,6 +44,11 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     return path
 
 
+def _lost_words(rows: int) -> str:
+    """What the headline must not leave out."""
+    return f"; {how_many(rows, 'row')} dropped for good" if rows else ""
+
+
 def page(
     facts: Sequence[StreamFacts],
     workloads: Sequence[WorkloadFacts],
@@ -65,13 +70,23 @@ def page(
         *([f"the ledger is off by {off:,}"] if off else []),
         *([f"{how_many(failed, 'expectation')} failed"] if failed else []),
     ]
+    absent = [fact.figures for fact in shed if fact.figures.absent_pct]
+    unknown = [fact for fact in shed if fact.certificates and fact.figures.absent_pct is None]
     if not shed:
-        verdict, bad = "Nothing has been shed yet", True
+        verdict, look = "Nothing has been shed yet", " bad"
     elif last is None:
-        verdict, bad = "Not validated yet", True
+        verdict, look = "Not validated yet", " bad"
+    elif wrong:
+        verdict, look = "; ".join(wrong), " bad"
+    elif absent:
+        there = "; ".join(f"{one.stream} {share_said(one.absent_pct or 0.0)}" for one in absent)
+        verdict = f"What is at the destination is within its bound; absent there: {there}"
+        look = " part"
+    elif unknown:
+        verdict = "Every recovered value is within its threshold; `spillway migrate` says what is at the destination"
+        look = " part"
     else:
-        verdict = "; ".join(wrong) or "Every recovered value is within its threshold, and the ledger balances"
-        bad = bool(wrong)
+        verdict, look = "Every recovered value is within its threshold, and the ledger balances", ""
     subjects = [*(fact.contract.stream for fact in facts), *(one.name for one in workloads)]
     names = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in subjects)
     channels = '<a href="#channels">channels and rooms</a>' if trades else ""
@@ -79,8 +94,8 @@ def page(
     body = [
         "<h1>Spillway</h1>",
         f'<p class="lead">{how_many(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
-        f"{bytes_said(saved)} saved net of what it takes to give every shed value back.</p>",
-        f'<span class="verdict{" bad" if bad else ""}">{escape(verdict)}</span>',
+        f"{bytes_said(saved)} saved net of synopses{_lost_words(sum(f.figures.rows_lost for f in facts))}.</p>",
+        f'<span class="verdict{look}">{escape(verdict)}</span>',
         f'<nav>{channels}{names}<a href="#validations">validations</a></nav>',
         '<div class="cards" style="margin-top:30px">' + byte_bars(shed) + "</div>" if shed else "",
         *(['<h2 id="channels">Channels and rooms</h2>', '<div class="cards">'] if trades else []),

@@ -11,11 +11,12 @@ from typing import Any
 
 from spillway.ledger import TOTAL, Row, difference, imbalances
 from spillway.levers.certificate import Certificate
+from spillway.pipeline.presence import Presence, presence_of_row
 from spillway.show.report import svg
 from spillway.show.report.drawing import card, picture_card
 from spillway.show.report.facts import StreamFacts, WorkloadFacts
 from spillway.show.stages import stages_of
-from spillway.show.summary import certificate_of, last_validation
+from spillway.show.summary import StreamFigures, certificate_of, last_validation
 from spillway.show.words import bytes_said, cells, rate_said, share_said, table
 
 
@@ -25,6 +26,7 @@ def headline(facts: StreamFacts) -> str:
     saved = f.wire_bytes_saved - f.synopsis_bytes
     offered = sum(row["bytes_offered"] for row in facts.sent)
     rows_gone = [(f"{f.rows_shed:,}", f"rows shed, {f.rows_lost:,} of them lost")] if f.rows_shed else []
+    at_hand = ", with the source at hand" if f.absent_pct else ""
     pairs = [
         (f"{f.tuples:,}", f"tuples taken in, {f.rejected:,} refused"),
         (
@@ -38,13 +40,27 @@ def headline(facts: StreamFacts) -> str:
         *rows_gone,
         (bytes_said(saved), f"saved net of synopsis, of {bytes_said(offered)}"),
         (share_said(f.stored_share_pct), f"of {f.shed_values:,} shed values stored"),
-        (share_said(f.recovery_accuracy_pct), "mean recovery accuracy"),
+        (share_said(f.recovery_accuracy_pct), f"mean recovery accuracy{at_hand}"),
+        *_presence_tile(f),
         (f"{f.worst_error_over_threshold:.3g}", "worst error, in thresholds (at most 1)"),
         (f"{f.violations:,}", "values outside their threshold"),
     ]
     return '<div class="figures">' + "".join(
         f"<div><b>{escape(value)}</b><span>{escape(words)}</span></div>" for value, words in pairs
     ) + "</div>"  # fmt: skip
+
+
+def _presence_tile(figures: StreamFigures) -> list[tuple[str, str]]:
+    """What the destination has, where certificates say it."""
+    if figures.present_pct is None:
+        return []
+    said = "at the destination within its bound"
+    if figures.absent_pct:
+        said += (
+            f"; {share_said(figures.absent_pct)} absent there: {figures.held_values:,} kept at the source, "
+            f"{figures.lost_values:,} dropped for good"
+        )
+    return [(share_said(figures.present_pct), said)]
 
 
 def byte_bars(facts: Sequence[StreamFacts]) -> str:
@@ -123,6 +139,7 @@ def certificate_table(facts: StreamFacts) -> str:
                 lever, attribute or "whole rows", way, bound_said(whole), whole.shed_values, whole.rounded_values,
                 whole.stored_values, whole.stored_share_pct, float(whole.max_error_pct), whole.mean_error_pct,
                 whole.violations,
+                *_shares(own),
                 *(bytes_said(sum(row[f"{name}_bytes"] for row in own)) for name in ("column", "wire", "synopsis")),
                 bad=whole.violations > 0,
             )
@@ -130,8 +147,16 @@ def certificate_table(facts: StreamFacts) -> str:
     heads = (
         "lever|attribute|way|bound|#shed|#rounded|#stored|#stored %|#worst error %|#mean error %|#violations"
     )
-    heads += "|column|wire|synopsis"
+    heads += "|#present at destination %|#absent there %|column|wire|synopsis"
     return card("Certificates: measured against the truth", table(heads, rows), wide=True)
+
+
+def _shares(certificates: Sequence[Row]) -> tuple[float | str, float | str]:
+    """The shares of the values that are present and absent at the destination."""
+    if any(row.get("offered_values") is None for row in certificates):
+        return "?", "?"
+    there = sum(map(presence_of_row, certificates), Presence(0))
+    return there.present_pct, there.absent_pct
 
 
 def bound_said(certificate: Certificate) -> str:

@@ -83,6 +83,18 @@ def told_pct(places: Sequence[ErrorBound], precision: np.ndarray, values: np.nda
     return np.minimum(limits_pct[precision], np.where(exact, 0.0, least))
 
 
+def told_error(places: Sequence[ErrorBound], precision: np.ndarray, told: np.ndarray) -> np.ndarray:
+    """The bounds in the attribute's own unit, NaN where there is none or the value is exact.
+
+    `told`: what `told_pct` returns for the same values.
+
+    >>> told_error([ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([0, 1, 1]), np.array([5.0, 2.5, 0.0])).tolist()
+    [nan, 1.0, nan]
+    """
+    limit = np.array([one.error for one in places])[precision]
+    return np.where(np.isfinite(limit) & (limit > 0) & (told > 0), limit, np.nan)
+
+
 @_njit
 def real_error_pct(mv, sv):  # type: ignore[no-untyped-def]
     """The error in % of `mv` for the real `sv`, infinity where no finite error describes it; never NaN."""

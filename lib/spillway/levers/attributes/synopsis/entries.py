@@ -38,7 +38,7 @@ from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
-from spillway.levers.attributes.synopsis.bounds import told_pct, within_integer, within_real
+from spillway.levers.attributes.synopsis.bounds import told_error, told_pct, within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
 from spillway.levers.attributes.synopsis.walking import step_tables, walk
@@ -115,6 +115,8 @@ class Recovered:
 
     values: Column
     bound_pct: np.ndarray
+    error: np.ndarray
+    """Each shed value's bound in the attribute's own unit; NaN where there is none."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -223,9 +225,9 @@ def recover(
             "read all batches of the frame",
         )
     given_back = known.take(source)
-    _tell_bounds(bound, model, is_shed, precision, given_back)
-    bound[rows] = 0.0
-    return Recovered(given_back, bound)
+    error = _tell_bounds(bound, model, is_shed, precision, given_back)
+    bound[rows], error[rows] = 0.0, np.nan
+    return Recovered(given_back, bound, error)
 
 
 def _one_form(column: Column, rows: np.ndarray) -> Column:
@@ -269,10 +271,11 @@ def _recover_by_prediction(
     given = _placed(column.hide(is_shed), whole, entries.values.take(~entries.is_step))
     known = _walked(True, model, frame, is_shed, precision, given, is_entry, is_step, steps)
     bound = np.full(n, np.nan)
-    _tell_bounds(bound, model, is_shed, precision, known)
+    error = _tell_bounds(bound, model, is_shed, precision, known)
     ladder = np.array([one.ladder for one in model.precisions])  # there whole values are levels too
-    bound[whole[~ladder[precision[whole]]]] = 0.0
-    return Recovered(known, bound)
+    exact = whole[~ladder[precision[whole]]]
+    bound[exact], error[exact] = 0.0, np.nan
+    return Recovered(known, bound, error)
 
 
 def _walked(
@@ -310,13 +313,17 @@ def _walked(
 
 def _tell_bounds(
     bound: np.ndarray, model: AttributeModel, is_shed: np.ndarray, precision: np.ndarray, values: Column
-) -> None:
-    """What shed values keep to at their rows' precisions, in per cent."""
+) -> np.ndarray:
+    """Set `bound` to what shed values keep to in per cent; return what they keep to in the attribute's own unit."""
+    error = np.full(len(bound), np.nan)
     if model.kind == "text":  # comes back exactly at every precision
         bound[is_shed] = 0.0
-        return
+        return error
     places = [model.bound_at(place) for place in range(len(model.precisions))]
-    bound[is_shed] = told_pct(places, precision, values.values)[is_shed]
+    told = told_pct(places, precision, values.values)
+    bound[is_shed] = told[is_shed]
+    error[is_shed] = told_error(places, precision, told)[is_shed]
+    return error
 
 
 def _aims(model: AttributeModel) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,143 @@
+"""Conditions that match no row: a query that asks for nothing protects nothing.
+
+If the contract says `level = 'error'` and the data say ERROR, the rows that were to be protected are those that no
+query asks for, and they are dropped first. Such a condition is legal SQL, so only rows can tell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.contracts import StreamContract
+from spillway.errors import safely
+from spillway.levers.sifters.boxes import products_hold
+from spillway.levers.sifters.dimensions import Dimension
+from spillway.levers.sifters.predicates import Predicate, parse_sql, words_named
+from spillway.levers.sifters.settings import SifterSettings
+from spillway.levers.sifters.wanted import Wanted
+
+SHOWN_VALUES = 3
+_LONGEST_VALUE = 40
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A condition of the contract that matches none of some rows, or names a value that none of them has."""
+
+    title: str
+    """What an error calls it: `query NAME` or `keep`."""
+    condition: str
+    found: str
+    """What the rows have instead."""
+    rows: int
+    word: str | None = None
+    """The value that no row has, where other parts of the condition match."""
+
+    @property
+    def sentence(self) -> str:
+        """The condition, and what the rows have instead."""
+        what = "matches" if self.word is None else f"names the value {self.word}, which is in"
+        condition = "" if self.title.endswith(f" {self.condition}") else f" ({self.condition})"
+        return f"{self.title}{condition} {what} none of the last {self.rows:,} rows: {self.found}"
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "if such rows are to be protected, compare with a value as the data write it (upper and lower case "
+            "differ): rows that no query asks for are dropped first"
+        )
+
+
+def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[Unmatched]:
+    """The queries and `keep` rules of the contract's sifters that match none of these rows."""
+    if not rows.num_rows:
+        return
+    settings: SifterSettings = contract.lever_settings("sifters")
+    wanted = Wanted.of(settings, contract)
+    for title, predicate in (
+        *((f"query {query.title}", predicate) for query, predicate in wanted.queries),
+        *((f"keep {predicate.text}", predicate) for predicate in wanted.keep),
+    ):
+        if not predicate.used:
+            continue
+        seen = {name: _Seen.of(dimension, rows) for name, dimension in _used(predicate).items()}
+        keys = [one.keys_of(rows[one.name]) for one in predicate.dimensions]
+        if not products_hold(predicate.products, keys).any():
+            named = _words(predicate)
+            found = "; ".join(one.words(named.get(name, frozenset())) for name, one in seen.items())
+            yield Unmatched(title, predicate.text, found, rows.num_rows)
+            continue
+        for name, words in _words(predicate).items():
+            for word in sorted(words - seen[name].counts.keys()):
+                if seen[name].alike(word):
+                    yield Unmatched(
+                        title, predicate.text, seen[name].words({word}), rows.num_rows, _quoted(word)
+                    )
+
+
+def _used(predicate: Predicate) -> dict[str, Dimension]:
+    used = set(predicate.used)
+    return {one.name: one for one in predicate.dimensions if one.name in used}
+
+
+def _words(predicate: Predicate) -> Mapping[str, set[str]]:
+    """By text attribute, the words that the condition holds it against."""
+    texts = [one.name for one in _used(predicate).values() if one.is_text]
+    return words_named(parse_sql(predicate.text), texts)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What some rows have of an attribute: counts of the values of a text, least and most of anything else."""
+
+    name: str
+    counts: Mapping[str, int]
+    span: tuple[Any, Any] | None
+
+    @staticmethod
+    def of(dimension: Dimension, rows: pa.Table) -> _Seen:
+        column = rows[dimension.name]
+        if dimension.is_text:
+            found = Counter(column.cast(pa.string()).drop_null().to_pylist())
+            return _Seen(dimension.name, found, None)
+        values = column.drop_null()
+        if pa.types.is_floating(values.type):
+            values = values.filter(pc.is_finite(values))
+        ends = pc.min_max(values).as_py() if len(values) else None
+        return _Seen(dimension.name, {}, None if ends is None else (ends["min"], ends["max"]))
+
+    def alike(self, word: str) -> list[str]:
+        """Values that differ from the word in case or blanks alone."""
+        return [one for one in self.counts if _plain(one) == _plain(word)]
+
+    def words(self, named: set[str] | frozenset[str]) -> str:
+        """The values closest to those that the condition names; where it names none, the most frequent ones."""
+        if self.span is not None:
+            low, high = (safely(str(one), _LONGEST_VALUE) for one in self.span)
+            return f"{self.name} lies between {low} and {high}"
+        if not self.counts:
+            return f"{self.name} is null in all of them"
+        by_plain = {_plain(one): one for one in self.counts}
+        close = [
+            by_plain[one]
+            for word in sorted(named)
+            for one in get_close_matches(_plain(word), list(by_plain), SHOWN_VALUES)
+        ]
+        often = sorted(self.counts, key=lambda one: (-self.counts[one], one))
+        shown = list(dict.fromkeys([*close, *often]))[:SHOWN_VALUES]
+        return f"{self.name} has " + ", ".join(f"{_quoted(one)} ({self.counts[one]:,} rows)" for one in shown)
+
+
+def _plain(text: str) -> str:
+    return "".join(text.split()).casefold()
+
+
+def _quoted(text: str) -> str:
+    return safely(f"'{text}'", _LONGEST_VALUE)
