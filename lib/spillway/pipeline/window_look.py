@@ -213,12 +213,14 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
         return
     was = (last.to_time - last.from_time).total_seconds()
     field, value, now = "seconds", contract.window.seconds, was
+    rule = "stay as long as the windows that were worked out"
     if abs(was - contract.window.seconds) <= _ROUNDED.total_seconds():
+        rule = "stay as it was when windows were worked out"
         field, value = "slide_seconds", contract.window.slide_seconds or contract.window.seconds
         now = micros_of(last.from_time) / last.window / 1e6 if last.window else was
     raise Refused(
         f"window.{field}",
-        f"stay as it was when windows were worked out, {now:g}: others would stand beside them",
+        f"{rule}, {now:g}: others would stand beside them",
         value,
         f"write {now:g} again, or give it a new name: its results begin anew under that",
         where=contract.subject,
