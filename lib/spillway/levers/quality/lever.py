@@ -166,7 +166,7 @@ class Quality(WindowLever):
         settings: QualitySettings = contract.lever_settings(LEVER_NAME)
         query = AskedQuery(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
         query.refuse_sources()
-        for result in query.results:
+        for result in query.result_steps:
             query.refuse_names(columns(query.asked((), result)).names)
 
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
