@@ -32,7 +32,7 @@ from spillway.pipeline.window_pins import pinned_windows
 
 THREE = ("first", "second", "third")
 MOST_TUPLES, WINDOWS, WINDOW_SECONDS, PORTION = 60, 3, 60.0, 7
-_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class _Watching(InProcess):
+class WatchingEngine(InProcess):
     """Answers as the engine of this process does; notes what was read of every view, and what each step came to."""
 
     read: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def landed_three(seed: int) -> Made:
     produced: dict[tuple[str, int], int] = {}
     streams, files = {}, {}
     for name in THREE:
-        streams[name] = read_stream(_stream(name))
+        streams[name] = read_stream(declared_stream(name))
         rows: list[dict[str, Any]] = []
         for window in range(WINDOWS + 1):
             count = int(chance.integers(2, MOST_TUPLES)) if window < WINDOWS else 1
@@ -81,14 +81,14 @@ def landed_three(seed: int) -> Made:
                 keep[1:-1] = chance.random(count - 2) > 0.2
             produced[name, window] = count
             for at in np.flatnonzero(keep).tolist():
-                moment = _BEGIN + timedelta(seconds=WINDOW_SECONDS * (window + at / count))
+                moment = BEGIN + timedelta(seconds=WINDOW_SECONDS * (window + at / count))
                 rows.append(
                     {"node": f"n{chance.integers(4)}", "at": moment, "number": 1000 * window + at,
                      "k": int(chance.integers(5)), "v": float(chance.integers(100))}
                 )  # fmt: skip
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows), sink)
-        files[name] = {f"{_BEGIN.date()}/a.parquet": sink.getvalue()}
+        files[name] = {f"{BEGIN.date()}/a.parquet": sink.getvalue()}
     lake = Lake.landed(
         f"graphs-{seed}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     )
@@ -96,7 +96,8 @@ def landed_three(seed: int) -> Made:
     return Made(lake, produced)
 
 
-def _stream(name: str) -> dict[str, Any]:
+def declared_stream(name: str) -> dict[str, Any]:
+    """A stream of the three, with no lever."""
     return {
         "stream": name,
         "channel": "wide",
@@ -175,10 +176,10 @@ def conservation_errors(made: Made, chance: np.random.Generator) -> list[float]:
     windows = pinned_windows(made.lake.tables, contracts, query)[:WINDOWS]
     errors = []
     for window in windows:
-        watching = _Watching()
+        watching = WatchingEngine()
         replay = RoomReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
         ((rows, told),) = replay.by({"graph": query})["graph"].values()
-        at = round((window.from_time - _BEGIN).total_seconds() / WINDOW_SECONDS)
+        at = round((window.from_time - BEGIN).total_seconds() / WINDOW_SECONDS)
         put_in = [
             SourceNode(name, name, n := made.produced[name, at], n - watching.read.get(name, 0))
             for name in inputs

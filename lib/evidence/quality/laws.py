@@ -18,6 +18,7 @@ from evidence.quality.load_streams import (
 )
 from evidence.quality.noted import noted_groups
 from evidence.quality.replays import by_rules
+from evidence.quality.sic import largest_sic_error
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
 from spillway.levers.quality.drawing import drawn_by_chance
 from spillway.levers.quality.intervals import Clusters, PartlyRead, are_even
@@ -160,12 +161,14 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
         declared += conservation_errors(made[trial % len(made)], chance)
     for one in made:
         one.lake.forget()
+    sic_error, sic_compared = largest_sic_error(min(trials, MOST_DECLARED))
     book.table(
         "Laws",
         ("law", "largest", "of"),
         [
             ("sic lost or made by random graphs of operators", conserved, trials),
             ("sic lost or made by random queries in SQL", max(declared), len(declared)),
+            ("error of sic, random queries over sifted inputs against fractions", sic_error, sic_compared),
             ("batches from the max-min optimum", max(short), trials),
             *(
                 (f"bytes of shed portions read, {where}", float(of), float(shed))
@@ -180,6 +183,8 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
         "quality.conservation_error_largest.graphs": conserved,
         "quality.conservation_error_largest.declared_sql": max(declared),
         "quality.conservation_checks.declared_sql": len(declared),
+        "quality.sic_error_largest": sic_error,
+        "quality.sic_comparisons": sic_compared,
         "quality.batches_from_max_min_largest": max(short),
         "quality.bytes_of_shed_batches": sum(shed for _, _, shed in shed_bytes.values()),
         "quality.bytes_of_shed_batches_read": sum(of for _, of, _ in shed_bytes.values()),

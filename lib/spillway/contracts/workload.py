@@ -14,16 +14,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from spillway.contracts.alerts import AlertHook
 from spillway.contracts.levers import LeverEntry, Levers, Subject
 from spillway.contracts.sections import RETAINED
-from spillway.contracts.shapes import DRAFT, SUBJECT_NAME, Choice, Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.shapes import (
+    DRAFT,
+    SUBJECT_NAME,
+    Broken,
+    Choice,
+    Listing,
+    Maybe,
+    Number,
+    Record,
+    Text,
+    rule,
+)
 
 LONGEST_SECONDS = 1e10
 """Some 300 years: longer than any data, short enough to be counted in microseconds."""
+
+
+MOST_OVERLAP = 1000
+"""A moment lies in so many windows at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +59,34 @@ class TimeSpan:
         None,
     )
 
+    slide_seconds: float | None = rule(
+        Maybe(Number(above=0, most=LONGEST_SECONDS)),
+        "how far apart windows begin, a whole part of `seconds`, so that windows overlap; null: one begins where the "
+        "last one ends",
+        None,
+    )
+
     @property
-    def steps(self) -> tuple[int, ...]:
-        """The lengths that the edges of windows are multiples of, in whole microseconds."""
-        return (max(1, round(self.seconds * 1e6)),)
+    def step(self) -> int:
+        """How far apart windows begin, in whole microseconds."""
+        return max(1, round((self.slide_seconds or self.seconds) * 1e6))
+
+    @property
+    def overlap(self) -> int:
+        """How many windows a moment lies in."""
+        return round(self.seconds * 1e6 / self.step) if self.slide_seconds else 1
+
+    def rules(self) -> Iterator[Broken]:
+        if self.slide_seconds is None or not isinstance(self.seconds, int | float):
+            return
+        times = self.seconds / self.slide_seconds
+        if times < 1 or abs(self.overlap * self.step - self.seconds * 1e6) > 0.5 or times > MOST_OVERLAP:
+            yield (
+                "slide_seconds",
+                f"fit into window.seconds a whole number of times, from 1 to {MOST_OVERLAP:,}",
+                self.slide_seconds,
+                f"write e.g. {self.seconds / 2:g}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -313,6 +313,8 @@ class WindowLever(ABC):
     in_turn = False
     """Whether a window is planned by what those before it came to, and so after them: one window a call."""
 
+    slides = False
+    """Whether windows may overlap (`slide_seconds`)."""
     portioned = False
     """Whether windows are planned by the portions that their inputs come in."""
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
-from spillway.levers.windows import micros_of, moment_of, step_of
+from spillway.levers.windows import micros_of, moment_of
 from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group
 from spillway.store.filters import matching
 
@@ -26,9 +26,17 @@ _CUT_BY = timedelta(microseconds=999)
 
 @dataclass(frozen=True)
 class WindowGrid:
-    """Windows of so many microseconds."""
+    """Windows that begin every so many microseconds: cells of time, of which a window is one or several.
+
+    Windows that slide overlap: window n is made of the cells n to n + cells - 1. Every moment lies in one cell.
+
+    >>> sliding = WindowGrid(60_000_000, cells=3)
+    >>> [edge.minute for edge in sliding.span(1)], list(sliding.windows_of(4)), list(sliding.cells_of(4))
+    ([1, 4], [2, 3, 4], [4, 5, 6])
+    """
 
     step: int
+    cells: int = 1
 
     @staticmethod
     def of(contract: Workload) -> WindowGrid:
@@ -37,23 +45,35 @@ class WindowGrid:
         >>> WindowGrid(3_600_000_000).at(datetime(1970, 1, 3, 12, tzinfo=UTC)), WindowGrid(300_000).at(date(1970, 1, 1))
         (60, 0)
         """
-        return WindowGrid(step_of(contract.window.seconds))
+        return WindowGrid(contract.window.step, contract.window.overlap)
 
     def at(self, edge: date) -> int:
-        """The window that a moment, or the midnight that a date begins with, lies in."""
+        """The cell that a moment, or the midnight that a date begins with, lies in."""
         return micros_of(edge) // self.step
 
     def span(self, number: int) -> tuple[datetime, datetime]:
         """The first moment of a window, and the one after its last, as far as there are any."""
+        return moment_of(number * self.step), moment_of((number + self.cells) * self.step)
+
+    def cell(self, number: int) -> tuple[datetime, datetime]:
+        """The first moment of a cell, and the one after its last."""
         return moment_of(number * self.step), moment_of((number + 1) * self.step)
 
+    def windows_of(self, cell: int) -> range:
+        """The windows that a cell is part of."""
+        return range(cell - self.cells + 1, cell + 1)
+
+    def cells_of(self, window: int) -> range:
+        """The cells that a window is made of."""
+        return range(window, window + self.cells)
+
     def numbers(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        """Of moments or dates, none of them null, the windows they lie in."""
+        """Of moments or dates, none of them null, the cells they lie in."""
         micros = np.asarray(times.cast(pa.timestamp("us")).cast(pa.int64()))
         return np.asarray(micros // self.step)
 
     def holding(self, file: DataFile, order: str) -> int | None:
-        """The one window that all rows of a file lie in, as its statistics tell; None: it is to be read."""
+        """The one cell that all rows of a file lie in, as its statistics tell; None: it is to be read."""
         low, high = file.low(order), file.high(order)
         if low is None or high is None:
             return None
@@ -63,14 +83,14 @@ class WindowGrid:
         return first if first == self.at(high) else None
 
     def of_group(self, group: RowGroup, order: str) -> int | None:
-        """The one window that all rows of a row group lie in, as its footer tells; None: it is to be read."""
+        """The one cell that all rows of a row group lie in, as its footer tells; None: it is to be read."""
         if order not in group.edges:
             return None
         first, last = (self.at(_in_utc(edge)) for edge in group.edges[order])
         return first if first == last else None
 
     def of_batches(self, file: DataFile, order: str, batches: set[int]) -> set[tuple[int, int]]:
-        """Of these batches' rows in a file, every batch with a window that it has rows in."""
+        """Of these batches' rows in a file, every batch with a cell that it has rows in."""
         low, high, one = file.low("batch"), file.high("batch"), self.holding(file, order)
         if low is not None and low == high and one is not None:
             return {(low, one)} if low in batches else set()

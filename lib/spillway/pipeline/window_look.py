@@ -24,7 +24,7 @@ from spillway.batch import RETIRED
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused, SpillwayError
-from spillway.levers.windows import OPEN, PLANNED, Input, Window
+from spillway.levers.windows import OPEN, PLANNED, Input, Window, micros_of, step_of
 from spillway.pipeline.window_grid import WindowGrid, window_order
 from spillway.pipeline.window_rules import refuse_always
 from spillway.registry import lever
@@ -112,10 +112,10 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
     new = {name: [batch for batch in found if (name, batch) not in seen] for name, found in sent.items()}
     came: dict[int, set[Input]] = {}
     for stream, batches in new.items():
-        for batch, number in _windows_of(
-            tables, grid, stream, window_order(contracts, contract, stream), batches
-        ):
-            came.setdefault(number, set()).add((stream, batch))
+        order = window_order(contracts, contract, stream)
+        for batch, cell in _cells_of(tables, grid, stream, order, batches):
+            for number in grid.windows_of(cell):
+                came.setdefault(number, set()).add((stream, batch))
     touched = known.numbered(came)
     came = {n: more for n, found in came.items() if (more := found - _own(touched.get(n)))}
     waiting = {number: _own(window) for number, window in open_ones.items()}
@@ -125,14 +125,16 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
     ends = {
         stream: max((n for n, own in waiting.items() if _has(own, stream)), default=None) for stream in new
     }
+    # the last window of a stream begins with the last cell that it has come to
     end = _end(ends.values(), contract)
     if end is None:
         return WindowsFound(known, came)
     wanted = set(contract.inputs) if contract.window.rows_of == "all" else set()
-    closed = {n: own for n, own in waiting.items() if n < end and {name for name, _ in own} >= wanted}
+    ahead = grid.cells - 1
+    closed = {n: own for n, own in waiting.items() if n + ahead < end and {name for name, _ in own} >= wanted}
     fastest = max(one for one in ends.values() if one is not None)
     held = {
-        stream: sum(max(end, -math.inf if last is None else last) <= n < fastest for n in waiting)
+        stream: sum(max(end, -math.inf if last is None else last) <= n + ahead < fastest for n in waiting)
         for stream, last in ends.items()
         if last is None or last < fastest
     }
@@ -140,14 +142,14 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
 
 
 def _end(ends: Collection[int | None], contract: Workload) -> int | None:
-    """The first window that is not closed: that of the slowest input, or so long before that of the fastest one."""
+    """The first cell that is not past: that of the slowest input, or so long before that of the fastest one."""
     sent = [one for one in ends if one is not None]
     if not sent:
         return None
     seconds = contract.window.waits_seconds
     if seconds is None:
         return min(sent) if len(sent) == len(ends) else None
-    ahead = max(sent) - math.ceil(seconds / contract.window.seconds)
+    ahead = max(sent) - math.ceil(step_of(seconds) / contract.window.step)
     return max(ahead, min(sent)) if len(sent) == len(ends) else ahead
 
 
@@ -209,12 +211,18 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
     edges = zip(grid.span(last.window), (last.from_time, last.to_time), strict=True)
     if all(abs(is_now - was) <= _ROUNDED for is_now, was in edges):
         return
-    seconds = (last.to_time - last.from_time).total_seconds()
+    was = (last.to_time - last.from_time).total_seconds()
+    field, value, now = "seconds", contract.window.seconds, was
+    rule = "stay as long as the windows that were worked out"
+    if abs(was - contract.window.seconds) <= _ROUNDED.total_seconds():
+        rule = "stay as it was when windows were worked out"
+        field, value = "slide_seconds", contract.window.slide_seconds or contract.window.seconds
+        now = micros_of(last.from_time) / last.window / 1e6 if last.window else was
     raise Refused(
-        "window.seconds",
-        f"stay as long as the windows that were worked out, {seconds:g}: others would stand beside them",
-        contract.window.seconds,
-        f"write {seconds:g} again, or give it a new name: its results begin anew under that",
+        f"window.{field}",
+        f"{rule}, {now:g}: others would stand beside them",
+        value,
+        f"write {now:g} again, or give it a new name: its results begin anew under that",
         where=contract.subject,
     )
 
@@ -243,10 +251,10 @@ def _sent(tables: Tables, stream: str) -> list[int]:
     return sorted(tables.at("batches").rows(["batch"], **where)["batch"].to_pylist())
 
 
-def _windows_of(
+def _cells_of(
     tables: Tables, grid: WindowGrid, stream: str, order: str, batches: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Every batch of these with a window that it has rows in; a file is opened at most once."""
+    """Every batch of these with a cell that it has rows in; a file is opened at most once."""
     if batches:
         for file in tables.at("transmitted", stream).files(batch=batches):
             yield from grid.of_batches(file, order, set(batches))

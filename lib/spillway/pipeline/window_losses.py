@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow.compute as pc
@@ -38,11 +39,36 @@ _DELIVERED_BEFORE = "delivered before"
 
 @dataclass(frozen=True)
 class Losses:
-    """What was lost of an input by window, and what is given back although it was dropped."""
+    """What was lost of an input by cell of the time axis, and what is given back although it was dropped."""
 
     lost: Mapping[int, InputLoss] = field(default_factory=dict)
-    given_back: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """By batch and window, rows that were kept aside and are read with the others: at least so many."""
+    aside: Mapping[tuple[int, int], InputLoss] = field(default_factory=dict)
+    """By batch and cell, dropped rows that were kept aside: whoever reads the batch there is given them back."""
+
+    def of_window(self, cells: Iterable[int], batches: Iterable[int]) -> tuple[InputLoss, dict[int, int]]:
+        """Return what was lost of a window's cells, and by batch that is read there, how many rows are given back."""
+        read, found = set(batches), InputLoss()
+        given_back: dict[int, int] = {}
+        for cell in cells:
+            found += self.lost.get(cell, InputLoss())
+            for batch in self._aside_of.get(cell, ()):
+                loss = self.aside[batch, cell]
+                least, most = loss.dropped_least, loss.dropped_most
+                if batch in read:
+                    given_back[batch] = given_back.get(batch, 0) + least
+                    # where a count is cut it is not known how many are given back
+                    found += InputLoss(dropped_most=most - least, given_back=least)
+                else:
+                    # no row of the batch was sent for this window, so that the batch is not read for it
+                    found += replace(loss, unsampled=loss.dropped, unsampled_least=least, unsampled_most=most)
+        return found, given_back
+
+    @cached_property
+    def _aside_of(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for batch, cell in self.aside:
+            found.setdefault(cell, []).append(batch)
+        return found
 
 
 def input_losses(
@@ -51,63 +77,51 @@ def input_losses(
     grid: WindowGrid,
     stream: str,
     order: str,
-    windows: Sequence[int],
+    cells: Sequence[int],
     tuples: Mapping[int, Mapping[int, int]],
 ) -> Losses:
-    """Return what was lost of a stream; `tuples`: by batch and window, the rows that are here."""
+    """Return what was lost of a stream; `tuples`: by batch and cell, the rows that are here."""
     if not tuples:
         return Losses()
     near = range(max(1, min(tuples) - NEIGHBOURS), max(tuples) + NEIGHBOURS + 1)
     found: dict[int, InputLoss] = {}
-    given_back: dict[tuple[int, int], int] = {}
-
-    def add(window: int, loss: InputLoss) -> None:
-        found[window] = found.get(window, InputLoss()) + loss
-
-    wanted = set(windows)
+    aside: dict[tuple[int, int], InputLoss] = {}
     for batch, dropped in _dropped(tables, stream, near).items():
         here = tuples.get(batch, {})
-        ranges = _ranges(dropped, grid, windows, here)
+        ranges = _ranges(dropped, grid, cells, here)
+        if dropped.kept_aside:
+            aside |= {(batch, cell): loss for cell, loss in ranges.items()}
+            continue
         if any(one.dropped_least < one.dropped_most for one in ranges.values()) and here:
             weights = _weights(tables, grid, stream, order, batch) or here
             ranges = _weighted(ranges, dropped, weights, here)
-        for window, loss in ranges.items():
-            if not dropped.kept_aside:
-                add(window, loss)
-            elif window in here:
-                given_back[batch, window] = loss.dropped_least
-                # of a window that cuts a count it is not known how many are given back
-                unknown = loss.dropped_most - loss.dropped_least
-                add(window, InputLoss(dropped_most=unknown, given_back=loss.dropped_least))
-            else:
-                # no row of the batch was sent for this window, so that the batch is not read for it
-                add(window, replace(loss, unsampled=loss.dropped, unsampled_least=loss.dropped_least,
-                                    unsampled_most=loss.dropped_most))  # fmt: skip
+        for cell, loss in ranges.items():
+            found[cell] = found.get(cell, InputLoss()) + loss
     refused = _refused(tables, stream, near)
-    edges = _edges(tables, subject, stream) if set(refused) - set(tuples) else {}
+    edges = _edges(tables, subject, stream, grid) if set(refused) - set(tuples) else {}
     for batch, count in refused.items():
-        for window, rows in _spread(batch, count, tuples, edges):
-            add(window, InputLoss(refused=rows))
-    return Losses({window: loss for window, loss in found.items() if window in wanted}, given_back)
+        for cell, rows in _spread(batch, count, tuples, edges):
+            found[cell] = found.get(cell, InputLoss()) + InputLoss(refused=rows)
+    return Losses(found, aside)
 
 
 def _ranges(
-    dropped: DroppedRows, grid: WindowGrid, windows: Sequence[int], here: Mapping[int, int]
+    dropped: DroppedRows, grid: WindowGrid, cells: Sequence[int], here: Mapping[int, int]
 ) -> dict[int, InputLoss]:
-    """Return between which counts the dropped rows of a batch lie, by window; the middle is the first guess."""
+    """Return between which counts the dropped rows of a batch lie, by cell; the middle is the first guess."""
     if dropped.spans is not None:
-        found = {window: dropped.within(*grid.span(window)) for window in windows}
+        found = {cell: dropped.within(*grid.cell(cell)) for cell in cells}
     else:
         every, never = dropped.dropped, dropped.unsampled
         alone = len(here) == 1
         found = dict.fromkeys(here, (every * alone, every, never * alone, never))
     return {
-        window: InputLoss(
+        cell: InputLoss(
             (least + most) / 2, least, most,
             (never_least + never_most) / 2, never_least, never_most, dropped.largest_weight,
             least_kept=dropped.least_kept,
         )
-        for window, (least, most, never_least, never_most) in found.items()
+        for cell, (least, most, never_least, never_most) in found.items()
         if most
     }  # fmt: skip
 
@@ -121,11 +135,11 @@ def _weighted(
     """Replace the first guesses by what row weights say, within the ranges."""
     found = {}
     total = sum(weights.values())
-    for window, one in ranges.items():
-        weight = weights.get(window, 0.0)
+    for cell, one in ranges.items():
+        weight = weights.get(cell, 0.0)
         never = _within(dropped.unsampled * weight / total, one.unsampled_least, one.unsampled_most)
-        likely = weight - here.get(window, 0) + never
-        found[window] = replace(
+        likely = weight - here.get(cell, 0) + never
+        found[cell] = replace(
             one, unsampled=never, dropped=_within(likely, one.dropped_least, one.dropped_most)
         )
     return found
@@ -158,7 +172,7 @@ def _dropped(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, D
 
 
 def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: int) -> dict[int, float]:
-    """Return the sum of row weights of a batch by window; nothing where rows have no weight."""
+    """Return the sum of row weights of a batch by cell; nothing where rows have no weight."""
     found: dict[int, float] = {}
     table = tables.at("transmitted", stream)
     if "weight" not in table.schema.names:
@@ -175,8 +189,8 @@ def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: i
                 return {}
             numbers = grid.numbers(rows[order])
             weights = np.asarray(rows["weight"].fill_null(1.0))
-            for window in np.unique(numbers).tolist():
-                found[window] = found.get(window, 0.0) + float(weights[numbers == window].sum())
+            for cell in np.unique(numbers).tolist():
+                found[cell] = found.get(cell, 0.0) + float(weights[numbers == cell].sum())
     return found
 
 
@@ -212,14 +226,15 @@ def _records(tables: Tables, stream: str, batch: int, file: str) -> int:
     return sum(one["records"] or 0 for row in rows for one in row["files"] if one["name"] == file)
 
 
-def _edges(tables: Tables, subject: str, stream: str) -> dict[int, tuple[int, int]]:
-    """Return the first and the last window of every batch with rows in a window of a query or join."""
+def _edges(tables: Tables, subject: str, stream: str, grid: WindowGrid) -> dict[int, tuple[int, int]]:
+    """Return the first and the last cell of every batch with rows in a window of a query."""
     found: dict[int, tuple[int, int]] = {}
     for row in tables.at("windows").rows(["window", "inputs"], subject=subject).to_pylist():
         for one in row["inputs"] or ():
             if one["stream"] == stream:
-                low, high = found.get(one["batch"], (row["window"], row["window"]))
-                found[one["batch"]] = min(low, row["window"]), max(high, row["window"])
+                first, last = row["window"] + grid.cells - 1, row["window"]
+                low, high = found.get(one["batch"], (first, last))
+                found[one["batch"]] = min(low, first), max(high, last)
     return found
 
 
@@ -229,19 +244,19 @@ def _spread(
     tuples: Mapping[int, Mapping[int, int]],
     edges: Mapping[int, tuple[int, int]],
 ) -> Iterable[tuple[int, float]]:
-    """Return the windows that refused rows of a batch count in, and how many in each."""
+    """Return the cells that refused rows of a batch count in, and how many in each."""
     mine = tuples.get(batch)
     if mine:
         total = sum(mine.values())
-        return [(window, refused * rows / total) for window, rows in mine.items()]
+        return [(cell, refused * rows / total) for cell, rows in mine.items()]
     before = max((n for n in edges if n < batch), default=None)
     after = min((n for n in edges if n > batch), default=None)
     ends = [edges[before][1]] if before is not None else []
     ends += [edges[after][0]] if after is not None else []
     if not ends:
         return []
-    windows = range(min(ends), max(ends) + 1)
-    return [(window, refused / len(windows)) for window in windows]
+    cells = range(min(ends), max(ends) + 1)
+    return [(cell, refused / len(cells)) for cell in cells]
 
 
 def held_losses(

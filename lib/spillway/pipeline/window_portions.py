@@ -73,21 +73,33 @@ def window_offers(
             of_batch = by_batch.setdefault(batch, {})
             for file in tables.at("transmitted", stream).files(batch=batch):
                 of = opened.setdefault(file.path, _InFile(stream, order, file, min(alone, default=None)))
-                for window, portion in _of_file(grid, of, batch, most):
-                    of_batch.setdefault(window, []).append(portion)
+                for cell, portion in _of_file(grid, of, batch, most):
+                    of_batch.setdefault(cell, []).append(portion)
         tuples = {
-            batch: {number: sum(one.tuples for one in some) for number, some in of_batch.items()}
+            batch: {cell: sum(one.tuples for one in some) for cell, some in of_batch.items()}
             for batch, of_batch in by_batch.items()
         }
-        numbers = [window.window for window in windows]
-        lost = input_losses(tables, contract.subject, grid, stream, order, numbers, tuples)
+        cells = sorted({cell for window in windows for cell in grid.cells_of(window.window)})
+        lost = input_losses(tables, contract.subject, grid, stream, order, cells, tuples)
         for window in windows:
-            number, mine = window.window, []
-            for batch in (batch for name, batch in window.inputs if name == stream):
-                some = _touching(by_batch[batch].get(number, []))
-                more = lost.given_back.get((batch, number))
-                mine += some if more is None else _with_given_back(some, more)
-            loss = losses[number][stream] = lost.lost.get(number, InputLoss())
+            number = window.window
+            some = {
+                batch: _touching(
+                    [one for cell in grid.cells_of(number) for one in by_batch[batch].get(cell, ())]
+                )
+                for name, batch in window.inputs
+                if name == stream
+            }
+            read = [batch for batch, portions in some.items() if portions]
+            loss, given_back = lost.of_window(grid.cells_of(number), read)
+            mine = [
+                one
+                for batch, portions in some.items()
+                for one in (
+                    _with_given_back(portions, given_back[batch]) if batch in given_back else portions
+                )
+            ]
+            losses[number][stream] = loss
             found[number] += _with_produced(mine, loss)
     return WindowOffers({number: tuple(some) for number, some in found.items()}, losses)
 
@@ -192,9 +204,18 @@ def _seq_by_window(
 
 
 def _touching(portions: list[Portion]) -> list[Portion]:
-    """A batch's portions in a window without a gap between them."""
-    ordered = sorted(portions, key=lambda one: one.from_seq)
-    return [
-        one if at == 0 else replace(one, from_seq=ordered[at - 1].to_seq + 1)
-        for at, one in enumerate(ordered)
-    ]
+    """A batch's portions in a window without a gap between them, and without a row that two of them have."""
+    found: list[Portion] = []
+    for one in sorted(portions, key=lambda one: (one.from_seq, one.to_seq)):
+        if found and one.to_seq <= found[-1].to_seq:
+            # cells of time may lie in one another in the order of arrival
+            last = found[-1]
+            found[-1] = replace(
+                last,
+                tuples=last.tuples + one.tuples,
+                size=last.size + one.size,
+                produced=last.produced + one.produced,
+            )
+        else:
+            found.append(replace(one, from_seq=found[-1].to_seq + 1) if found else one)
+    return found

@@ -48,6 +48,10 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
         yield Problem(name, "levers", rule, list(levers), "keep the one that works it out")
         return
     found = lever(levers[0])
+    if contract.window.slide_seconds is not None and not getattr(found, "slides", False):
+        rule, remedy = "be left out: its windows do not overlap", "leave it out"
+        yield Problem(name, "window.slide_seconds", rule, contract.window.slide_seconds, remedy)
+        return
     if not isinstance(found, WindowLever):
         rule, remedy = "be one that works on windows", "name joins, or a lever for queries"
         yield Problem(name, "levers", rule, levers[0], remedy)

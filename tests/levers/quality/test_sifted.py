@@ -22,6 +22,7 @@ from evidence.quality.sifted import (
     sifted_lake,
     truth_of,
 )
+from spillway.levers.quality.examined_answer import examined_answer
 from spillway.levers.quality.intervals import DROPPED, Clusters, Estimate, PartlyRead, SampledRows
 from spillway.levers.quality.left_out import Reach
 from spillway.levers.sifters.sift import sifted
@@ -98,6 +99,13 @@ def test_rows_of_a_region_that_is_dropped_whole_are_counted_and_their_values_nee
     truth = sum(row["level"] for row in [*rows_at(300, 600, 0.0), *rows_at(300, 310, 0.0)])
     assert dropped["s__low"] <= truth <= dropped["s__high"] <= dropped["s"] + 310 * 100.0
     assert dropped["m__low"] <= truth / 310 <= dropped["m__high"]
+    examined = examined_answer(made.lake.tables.at("results", "counted").rows(window=dropped["window"]))
+    assert (examined["withheld_unsaid"], examined["withheld_of_few"], examined["withheld_of_some"]) == (
+        0,
+        0,
+        0,
+    )
+    assert examined["odd_intervals"] == 0
     for measure in ("f", "g"):
         assert (dropped[f"{measure}__low"], dropped[f"{measure}__no_interval"]) == (None, DROPPED)
     _, cut = answers(made, "cut", "SELECT count(*) AS n FROM meters WHERE level < 50")

@@ -80,7 +80,7 @@ class AskedQuery(AskingDecision):
             sampled = self._dropped(window) is not None
             found = [self._parts(self.aggregate, share.kept, self._inexact(inexact), sampled)]
         else:
-            found = [self.asked(share.kept, result) for result in self.results]
+            found = [self.asked(share.kept, result) for result in self.result_steps]
         if self._is_doubtful(inexact):
             found.append(self._doubted(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
@@ -155,7 +155,7 @@ class AskedQuery(AskingDecision):
         return tuple(dict.fromkeys(self.inputs))
 
     @property
-    def results(self) -> tuple[str, ...]:
+    def result_steps(self) -> tuple[str, ...]:
         """The steps whose rows are results."""
         return self.settings.results(self.query)
 
@@ -188,7 +188,7 @@ class AskedQuery(AskingDecision):
             ]
             for name, sql in self.statements
         }
-        found = result_shares(self.sources, reads, self.results)
+        found = result_shares(self.sources, reads, self.result_steps)
         return {name: {to: float(share) for to, share in of.items()} for name, of in found.items()}
 
     def _reads(
@@ -264,7 +264,7 @@ class AskedQuery(AskingDecision):
         if not answers:
             return None
         before = self.numbers_before.of(window.window, this_run()) if self.settings.remembers else {}
-        mine, rest = list(answers[: len(self.results)]), list(answers[len(self.results) :])
+        mine, rest = list(answers[: len(self.result_steps)]), list(answers[len(self.result_steps) :])
         found = mine[0]
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
         numbered = self.settings.numbered
@@ -329,7 +329,7 @@ class AskedQuery(AskingDecision):
         by_input = told.by_input()
         shares = self.result_shares()
         sic, named = [], []
-        for result, found in zip(self.results, results, strict=True):
+        for result, found in zip(self.result_steps, results, strict=True):
             carried = sum(shares[name][result] * part for name, part in by_input.items())
             sic.append(np.full(found.num_rows, carried / max(1, found.num_rows)))
             named.append(found.append_column("result_step", pa.array([result] * found.num_rows, pa.string())))

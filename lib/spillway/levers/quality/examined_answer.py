@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.levers.quality.intervals import FEW_READ, REASONS, UNBOUNDED
+from spillway.levers.quality.intervals import DROPPED, FEW_READ, REASONS, UNBOUNDED
 from spillway.levers.quality.scaled_answer import NO_INTERVAL
 
 EXAMINED_ANSWER = pa.schema(
@@ -74,7 +74,9 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
         "odd_intervals": found.odd,
         "withheld_unsaid": found.withheld.total() - sum(found.withheld[one] for one in REASONS),
         "withheld_of_few": found.withheld[FEW_READ],
-        "withheld_of_some": sum(found.withheld[one] for one in REASONS if one not in (FEW_READ, UNBOUNDED)),
+        "withheld_of_some": sum(
+            found.withheld[one] for one in REASONS if one not in (FEW_READ, DROPPED, UNBOUNDED)
+        ),
     }
 
 

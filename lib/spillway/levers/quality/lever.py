@@ -156,6 +156,7 @@ class Quality(WindowLever):
     record_tables = (COVERAGE,)
     examined = EXAMINED_ANSWER
     portioned = True
+    slides = True
 
     def portion_tuples(self, contract: Workload) -> int | None:
         return contract.lever_settings(LEVER_NAME).portion_tuples
@@ -165,7 +166,7 @@ class Quality(WindowLever):
         settings: QualitySettings = contract.lever_settings(LEVER_NAME)
         query = AskedQuery(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
         query.refuse_sources()
-        for result in query.results:
+        for result in query.result_steps:
             query.refuse_names(columns(query.asked((), result)).names)
 
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
@@ -178,7 +179,7 @@ class Quality(WindowLever):
                 rules,
                 {w.window: shares[one.contract.subject, w.window] for w in one.windows},
                 ranges_of(room.contracts.stream(one.contract.inputs[0])),
-                numbers_before(room.tables, one.contract.subject, one.windows)
+                numbers_before(room.tables, one.contract.subject, one.windows, one.contract.window.overlap)
                 if rules.queries[one.contract.subject].remembers
                 else NumbersBefore(),
             )

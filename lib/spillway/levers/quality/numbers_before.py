@@ -12,9 +12,9 @@ counted of a window (`last.<input>.<attribute>.<source>`) and stand in `coverage
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from spillway.levers.protocol import Views
@@ -71,14 +71,19 @@ class NumbersBefore:
         return numbers | expected_before(found)
 
 
-def numbers_before(tables: Views, subject: str, windows: Sequence[Window]) -> NumbersBefore:
-    """How what lies before these windows ended, as tables tell."""
+def numbers_before(tables: Views, subject: str, windows: Sequence[Window], overlap: int = 1) -> NumbersBefore:
+    """How what lies before these windows ended, as tables tell; `overlap`: windows that a moment lies in."""
     now = {one.window for one in windows}
     rows = tables.at("windows").rows(["window", "status"], subject=subject).to_pylist()
     status = {row["window"]: row["status"] for row in rows}
     known = sorted(status.keys() | now)
     ended = {n for n in known if n in now or status[n] == DONE}
-    right_before = {n: before for before, n in pairwise(known) if n in now and before in ended}
+    right_before = {}
+    for n in now:
+        # the last window that does not reach into this one
+        at = bisect_right(known, n - overlap)
+        if at and known[at - 1] in ended:
+            right_before[n] = known[at - 1]
     asked = sorted(set(right_before.values()) - now)
     found = (
         tables.at(COVERAGE).rows(["window", "last_numbers", "sources"], subject=subject, window=asked)

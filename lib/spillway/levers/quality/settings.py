@@ -154,7 +154,7 @@ class QualitySettings:
     sql: str | None = rule(Maybe(Text()), "the query, where it is one statement", None)
     steps: tuple[SqlStep, ...] = rule(
         Listing(Record(SqlStep)),
-        "the query, where it is several; each that none reads is a result, and all results share one coverage",
+        "the query, where it is several steps; one that no other step reads is a result; results share one coverage",
         (),
     )
     capacity: RoomCapacity | None = rule(

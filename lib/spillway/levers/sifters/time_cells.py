@@ -44,7 +44,7 @@ class TimeCells:
         if contract.attribute(contract.order).type not in ("timestamp", "date"):
             return None
         workloads = (*contracts.queries.values(), *contracts.joins.values())
-        steps = [step for one in workloads if contract.stream in one.inputs for step in one.window.steps]
+        steps = [one.window.step for one in workloads if contract.stream in one.inputs]
         step = math.gcd(*steps) if steps else step_of(DEFAULT_SECONDS)
         cells = math.ceil(step_of(seconds_covered or 1.0) / step)
         return TimeCells(contract.order, step * math.ceil(cells / MOST_CELLS))
