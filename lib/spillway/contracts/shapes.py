@@ -7,6 +7,9 @@ depends on another) stands in the dataclass's `rules()`, and for editors in its 
 it does not have would belong, in its `elsewhere(name)`: rule and remedy, or None. A default of None where the
 shape takes no null means that the record works it out.
 
+A record with a field `method` may state presets in its class attribute `PRESETS`: by method, the values of fields that
+the method selects. A field that the YAML states overrides the preset; of a nested mapping, each field by itself.
+
 >>> import dataclasses
 >>> @dataclasses.dataclass(frozen=True, kw_only=True)
 ... class Pump:
@@ -112,6 +115,9 @@ class Text:
             schema["pattern"] = r"\S"
         return schema
 
+
+METHODS = ("default", "paper")
+"""Values of the setting `method` of a lever: Spillway's own rules, or those of the paper the lever implements."""
 
 SUBJECT_NAME = Text(
     pattern=r"^[a-z][a-z0-9_]{0,62}\Z",
@@ -269,6 +275,7 @@ class Record:
             names = ", ".join(f"{name}: ..." for name in self.fields())
             return report.add(path, "be a mapping", value, f"write {{{names}}}")
         fields = self.fields()
+        value = _with_preset(self.of, value)
         for name in value:
             if name not in fields:
                 elsewhere = self.of.elsewhere(str(name)) if hasattr(self.of, "elsewhere") else None
@@ -319,6 +326,22 @@ class Record:
         }
         extra = getattr(self.of, "schema_extra", None)
         return {**schema, **extra()} if extra else schema
+
+
+def _with_preset(of: type[Any], value: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return `value` with the fields that its `method` selects and that it does not state itself."""
+    presets: Mapping[str, Mapping[str, Any]] = getattr(of, "PRESETS", {})
+    method = value.get("method")
+    return _merged(presets[method], value) if isinstance(method, str) and method in presets else value
+
+
+def _merged(preset: Mapping[Any, Any], stated: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the fields of both mappings; where both have a field, the stated one, merged if both are mappings."""
+    found = {**preset, **stated}
+    for name in preset.keys() & stated.keys():
+        if isinstance(preset[name], Mapping) and isinstance(stated[name], Mapping):
+            found[name] = _merged(preset[name], stated[name])
+    return found
 
 
 def _nested(item: dataclasses.Field[Any]) -> bool:
