@@ -157,13 +157,15 @@ class Quality(WindowLever):
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         rules = room_rules(room)
         shares = plan_room(room, work, rules)
+        first = {one.contract.inputs[0] for one in work}
+        ranges = {stream: ranges_of(room.contracts.stream(stream)) for stream in first}
         return [
             QueryPlan(
                 one,
                 room.name,
                 rules,
                 {w.window: shares[one.contract.subject, w.window] for w in one.windows},
-                ranges_of(room.contracts.stream(one.contract.inputs[0])),
+                ranges[one.contract.inputs[0]],
                 numbers_before(room.tables, one.contract.subject, one.windows)
                 if rules.queries[one.contract.subject].numbered
                 else NumbersBefore(),
