@@ -127,7 +127,7 @@ class Window:
         return Window(**values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Portion:
     """Some consecutive rows of an input in a window, known without being read: a file, or a part of one."""
 

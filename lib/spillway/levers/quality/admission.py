@@ -81,7 +81,8 @@ class Batches:
     def costs_of(self, admitted: np.ndarray) -> float:
         """Return what a choice of batches costs, with the fixed costs of their groups."""
         group, fixed = self.groups
-        return float(self.cost[admitted].sum() + fixed[np.unique(group[admitted])].sum())
+        opened = np.bincount(group[admitted], minlength=len(fixed)) > 0
+        return float(self.cost[admitted].sum() + fixed[opened].sum())
 
     def __len__(self) -> int:
         return len(self.query)

@@ -27,11 +27,10 @@ from hashlib import blake2b
 from operator import attrgetter
 
 import numpy as np
+from numba import njit
 
 from spillway.levers.quality.admission import Batches
 from spillway.levers.windows import Portion
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -52,30 +51,34 @@ class Offer:
 
     @staticmethod
     def of(place: Sequence[tuple[str, int, Portion]]) -> Offer:
-        """Return the columns of portions, each with its query and its window."""
+        """Return the columns of portions, each with its query and its window, those of a window together."""
         windows = list(dict.fromkeys((name, window) for name, window, _ in place))
-        return Offer.of_windows(
-            [(name, window, [one for *of, one in place if of == [name, window]]) for name, window in windows]
-        )
+        found = []
+        for name, window in windows:
+            portions = [one for *of, one in place if of == [name, window]]
+            found.append((name, window, portions, list(dict.fromkeys(one.stream for one in portions))))
+        return Offer.of_windows(found)
 
     @staticmethod
-    def of_windows(windows: Sequence[tuple[str, int, Sequence[Portion]]]) -> Offer:
-        """Return the columns of the portions of some windows, each with its query."""
-        counts = np.array([len(portions) for *_, portions in windows], np.int64)
-        every = [portion for *_, portions in windows for portion in portions]
-        count = len(every)
-        named = list(map(attrgetter("stream"), every))
-        streams = tuple(dict.fromkeys(named))
+    def of_windows(windows: Sequence[tuple[str, int, Sequence[Portion], Sequence[str]]]) -> Offer:
+        """Return the columns of the portions of some windows, each with its query and the streams it reads."""
+        counts = np.array([len(portions) for _, _, portions, _ in windows], np.int64)
+        every = [portion for _, _, portions, _ in windows for portion in portions]
+        window = np.repeat(np.arange(len(counts)), counts)
+        streams = tuple(dict.fromkeys(stream for *_, inputs in windows for stream in inputs))
         places = {name: at for at, name in enumerate(streams)}
-        stream = np.fromiter(map(places.__getitem__, named), np.int64, count)
+        first = np.array([places[inputs[0]] for *_, inputs in windows], np.int64)
+        stream = first[window]
+        if any(len(inputs) > 1 for *_, inputs in windows):
+            stream = np.array([places[one.stream] for one in every], np.int64)
 
         def column(name: str, kind: type) -> np.ndarray:
-            return np.fromiter(map(attrgetter(name), every), kind, count)
+            return np.fromiter(map(attrgetter(name), every), kind, len(every))
 
         return Offer(
-            tuple((name, window) for name, window, _ in windows),
+            tuple((name, number) for name, number, *_ in windows),
             streams,
-            np.repeat(np.arange(len(counts)), counts),
+            window,
             stream,
             column("batch", np.int64),
             column("from_seq", np.int64),
@@ -90,11 +93,12 @@ class Offer:
 def chance_order(room: str, number: int, offer: Offer) -> np.ndarray:
     """Return a permutation of the portions by each one's own hash."""
     seeds = np.array(
-        [[_seed(room, number, *window, stream) for stream in offer.streams] for window in offer.windows], np.uint64
+        [[_seed(room, number, *window, stream) for stream in offer.streams] for window in offer.windows],
+        np.uint64,
     ).reshape(len(offer.windows), len(offer.streams))
-    drawn = _mixed(_mixed(seeds[offer.window, offer.stream], offer.batch), offer.from_seq)
+    drawn = _hashes(seeds, offer.window, offer.stream, offer.batch, offer.from_seq)
     tie = np.empty(len(offer), np.int64)
-    tie[np.argsort(drawn, kind="stable")] = np.arange(len(offer))
+    tie[np.argsort(drawn)] = np.arange(len(offer))
     return tie
 
 
@@ -102,56 +106,107 @@ def _seed(*parts: object) -> int:
     return int.from_bytes(blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest())
 
 
-def _mixed(state: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Return hashes of a number, each from its own state (splitmix64: Steele, Lea, Flood 2014)."""
-    with np.errstate(over="ignore"):
-        z = (state ^ value.astype(np.uint64)) + _ODD
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(z ^ (z >> np.uint64(31)))
+@njit(cache=True)
+def _mixed(state: np.uint64, value: int) -> np.uint64:
+    """Return a hash of a number and a state (splitmix64: Steele, Lea, Flood 2014)."""
+    z = (state ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.uint64(z ^ (z >> np.uint64(31)))
 
 
-def turns(room: str, number: int, offer: Offer, tie: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
+@njit(cache=True)
+def _hashes(
+    seeds: np.ndarray, window: np.ndarray, stream: np.ndarray, batch: np.ndarray, from_seq: np.ndarray
+) -> np.ndarray:
+    found = np.empty(len(window), np.uint64)
+    for i in range(len(window)):
+        found[i] = _mixed(_mixed(seeds[window[i], stream[i]], batch[i]), from_seq[i])
+    return found
+
+
+def turns(
+    room: str, number: int, offer: Offer, tie: np.ndarray, among: np.ndarray | None = None
+) -> np.ndarray:
     """Return when each portion's turn comes in its window, from 0 to 1; `tie` orders equals.
 
     `among`: places of the portions that are looked at, by default all; the result has one element for each of them.
     """
     of = slice(None) if among is None else among
-    window, stream, tie = offer.window[of], offer.stream[of], tie[of]
-    if not len(window):
-        return np.zeros(0)
-    tuples = offer.tuples[of].astype(np.float64)
-    inputs = len(offer.streams)
-    source = window * inputs + stream
-    sizes = np.bincount(source, minlength=len(offer.windows) * inputs)
-    by_window = np.where(sizes, sizes, np.iinfo(np.int64).max).reshape(-1, inputs).min(axis=1)
-    stretches = np.where(by_window == np.iinfo(np.int64).max, 0, by_window)
-    # a source's portions in the order of its rows, cut into stretches of lengths that differ by one at most
-    order = np.lexsort([offer.from_seq[of], offer.batch[of], source])
-    placed = np.empty(len(window), np.int64)
-    placed[order] = np.arange(len(window)) - np.searchsorted(source[order], source[order])
-    short, longer = np.divmod(sizes[source], stretches[window])
-    inside = placed < longer * (short + 1)
-    stretch = np.where(inside, placed // (short + 1), longer + (placed - longer * (short + 1)) // np.maximum(1, short))
-    # chance takes one stretch of a window after the other
-    ends = np.cumsum(stretches)
-    begins = ends - stretches
+    window = offer.window[of]
     seeds = np.array([_seed(room, number, *one) for one in offer.windows], np.uint64)
-    of_stretch = np.repeat(np.arange(len(stretches)), stretches)
-    drawn = _mixed(seeds[of_stretch], np.arange(len(of_stretch)) - begins[of_stretch])
-    rank = np.empty(len(of_stretch), np.int64)
-    rank[np.lexsort([drawn, of_stretch])] = np.arange(len(of_stretch)) - begins[of_stretch]
-    # within a stretch portions go by how much of their source's share of it went before
-    piece = (begins[window] + stretch) * inputs + stream
-    order = np.lexsort([tie, piece])
-    whole = np.bincount(piece, tuples)
-    sums = np.cumsum(tuples[order])
-    first = np.searchsorted(piece[order], piece[order])
-    before = np.empty(len(window))
-    before[order] = sums - tuples[order] - (sums - tuples[order])[first]
-    return np.asarray(
-        (rank[begins[window] + stretch] + before / np.maximum(1.0, whole[piece])) / stretches[window]
-    )
+    found = np.zeros(len(window))
+    columns = (offer.stream[of], offer.batch[of], offer.from_seq[of], offer.tuples[of], tie[of])
+    _turns(window, *columns, seeds, len(offer.streams), found)
+    return found
+
+
+@njit(cache=True)
+def _turns(
+    window: np.ndarray,
+    stream: np.ndarray,
+    batch: np.ndarray,
+    from_seq: np.ndarray,
+    tuples: np.ndarray,
+    tie: np.ndarray,
+    seeds: np.ndarray,
+    streams: int,
+    found: np.ndarray,
+) -> None:
+    start = 0
+    while start < len(window):
+        end = start + 1
+        while end < len(window) and window[end] == window[start]:
+            end += 1
+        sizes = np.zeros(streams, np.int64)
+        for i in range(start, end):
+            sizes[stream[i]] += 1
+        stretches = end - start
+        for s in range(streams):
+            if sizes[s]:
+                stretches = min(stretches, sizes[s])
+        rank = _ranks(seeds[window[start]], stretches)
+        for s in range(streams):
+            if sizes[s]:
+                mine = start + np.flatnonzero(stream[start:end] == s)
+                # in the order of their rows: two stable sorts, the less important key first
+                mine = mine[np.argsort(from_seq[mine], kind="mergesort")]
+                mine = mine[np.argsort(batch[mine], kind="mergesort")]
+                _turns_of_input(mine, tuples, tie, rank, stretches, found)
+        start = end
+
+
+@njit(cache=True)
+def _ranks(seed: np.uint64, stretches: int) -> np.ndarray:
+    """Return a random order of the stretches of a window."""
+    drawn = np.empty(stretches, np.uint64)
+    for k in range(stretches):
+        drawn[k] = _mixed(seed, k)
+    rank = np.empty(stretches, np.int64)
+    for place, k in enumerate(np.argsort(drawn, kind="mergesort")):
+        rank[k] = place
+    return rank
+
+
+@njit(cache=True)
+def _turns_of_input(
+    mine: np.ndarray, tuples: np.ndarray, tie: np.ndarray, rank: np.ndarray, stretches: int, found: np.ndarray
+) -> None:
+    """Cut the portions of an input into stretches whose lengths differ by one at most; in each they go by `tie`."""
+    short, longer = len(mine) // stretches, len(mine) % stretches
+    begin = 0
+    for stretch in range(stretches):
+        end = begin + short + (1 if stretch < longer else 0)
+        some = mine[begin:end]
+        if end - begin > 1:
+            some = some[np.argsort(tie[some], kind="mergesort")]
+        whole, before = 0.0, 0.0
+        for i in some:
+            whole += tuples[i]
+        for i in some:
+            found[i] = (rank[stretch] + before / max(1.0, whole)) / stretches
+            before += tuples[i]
+        begin = end
 
 
 def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
@@ -172,6 +227,8 @@ def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
 def drawn_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Return which kept batches chance alone chose: the first of their window in its order, up to one left out.
 
+    Batches of a window stand together.
+
     A batch behind that one was kept because it is small enough for the room that was left, or because its query had
     waited: of such a choice nothing can be said of the rest. Those before it would be so in any other order of
     themselves: each is among them with one chance (Ting 2022, adaptive thresholds that can be substituted).
@@ -181,11 +238,27 @@ def drawn_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> n
     [False, True, False]
     """
     tie = np.arange(len(batches)) if batches.tie is None else batches.tie
-    keys = [tie, window] if batches.turn is None else [tie, batches.turn, window]
-    order = np.lexsort(keys)
-    left_out = np.cumsum(~kept[order])
-    first = np.searchsorted(window[order], window[order])
-    before = left_out[first] - ~kept[order][first]
+    turn = np.zeros(len(batches)) if batches.turn is None else batches.turn
     found = np.zeros(len(batches), np.bool_)
-    found[order] = kept[order] & (left_out == before)
+    _first_kept(window, turn, tie, kept, found)
     return found
+
+
+@njit(cache=True)
+def _first_kept(
+    window: np.ndarray, turn: np.ndarray, tie: np.ndarray, kept: np.ndarray, found: np.ndarray
+) -> None:
+    """Mark the kept batches of each window that come before all of its batches left out, by turn and then tie."""
+    start = 0
+    while start < len(window):
+        end = start + 1
+        while end < len(window) and window[end] == window[start]:
+            end += 1
+        first_turn, first_tie = np.inf, 0
+        for i in range(start, end):
+            if not kept[i] and (turn[i] < first_turn or (turn[i] == first_turn and tie[i] < first_tie)):
+                first_turn, first_tie = turn[i], tie[i]
+        for i in range(start, end):
+            before = turn[i] < first_turn or (turn[i] == first_turn and tie[i] < first_tie)
+            found[i] = kept[i] and before
+        start = end

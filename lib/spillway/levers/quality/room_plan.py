@@ -229,7 +229,7 @@ def _offered(
         np.int64,
     )
     offer = Offer.of_windows(
-        [(one.contract.subject, w.window, one.portions.get(w.window, ())) for one, w in windows]
+        [(one.contract.subject, w.window, one.portions.get(w.window, ()), one.contract.inputs) for one, w in windows]
     )
     owner = of_window[offer.window]
     source = offer.window * len(offer.streams) + offer.stream
@@ -311,9 +311,8 @@ def _keep_more(
     kept: np.ndarray,
 ) -> None:
     """Add to what is kept again what fits into the capacity that is left, by the policy."""
-    with_portions = np.unique(offered.offer.window)
     now: dict[str, int] = {}
-    for at in with_portions.tolist():
+    for at in np.flatnonzero(np.bincount(offered.offer.window)).tolist():
         name = offered.offer.windows[at][0]
         now[name] = now.get(name, 0) + 1
     others = _elsewhere(rules, history, number, names, now, begin)
