@@ -289,6 +289,10 @@ class WindowLever(ABC):
         """
         return ()
 
+    def broken_in_room(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
+        """Yield what its room can never hold; `others` are the other joins or queries of the room."""
+        return ()
+
     def most_rows(self, contract: Workload) -> int:
         """How many rows of an input may be held at a time where windows are worked out in turn."""
         return 5_000_000

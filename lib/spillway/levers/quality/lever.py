@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spillway.batch import utc_now
 from spillway.contracts import StreamContract
+from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Picture, Room, Told, Views
@@ -147,6 +148,20 @@ class Quality(WindowLever):
 
     def portion_tuples(self, contract: Workload) -> int | None:
         return contract.lever_settings(LEVER_NAME).portion_tuples
+
+    def broken_in_room(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
+        settings = [
+            one.lever_settings(LEVER_NAME) for one in (contract, *others) if LEVER_NAME in one.lever_names
+        ]
+        capacity = next((one.capacity.tuples for one in settings if one.capacity and one.capacity.tuples), None)
+        portion = settings[0].portion_tuples
+        if capacity is not None and portion is not None and portion > capacity:
+            yield (
+                "portion_tuples",
+                f"be at most {capacity:g}, the capacity of its room in tuples: no portion would ever fit",
+                portion,
+                f"write e.g. {max(1, int(capacity / 10))}, or raise the capacity",
+            )
 
     def look_at(self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]) -> None:
         contract = work.contract
