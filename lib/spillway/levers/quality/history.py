@@ -156,15 +156,13 @@ def history_of(
         if len(mine):
             found.measured[name] = Measurements(kept[mine], seconds[mine], age[mine])
     found.mean_cost = _mean_cost(number[took], seconds[took], kept[took])
-    redone = np.zeros(len(query), np.bool_)
-    for at, name in enumerate(names):
-        if again.get(name):
-            mine = ends[at] + np.flatnonzero(np.isin(window[ends[at] : ends[at + 1]], list(again[name])))
-            redone[mine] = True
-            first = rows["arrived_first"].take(pa.array(order[mine])).to_pylist()
-            for place, arrived in zip(mine.tolist(), first, strict=True):
-                found.arrived_first[name, int(window[place])] = arrived
-                found.kept[name, int(window[place])] = int(kept[place])
+    pairs = [(at << 44) + one for at, name in enumerate(names) for one in again.get(name, ())]
+    redone = np.isin((query << 44) + window, np.array(pairs, np.int64))
+    mine = np.flatnonzero(redone)
+    first = rows["arrived_first"].take(pa.array(order[mine])).to_pylist()
+    for place, arrived in zip(mine.tolist(), first, strict=True):
+        found.arrived_first[names[query[place]], int(window[place])] = arrived
+        found.kept[names[query[place]], int(window[place])] = int(kept[place])
     stays = np.flatnonzero(~redone)
     _add_slices(found, names, query[stays], number[stays], (sic[stays], offered[stays], cost[stays]), since, last_slices)
     return found
@@ -202,12 +200,15 @@ def _add_slices(
         # how many slices a query has between one and `since`
         later = np.searchsorted(query * 2 + ~old, query * 2, side="right") - 1 - np.arange(len(query))
         recent = ~old | (later < last_slices)
-    rows = zip(
-        query[recent].tolist(),
-        number[recent].tolist(),
-        *(one[recent].tolist() for one in totals),
-        windows[recent].tolist(),
-        strict=True,
-    )
-    for of, at, sic, offered, cost, count in rows:
-        found.add(names[of], at, sic, offered, cost, count)
+    query, number = query[recent], number[recent]
+    sic, offered, given = (one[recent].tolist() for one in totals)
+    reached = list(map(list, zip(sic, windows[recent].tolist(), strict=True)))
+    slices = number.tolist()
+    ends = np.searchsorted(query, np.arange(len(names) + 1)).tolist()
+    for at, name in enumerate(names):
+        low, high = ends[at], ends[at + 1]
+        if low < high:
+            mine = slices[low:high]
+            found.sic[name] = dict(zip(mine, reached[low:high], strict=True))
+            found.offered[name] = dict(zip(mine, offered[low:high], strict=True))
+            found.given[name] = dict(zip(mine, given[low:high], strict=True))

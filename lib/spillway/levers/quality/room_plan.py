@@ -379,9 +379,10 @@ def _try_others(
     little = [q for q in shut_out.tolist() if q not in owed and history.is_little_measured(names[q])]
     if little and not any(given > rules.room for given in _given(rules, history, number)):
         owed.append(max(little, key=lambda q: (to.waited[q], -q)))
-    order = np.lexsort([np.arange(len(price)) if batches.tie is None else batches.tie, price])
     for query in owed:
-        kept[order[batches.query[order] == query][0]] = True
+        mine = np.flatnonzero(batches.query == query)
+        tie = mine if batches.tie is None else batches.tie[mine]
+        kept[mine[np.lexsort([tie, price[mine]])[0]]] = True
 
 
 def _given(rules: RoomRules, history: RoomHistory, number: int) -> list[float]:
