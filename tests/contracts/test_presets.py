@@ -1,3 +1,4 @@
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
 """Presets: one setting, `method`, selects the values of others; what a contract states itself stays."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How fast it is decided what is worked on, and what it costs that answers say what they rest on.
 
 `plan_room_ms` are milliseconds from loaded tables to the decision (`evidence.quality.planning`); `kernel_decide_ms` of
-the innermost step alone, the choice among batches that lie in arrays; `sic_overhead_pct` is the product's own question and
-answer (portions chosen, coverage on every row) against the same statement by the same engine over the same rows by
+the innermost step alone, the choice among batches that lie in arrays; `sic_overhead_pct` is the product's own question
+and answer (portions chosen, coverage on every row) against the same statement by the same engine over the same rows by
 themselves: the median difference of many pairs (`paired`), by the processor's time of all processes, with its interval,
 and by the clock; of so many rows that what Spark takes for any question is a small part. `sic_own_work_pct` is what is
 computed for coverage alone. Beside it stands the same statement over the files as Spark reads them by itself, who gives
@@ -76,7 +76,9 @@ def decision_figures(rounds: int = 15) -> dict[str, float]:
                 seconds = best_seconds({"decide": run}, rounds, time.process_time)["decide"]
                 name = f"quality.kernel_decide_ms.{queries}_queries.{count}_batches"
                 found[name if share == 0.5 else f"{name}.room_for_90_pct"] = 1e3 * seconds
-    found["quality.kernel_decide_ms"] = found[f"quality.kernel_decide_ms.{QUERIES[-1]}_queries.{BATCHES[-1]}_batches"]
+    found["quality.kernel_decide_ms"] = found[
+        f"quality.kernel_decide_ms.{QUERIES[-1]}_queries.{BATCHES[-1]}_batches"
+    ]
     return found
 
 

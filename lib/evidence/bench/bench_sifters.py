@@ -86,7 +86,7 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
 
 
 def waited_for(rounds: int = 3, queries: tuple[int, ...] = (10, 1000)) -> Mapping[str, float]:
-    """Return milliseconds until a batch of 2,000 rows is shed, and million rows a second and core that are told apart."""
+    """Return milliseconds until 2,000 rows are shed, and million rows a second and core that are told apart."""
     found: dict[str, float] = {}
     for stated in queries:
         best = dict.fromkeys(("first", "again", "rows"), float("inf"))
@@ -126,12 +126,16 @@ def _shed_once(queries: int) -> dict[str, float]:
     files = {f"2026-01-0{day}/a.json": _rows(chance, 2_000 * day, 2_000) for day in (1, 2)}
     channels = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     (first, one), (second, other) = sorted(files.items())
-    lake = Lake.landed(f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {first: one}}, channels)
+    lake = Lake.landed(
+        f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {first: one}}, channels
+    )
     begin = time.process_time()
     lake.train()
     lake.send()
     shed = time.process_time() - begin
-    lake = Lake.landed(f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {second: other}}, channels)
+    lake = Lake.landed(
+        f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {second: other}}, channels
+    )
     lake.train()
     begin = time.process_time()
     lake.send()
@@ -139,7 +143,11 @@ def _shed_once(queries: int) -> dict[str, float]:
     (sifted,) = lake.tables.at("sifters").rows(["throttle"])["throttle"].to_pylist()
     assert sifted < 1.0, "a batch that fits whole would time nothing"
     rows = pa.table(
-        {"seq": np.arange(LOOKED_UP), "x": chance.random(LOOKED_UP) * 100, "y": chance.random(LOOKED_UP) * 100}
+        {
+            "seq": np.arange(LOOKED_UP),
+            "x": chance.random(LOOKED_UP) * 100,
+            "y": chance.random(LOOKED_UP) * 100,
+        }
     )
     regions, _ = learn_regions(contract, contract.lever_settings("sifters"), rows.slice(0, 100_000), 0.5)
     begin = time.process_time()
@@ -193,7 +201,9 @@ def look_ups(rounds: int) -> Mapping[str, float]:
         seconds = best_seconds({"look": partial(tree.regions_of, one.test)}, rounds, time.process_time)
         name = f"sifters.kernel_lookup_million_per_second.l{regions}_n{dimensions}_{scheme}"
         found[name] = LOOKED_UP / seconds["look"] / 1e6
-    found["sifters.kernel_lookup_million_per_second"] = found["sifters.kernel_lookup_million_per_second.l100_n2_query_data"]
+    found["sifters.kernel_lookup_million_per_second"] = found[
+        "sifters.kernel_lookup_million_per_second.l100_n2_query_data"
+    ]
     return found
 
 

@@ -6,7 +6,8 @@ Every policy gets the same deployment, sources, phases and room; what they are t
 are per type, of which there are three (D2). Figures are means over seeds from `UNTUNED_SEED` on: on none was tuned.
 
 Ours finishes what other nodes have begun and counts what handing over costs. The contestants are the paper's own rule
-(`fair_as_in_the_text`: Algorithm 1, whose last batch may pass the room) and chance that finishes too. A row is won against that one, the stronger, and against the text's: where every tuple
+(`fair_as_in_the_text`: Algorithm 1, whose last batch may pass the room) and chance that finishes too. A row is won
+against that one, the stronger, and against the paper's: where every tuple
 carries alike, room is coverage whoever has it, so that of those that waste nothing none is far ahead in the mean.
 
 The max-min optimum of a row is a linear program (HiGHS): the highest level that all queries can have, each part between

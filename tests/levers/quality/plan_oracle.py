@@ -98,9 +98,7 @@ def _plan_slice(
     return shares
 
 
-def _costs(
-    rules: RoomRules, history: RoomHistory, names: Sequence[str]
-) -> Mapping[str, tuple[float, float]]:
+def _costs(rules: RoomRules, history: RoomHistory, names: Sequence[str]) -> Mapping[str, tuple[float, float]]:
     if rules.capacity is None or rules.capacity.tuples is not None:
         return dict.fromkeys(names, (0.0, 1.0))
     return history.costs(names)

@@ -264,6 +264,4 @@ def test_what_chance_alone_chose_is_counted_in_the_order_of_turns() -> None:
     )
     assert drawn_places(batches, [0]) == (), "the one whose turn came first was left out"
     assert drawn_places(batches, [0, 1]) == (0, 1)
-    assert drawn_places(batches, [1, 2]) == (0,), (
-        "the last was kept though one before it was not"
-    )
+    assert drawn_places(batches, [1, 2]) == (0,), "the last was kept though one before it was not"

@@ -70,7 +70,9 @@ def random_group(seed: int) -> tuple[list[WindowWork], RoomRules, RoomHistory]:
                     for _ in range(int(chance.integers(0, 5))):
                         tuples = int(chance.integers(1, 12))
                         of.append(
-                            Portion(stream, batch, seq, seq + tuples - 1, tuples, 10, tuples * (1.0 + batch / 4))
+                            Portion(
+                                stream, batch, seq, seq + tuples - 1, tuples, 10, tuples * (1.0 + batch / 4)
+                            )
                         )
                         seq += tuples
             late = (("a", 2),) if chance.random() < 0.3 else ()
@@ -114,7 +116,10 @@ def test_plan_equals_the_plan_in_plain_loops(seed: int) -> None:
     for place, share in found.items():
         for name, value in expected[place].items():
             of = getattr(share, name)
-            assert of == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), (place, name)
+            assert of == (pytest.approx(value, rel=1e-9) if isinstance(value, float) else value), (
+                place,
+                name,
+            )
 
 
 class Node:
@@ -155,7 +160,9 @@ class Node:
     def _measure(self, name: str) -> None:
         """As `history_of` takes measurements from coverage."""
         of = self.windows[name]
-        took = [(tuples, seconds, len(of) - 1 - at) for at, (tuples, seconds) in enumerate(of) if tuples][-16:]
+        took = [(tuples, seconds, len(of) - 1 - at) for at, (tuples, seconds) in enumerate(of) if tuples][
+            -16:
+        ]
         self.history.measured[name] = Measurements(*(np.array(column) for column in zip(*took, strict=True)))
 
 
@@ -189,7 +196,7 @@ def test_a_slow_answer_later_changes_nothing(at: int) -> None:
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "algorithm_1"])
 def test_no_query_is_silent_for_ever_after_a_slow_hour(policy: str) -> None:
     """Twelve slow slices make every estimate too high, rightly; when they are over each query comes back."""
-    node = Node({name: (0.02, 0.0000125) for name in "abcde"}, seconds=0.6, policy=policy)
+    node = Node(dict.fromkeys("abcde", (0.02, 1.25e-05)), seconds=0.6, policy=policy)
     node.run(12, slow=4.0)
     kept = node.run(120)
     for name, of in kept.items():
@@ -212,7 +219,7 @@ def test_promise_of_zero_slices_is_none() -> None:
 
 
 def test_queries_whose_first_answers_were_slow_come_back_one_at_a_time() -> None:
-    node = Node({name: (0.02, 0.0000125) for name in "abcdef"}, seconds=0.6)
+    node = Node(dict.fromkeys("abcdef", (0.02, 1.25e-05)), seconds=0.6)
     node.run(1, slow=8.0)
     second = node.run(1)
     assert sorted(of[0] for of in second.values()) == [0, 0, 0, 0, 0, 100]

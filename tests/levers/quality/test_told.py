@@ -33,7 +33,11 @@ def window(
     [
         # the file that was left out holds 490 tuples: no slice of 300 ever reads it
         ({}, [window(490, 2, 1)], "its files hold 490 tuples and more"),
-        ({"portion_tuples": 490}, [window(490, 2, 1)], "its portions (`portion_tuples: 490`) hold 490 tuples"),
+        (
+            {"portion_tuples": 490},
+            [window(490, 2, 1)],
+            "its portions (`portion_tuples: 490`) hold 490 tuples",
+        ),
         ({}, [window(0, 2, 2), window(600, 4, 2)], None),
         ({"portion_tuples": 30}, [window(60, 4, 2)], None),
         ({}, [window(490, 2, 1, cost_offered=0.3)], None),
@@ -82,7 +86,7 @@ def test_portions_larger_than_the_capacity_are_refused_by_check_and_by_a_run(tmp
     )
     assert "be at most 50, the capacity of its room" in problem.rule
     assert problem.remedy == "write e.g. 5, or raise the capacity"
-    with pytest.raises(SpillwayError, match="`levers\\[0\\].portion_tuples` must be at most 50"):
+    with pytest.raises(SpillwayError, match=r"`levers\[0\]\.portion_tuples` must be at most 50"):
         run(world)
     assert {row["subject"] for row in world.rows("coverage")} == {"warm"}, "one fault stays one fault"
 

@@ -1,4 +1,4 @@
-"""`method: paper`: the rules of Gedik, Wu and Yu 2008, each reached from a contract; and queries that are parsed once."""
+"""`method: paper` reaches each rule of Gedik, Wu and Yu 2008; and queries are parsed once."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_method_shapes_a_filter_also_where_nothing_else_differs() -> None:
 
 @pytest.mark.parametrize("count", [40])
 def test_each_query_is_parsed_once_per_process(tmp_path: Path, count: int) -> None:
-    """Reading the contract twice, training and shedding two batches parse no text again (review 5.5: 7 times a batch)."""
+    """Reading the contract twice, training and shedding parse no text again (review 5.5: 7 times a batch)."""
     texts = [f"latency >= {17.25 + at} and latency < {917.25 + at} and host = 'web-1'" for at in range(count)]
     lever = {**SIFTERS, "queries": [{"where": text} for text in texts], "rows_per_second": 50.0}
     stream = {**LOGS, "levers": [lever]}

@@ -9,7 +9,8 @@ Ours, beside the text:
 - *Weights* are entitlements to a share: queries are kept level in sic / weight. A *priority* is a strict order: what
   stands below gets what those above have left. Both are sayable, and mean different things.
 - Never over the room: the paper's last batch may pass it (erratum D6; selectable, see `algorithm_1`); here a batch that
-  does not fit is passed over, and the query tries its next one. A query's batches go by sic per cost (for batches of equal size the text's order), or as
+  does not fit is passed over, and the query tries its next one. A query's batches go by sic per cost (for batches of
+  equal size the paper's order), or as
   `turn` says where it is given; ties by `tie`: drawn by seed, so that of one source any batch is as likely to be kept
   as any other, and answers may be scaled up (see `intervals`).
 - Costs may be affine: the first batch that is admitted of a group (a query's window, one question to the engine) costs
@@ -75,7 +76,9 @@ class Batches:
             return self
         own = np.bincount(self.group, self.cost, len(self.fixed))
         alike = np.bincount(self.group, minlength=len(self.fixed))
-        share = np.where(own[self.group] > 0, self.cost / np.maximum(own[self.group], 1e-300), 1.0 / alike[self.group])
+        share = np.where(
+            own[self.group] > 0, self.cost / np.maximum(own[self.group], 1e-300), 1.0 / alike[self.group]
+        )
         return Batches(self.query, self.sic, self.cost + share * self.fixed[self.group], self.tie, self.turn)
 
     def costs_of(self, admitted: np.ndarray) -> float:
@@ -92,9 +95,7 @@ class Batches:
         tie = None if self.tie is None else np.argsort(np.argsort(self.tie[places]))
         turn = None if self.turn is None else self.turn[places]
         group = None if self.group is None else self.group[places]
-        return Batches(
-            self.query[places], self.sic[places], self.cost[places], tie, turn, group, self.fixed
-        )
+        return Batches(self.query[places], self.sic[places], self.cost[places], tie, turn, group, self.fixed)
 
 
 @dataclass(frozen=True)

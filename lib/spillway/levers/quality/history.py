@@ -52,7 +52,9 @@ class RoomHistory:
     kept: dict[tuple[str, int], int] = field(default_factory=dict)
     """By query and window, the tuples that it was worked out of before it is again."""
 
-    def add(self, query: str, number: int, sic: float, offered: float, given: float, windows: int = 1) -> None:
+    def add(
+        self, query: str, number: int, sic: float, offered: float, given: float, windows: int = 1
+    ) -> None:
         """Add windows of a slice, worked out or planned: the sums of their sic and costs."""
         reached = self.sic[query].setdefault(number, [0.0, 0])
         reached[0] += sic
@@ -164,7 +166,15 @@ def history_of(
         found.arrived_first[names[query[place]], int(window[place])] = arrived
         found.kept[names[query[place]], int(window[place])] = int(kept[place])
     stays = np.flatnonzero(~redone)
-    _add_slices(found, names, query[stays], number[stays], (sic[stays], offered[stays], cost[stays]), since, last_slices)
+    _add_slices(
+        found,
+        names,
+        query[stays],
+        number[stays],
+        (sic[stays], offered[stays], cost[stays]),
+        since,
+        last_slices,
+    )
     return found
 
 

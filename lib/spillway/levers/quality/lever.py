@@ -153,7 +153,9 @@ class Quality(WindowLever):
         settings = [
             one.lever_settings(LEVER_NAME) for one in (contract, *others) if LEVER_NAME in one.lever_names
         ]
-        capacity = next((one.capacity.tuples for one in settings if one.capacity and one.capacity.tuples), None)
+        capacity = next(
+            (one.capacity.tuples for one in settings if one.capacity and one.capacity.tuples), None
+        )
         portion = settings[0].portion_tuples
         if capacity is not None and portion is not None and portion > capacity:
             yield (

@@ -78,7 +78,17 @@ def algorithm_1(
         mine = order[among[order] & ~admitted[order]]
         ends = np.searchsorted(batches.query[mine], np.arange(len(level) + 1))
         kept = _admit_lowest(
-            mine, ends, batches.sic, batches.cost, group, unpaid, level, to.weight, kept, float(room), admitted
+            mine,
+            ends,
+            batches.sic,
+            batches.cost,
+            group,
+            unpaid,
+            level,
+            to.weight,
+            kept,
+            float(room),
+            admitted,
         )
     return admitted
 

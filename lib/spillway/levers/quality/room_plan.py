@@ -229,7 +229,10 @@ def _offered(
         np.int64,
     )
     offer = Offer.of_windows(
-        [(one.contract.subject, w.window, one.portions.get(w.window, ()), one.contract.inputs) for one, w in windows]
+        [
+            (one.contract.subject, w.window, one.portions.get(w.window, ()), one.contract.inputs)
+            for one, w in windows
+        ]
     )
     owner = of_window[offer.window]
     source = offer.window * len(offer.streams) + offer.stream
@@ -246,7 +249,13 @@ def _offered(
     for some in (np.flatnonzero(~late), np.flatnonzero(late)) if late.any() else (np.arange(len(offer)),):
         turn[some] = turns(room, number, offer, tie, some)
     batches = Batches(
-        owner, sic, offer.tuples * per_tuple[owner], tie, late_last(turn, late), offer.window, fixed[of_window]
+        owner,
+        sic,
+        offer.tuples * per_tuple[owner],
+        tie,
+        late_last(turn, late),
+        offer.window,
+        fixed[of_window],
     )
     return _Offered(offer, batches, must)
 
@@ -323,7 +332,10 @@ def _keep_more(
         group, fixed = batches.groups
         paid = np.zeros(len(fixed), np.bool_)
         paid[group[kept]] = True
-        to, batches = replace(to, reached=reached), replace(batches.at(rest), fixed=np.where(paid, 0.0, fixed))
+        to, batches = (
+            replace(to, reached=reached),
+            replace(batches.at(rest), fixed=np.where(paid, 0.0, fixed)),
+        )
     room = own_room(batches, to, others, left)
     if room > 0:
         kept[rest] = chosen(rules.policy, batches, to, room, offered.must_keep[rest])

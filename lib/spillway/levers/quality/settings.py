@@ -11,7 +11,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spillway.contracts.shapes import METHODS, Broken, Choice, Flag, Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.shapes import (
+    METHODS,
+    Broken,
+    Choice,
+    Flag,
+    Listing,
+    Maybe,
+    Number,
+    Record,
+    Text,
+    rule,
+)
 from spillway.contracts.workload import LONGEST_SECONDS
 from spillway.errors import Refused
 from spillway.levers.quality.operator_graph import OperatorNode, in_order
@@ -109,8 +120,8 @@ class QualitySettings:
     )
     policy: str = rule(
         Choice(POLICIES),
-        "what is worked on when there is too much, one for a room; algorithm_1: the paper's rule, whose last portion may "
-        "pass the capacity",
+        "what is worked on when there is too much, one for a room; algorithm_1: the paper's rule, whose last portion "
+        "may pass the capacity",
         "fair",
     )
     cost_model: str = rule(

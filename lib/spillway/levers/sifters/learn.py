@@ -117,9 +117,7 @@ def learn_regions(
         frequencies = np.append(frequencies * (1.0 - unasked), unasked)
     base = _base(settings, wanted, layout, found.tree, seed)
     digest = digest_of(settings, wanted)
-    regions = LearnedRegions(
-        wanted, base, frequencies, found.scheme, points, digest, settings.consolidation
-    )
+    regions = LearnedRegions(wanted, base, frequencies, found.scheme, points, digest, settings.consolidation)
     return regions, found.scores
 
 

@@ -91,8 +91,8 @@ class SifterSettings(StatedQueries):
     method: str = rule(
         Choice(METHODS),
         "whose rules; paper: those of Gedik, Wu and Yu 2008 (`regions: 16`, `partition: query_data`, which they call "
-        "QDPart, `fairness: 0.5`, `unasked: by_region`, `consolidation: uniform`, `sample: {rows: 1000, marked_pct: 1}`), "
-        "as far as the contract does not state these settings itself",
+        "QDPart, `fairness: 0.5`, `unasked: by_region`, `consolidation: uniform`, `sample: {rows: 1000, marked_pct: "
+        "1}`), as far as the contract does not state these settings itself",
         "default",
     )
 
