@@ -232,3 +232,26 @@ def test_fixed_cost_does_not_make_the_kept_share_decay() -> None:
     kept = node.run(40)["q"]
     assert kept[0] == 800, "nothing is measured yet"
     assert kept[8:] == [400] * 32
+
+
+@pytest.mark.parametrize("queries", [10, 30])
+def test_no_query_of_many_is_silent_longer_than_its_turn_takes(queries: int) -> None:
+    """Each answer takes 30 ms of 100 before it reads a tuple: two or three queries a slice, and all in turn."""
+    node = Node({f"q{at}": (0.03, 0.00001) for at in range(queries)}, seconds=0.1)
+    kept = node.run(300)
+    for of in kept.values():
+        assert longest_silence(of[3:]) <= max(8, queries)
+        assert sum(tuples > 0 for tuples in of) >= 300 // queries
+    assert longest_silence([sum(of) for of in zip(*kept.values(), strict=True)]) == 0
+
+
+def test_what_is_tried_takes_nothing_of_queries_that_another_run_plans() -> None:
+    node = Node({"dear": (0.5, 0.001), "cheap": (0.01, 0.00005)}, seconds=0.3)
+    node.run(5)
+    number = node.number + (BEGIN - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(hours=1)
+    node.history.add("dear", number, 0.1, 1.3, 0.6)
+    portions = {node.number: tuple(Portion("a", 1, k * 100, k * 100 + 99, 100, 1, 100.0) for k in range(8))}
+    window = window_at("cheap", node.number, ("a",), ())
+    work = [WindowWork(node.contracts["cheap"], {}, (window,), portions=portions)]
+    found = plan_room(SimpleNamespace(name="r"), work, node.rules, node.history)  # type: ignore[arg-type]
+    assert len(found["cheap", node.number].kept) == 8

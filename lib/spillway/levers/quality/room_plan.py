@@ -389,7 +389,7 @@ def _try_others(
     shut_out = np.flatnonzero(np.isfinite(cheapest) & (cheapest > rules.room) & ~has)
     owed = [q for q in shut_out.tolist() if 0 < to.starve_rounds[q] <= to.waited[q] + 1]
     little = [q for q in shut_out.tolist() if q not in owed and history.is_little_measured(names[q])]
-    if little and not any(given > rules.room for given in _given(rules, history, number)):
+    if little and not _tried(rules, history, number):
         owed.append(max(little, key=lambda q: (to.waited[q], -q)))
     for query in owed:
         mine = np.flatnonzero(batches.query == query)
@@ -397,17 +397,21 @@ def _try_others(
         kept[mine[np.lexsort([tie, price[mine]])[0]]] = True
 
 
-def _given(rules: RoomRules, history: RoomHistory, number: int) -> list[float]:
-    """What each query of the room was given in a slice before."""
-    return [history.given.get(query, {}).get(number, 0.0) for query in rules.queries]
-
-
 def _taken(rules: RoomRules, history: RoomHistory, number: int) -> float:
     """What queries of the room were given of a slice's capacity before: tries (`_try_others`) take none of it."""
-    given = _given(rules, history, number)
+    tried = _tried(rules, history, number)
+    return sum(history.given.get(name, {}).get(number, 0.0) for name in rules.queries if name not in tried)
+
+
+def _tried(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
+    """Queries that were tried in a slice: given a part of what they were offered, for more than the capacity."""
     if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
-        return sum(given)
-    return sum(one for one in given if one <= rules.capacity.seconds)
+        return set()
+    given, offered = (
+        {name: of.get(name, {}).get(number, 0.0) for name in rules.queries}
+        for of in (history.given, history.offered)
+    )
+    return {name for name in rules.queries if rules.capacity.seconds < given[name] < offered[name]}
 
 
 def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float) -> bool:
