@@ -445,3 +445,15 @@ def test_nonsense_anywhere_is_told_and_never_a_crash(tmp_path: Path, nonsense: A
         assert check(folder)
         (folder / "channels.yaml").write_text(yaml.safe_dump({"channels": nonsense}))
         assert check(folder)
+
+
+def test_unchanged_contract_is_parsed_once_per_process_and_a_changed_one_again(tmp_path: Path) -> None:
+    folder = schemas(tmp_path, weather=yaml.safe_dump(changed()))
+    first = load_contracts(folder).streams["weather"]
+    assert load_contracts(folder).streams["weather"] is first
+    (folder / "streams" / "weather.yaml").write_text(yaml.safe_dump(changed(description="another")))
+    assert load_contracts(folder).streams["weather"].description == "another"
+    (folder / "streams" / "weather.yaml").write_text(yaml.safe_dump(changed(channel="elsewhere")))
+    for _ in range(2):
+        with pytest.raises(ContractError, match=r"be a channel of channels\.yaml"):
+            load_contracts(folder)

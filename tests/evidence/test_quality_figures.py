@@ -9,6 +9,7 @@ from evidence.book import Book
 from evidence.quality.federated import deployed, optimum, rows_of_table
 from evidence.quality.laws import law_figures
 from evidence.quality.load_streams import DATA_SETS, HEAVY, RANGES, values_of
+from evidence.quality.planning import crowded_group, plan_figures, shares_of
 from evidence.quality.replays import interval_figures, kendall_distance
 from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.policies_known import POLICIES
@@ -74,3 +75,22 @@ def test_orders_are_compared_by_pairs() -> None:
     assert kendall_distance(["a", "b"], ["a", "b"]) == 0
     assert kendall_distance(["b", "a"], ["a", "b"]) == 1
     assert kendall_distance([], ["a", "b"]) == 1
+
+
+def test_plan_that_is_timed_shares_a_capacity_that_holds_half() -> None:
+    shares = shares_of(40, 100)
+    room, work = crowded_group(40, 100)
+    kept = [share.cost for share in shares.values()]
+    assert len(shares) == len(work) == 40
+    assert all(share.offered for share in shares.values())
+    capacity = work[0].contract.lever_settings("quality").capacity.seconds
+    assert 0.9 * capacity <= sum(kept) <= capacity
+    assert sum(share.cost_offered for share in shares.values()) > 1.3 * capacity
+    assert room.name == "r"
+
+
+def test_plan_figures_are_a_time_and_a_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evidence.quality.planning.QUERIES", 20)
+    found = plan_figures(1)
+    assert set(found) == {"quality.plan_room_ms", "quality.plan_room_over_sorting_100k_keys"}
+    assert min(found.values()) > 0

@@ -1,7 +1,8 @@
 """How fast it is decided what is worked on, and what it costs that answers say what they rest on.
 
-`decide_ms` are milliseconds of one decision over all batches; `sic_overhead_pct` is the product's own question and
-answer (portions chosen, coverage on every row) against the same statement by the same engine over the same rows by
+`plan_room_ms` are milliseconds from loaded tables to the decision (`evidence.quality.planning`); `kernel_decide_ms` of
+the innermost step alone, the choice among batches that lie in arrays; `sic_overhead_pct` is the product's own question
+and answer (portions chosen, coverage on every row) against the same statement by the same engine over the same rows by
 themselves: the median difference of many pairs (`paired`), by the processor's time of all processes, with its interval,
 and by the clock; of so many rows that what Spark takes for any question is a small part. `sic_own_work_pct` is what is
 computed for coverage alone. Beside it stands the same statement over the files as Spark reads them by itself, who gives
@@ -27,6 +28,7 @@ import pyarrow.parquet as pq
 from evidence.attributes.lake import ENGINE, Lake
 from evidence.bench.paired import paired_excess
 from evidence.bench.spark_node import BATCH_TUPLES, OVERLOAD, batches_that_fit, run_node
+from evidence.quality.planning import plan_figures
 from evidence.timed import best_seconds
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.engine.spark import SparkEngine
@@ -72,9 +74,11 @@ def decision_figures(rounds: int = 15) -> dict[str, float]:
                 run = _deciding(batches, Entitlements.equal(queries), share * float(size.sum()))
                 # a core's seconds: other processes must not count
                 seconds = best_seconds({"decide": run}, rounds, time.process_time)["decide"]
-                name = f"quality.decide_ms.{queries}_queries.{count}_batches"
+                name = f"quality.kernel_decide_ms.{queries}_queries.{count}_batches"
                 found[name if share == 0.5 else f"{name}.room_for_90_pct"] = 1e3 * seconds
-    found["quality.decide_ms"] = found[f"quality.decide_ms.{QUERIES[-1]}_queries.{BATCHES[-1]}_batches"]
+    found["quality.kernel_decide_ms"] = found[
+        f"quality.kernel_decide_ms.{QUERIES[-1]}_queries.{BATCHES[-1]}_batches"
+    ]
     return found
 
 
@@ -182,7 +186,7 @@ def _landed(folder: str, rows: int) -> Lake:
 
 def quality_bench(spark: Any) -> dict[str, float]:
     """All: decisions, what coverage costs, and the text's node at its interval and at one that Spark can keep."""
-    found = decision_figures() | sic_figures(spark)
+    found = plan_figures() | decision_figures() | sic_figures(spark)
     for interval, intervals_a_window in ((0.25, 40), (2.0, 8)):
         fit = batches_that_fit(spark, interval)
         found[f"quality.node.{round(1e3 * interval)}_ms.offered_tuples_a_second"] = (

@@ -1,6 +1,9 @@
-"""Sifters: building a filter, look-ups a core, and a sifted pass beside a plain filter.
+"""Sifters: from a contract and files to what is sent, the kernels of it, and a sifted pass next to a plain filter.
 
-`sifter_kernels()` needs no Spark: process time of one thread, so that others on the machine do not count. The pass
+`waited_for()` times what a user waits for: a contract file of 1,000 queries is read, regions are learned and a batch is
+shed, first in a process that has parsed nothing yet, then again; and how many rows a second a filter of such a contract
+tells apart, from an Arrow table on. `sifter_kernels()` times the innermost steps alone, on arrays that are ready; its
+figures are named `kernel_...`. Both take process time, so that others on the machine do not count. The pass
 reads a Delta table of generated probes on Spark and writes what stays of it: once by the lever in its tasks,
 once by Spark's own filter of a condition that keeps as many rows, written as Delta. Contestants take turns, the best of
 the rounds counts.
@@ -8,24 +11,35 @@ the rounds counts.
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from evidence.attributes.lake import Lake
 from evidence.bench.bench_attributes import settings_in
 from evidence.sifters.contest import built_and_configured
 from evidence.sifters.linear_program import Instance, by_solver
 from evidence.sifters.on_spark import prepared, probes
 from evidence.sifters.workload import WorkloadSettings, generate
 from evidence.timed import best_seconds
+from spillway.contracts import read_channel, read_stream
+from spillway.contracts.shapes import Report
+from spillway.contracts.yaml_lines import read_yaml
 from spillway.engine.session import spark_engine
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import Room
+from spillway.levers.sifters import predicates, wanted
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import consolidated
+from spillway.levers.sifters.learn import learn_regions
 from spillway.levers.sifters.schemes import frequencies_of, partitioned
 from spillway.pipeline.drafting import draft, own_table
 from spillway.pipeline.planning import plan_all
@@ -34,6 +48,20 @@ from spillway.pipeline.stages import SendDown
 from spillway.store.batches import load_batches
 from spillway.store.tables import Piece, Tables
 
+QUERIED: Mapping[str, Any] = {
+    "stream": "queried",
+    "channel": "wide",
+    "source": {"kind": "files", "path": "queried", "format": "json", "settle_seconds": 0},
+    "attributes": [
+        {"name": "site", "type": "string", "role": "key", "nullable": False},
+        {"name": "at", "type": "timestamp", "role": "order", "nullable": False},
+        {"name": "x", "type": "double", "role": "measure"},
+        {"name": "y", "type": "double", "role": "measure"},
+    ],
+    "rate": {"from": "declared", "tuples_per_second": 1},
+}
+_LAKES = count(1)
+"""Lakes in memory are known by name: each is a new one."""
 LOOKED_UP = 1_000_000
 """More than a core has at hand."""
 SIZES = ((16, 1000), (100, 100), (100, 1000), (100, 10_000), (100, 100_000), (1000, 1000))
@@ -51,10 +79,90 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
             {name: partial(built_and_configured, one, name) for name in schemes}, rounds, time.process_time
         )
         for name in schemes:
-            found[f"sifters.build_{name}_ms.l{regions}_q{queries}"] = 1e3 * seconds[name]
+            found[f"sifters.kernel_build_{name}_ms.l{regions}_q{queries}"] = 1e3 * seconds[name]
     # what a contract has that names no scheme, the dearest of all
-    found["sifters.build_ms"] = found["sifters.build_auto_ms.l100_q1000"]
+    found["sifters.kernel_build_ms"] = found["sifters.kernel_build_auto_ms.l100_q1000"]
     return {**found, **_beside_solver(rounds), **look_ups(rounds)}
+
+
+def waited_for(rounds: int = 3, queries: tuple[int, ...] = (10, 1000)) -> Mapping[str, float]:
+    """Return milliseconds until 2,000 rows are shed, and million rows a second and core that are told apart."""
+    found: dict[str, float] = {}
+    for stated in queries:
+        best = dict.fromkeys(("first", "again", "rows"), float("inf"))
+        for _ in range(rounds):
+            best |= {name: min(best[name], taken) for name, taken in _shed_once(stated).items()}
+        found[f"sifters.contract_to_sent_ms.q{stated}"] = 1e3 * best["first"]
+        found[f"sifters.batch_ms.q{stated}"] = 1e3 * best["again"]
+        found[f"sifters.rows_told_apart_million_per_second.q{stated}"] = LOOKED_UP / best["rows"] / 1e6
+    found["sifters.contract_to_sent_ms"] = found[f"sifters.contract_to_sent_ms.q{queries[-1]}"]
+    return found
+
+
+def _shed_once(queries: int) -> dict[str, float]:
+    """Return the seconds of a first batch with the contract's reading and training, of a second, and of look-ups."""
+    chance = np.random.default_rng(0)
+    corners = chance.random((queries, 2)) * 99
+    text = json.dumps(
+        {
+            **QUERIED,
+            "levers": [
+                {
+                    "lever": "sifters",
+                    "rows_per_second": 0.1,
+                    "queries": [
+                        {"where": f"x >= {a:.3f} and x < {a + 1:.3f} and y >= {b:.3f} and y < {b + 1:.3f}"}
+                        for a, b in corners
+                    ],
+                }
+            ],
+        }
+    )
+    for cache in (predicates._condition, wanted._parsed, wanted._problems_of):
+        cache.cache_clear()
+    begin = time.process_time()
+    contract = read_stream(read_yaml(text, Report("queried.yaml")))
+    read = time.process_time() - begin
+    files = {f"2026-01-0{day}/a.json": _rows(chance, 2_000 * day, 2_000) for day in (1, 2)}
+    channels = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
+    (first, one), (second, other) = sorted(files.items())
+    lake = Lake.landed(
+        f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {first: one}}, channels
+    )
+    begin = time.process_time()
+    lake.train()
+    lake.send()
+    shed = time.process_time() - begin
+    lake = Lake.landed(
+        f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {second: other}}, channels
+    )
+    lake.train()
+    begin = time.process_time()
+    lake.send()
+    again = time.process_time() - begin
+    (sifted,) = lake.tables.at("sifters").rows(["throttle"])["throttle"].to_pylist()
+    assert sifted < 1.0, "a batch that fits whole would time nothing"
+    rows = pa.table(
+        {
+            "seq": np.arange(LOOKED_UP),
+            "x": chance.random(LOOKED_UP) * 100,
+            "y": chance.random(LOOKED_UP) * 100,
+        }
+    )
+    regions, _ = learn_regions(contract, contract.lever_settings("sifters"), rows.slice(0, 100_000), 0.5)
+    begin = time.process_time()
+    regions.base.regions_of(rows)
+    return {"first": read + shed, "again": again, "rows": time.process_time() - begin}
+
+
+def _rows(chance: np.random.Generator, first: int, rows: int) -> bytes:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    places = chance.random((rows, 2)) * 100
+    lines = [
+        json.dumps({"site": "a", "at": (begin + timedelta(seconds=first + at)).isoformat(), "x": x, "y": y})
+        for at, (x, y) in enumerate(places.tolist())
+    ]
+    return "\n".join(lines).encode() + b"\n"
 
 
 def _beside_solver(rounds: int) -> Mapping[str, float]:
@@ -71,8 +179,8 @@ def _beside_solver(rounds: int) -> Mapping[str, float]:
         time.process_time,
     )
     return {
-        "sifters.configure_ms": 1e3 * seconds["configure"],
-        "sifters.solver_over_configure_time": seconds["solver"] / seconds["configure"],
+        "sifters.kernel_configure_ms": 1e3 * seconds["configure"],
+        "sifters.kernel_solver_over_configure_time": seconds["solver"] / seconds["configure"],
     }
 
 
@@ -91,9 +199,11 @@ def look_ups(rounds: int) -> Mapping[str, float]:
         one = generate(WorkloadSettings(regions=regions, dimensions=dimensions), 1, LOOKED_UP)
         tree = partitioned(scheme, one.space, one.sample, one.asked, regions)
         seconds = best_seconds({"look": partial(tree.regions_of, one.test)}, rounds, time.process_time)
-        name = f"sifters.lookup_million_per_second.l{regions}_n{dimensions}_{scheme}"
+        name = f"sifters.kernel_lookup_million_per_second.l{regions}_n{dimensions}_{scheme}"
         found[name] = LOOKED_UP / seconds["look"] / 1e6
-    found["sifters.lookup_million_per_second"] = found["sifters.lookup_million_per_second.l100_n2_query_data"]
+    found["sifters.kernel_lookup_million_per_second"] = found[
+        "sifters.kernel_lookup_million_per_second.l100_n2_query_data"
+    ]
     return found
 
 

@@ -127,8 +127,9 @@ def interval_laws(trials: int) -> tuple[float, int]:
         whose, cost = np.repeat(np.arange(3), 20), np.tile(sizes, 3)
         load = Batches(whose, cost / sizes.sum(), cost, chance.permutation(60))
         room = float(cost.sum()) * (0.25, 0.5, 0.75)[trial % 3]
-        kept = np.flatnonzero(admit_fairly(load, Entitlements.equal(3), room)[:20])
-        drawn = np.array(drawn_by_chance(range(20), kept.tolist(), load), np.int64)
+        admitted = admit_fairly(load, Entitlements.equal(3), room)
+        kept = np.flatnonzero(admitted[:20])
+        drawn = np.flatnonzero(drawn_by_chance(load, whose, admitted)[kept])
         whole = Clusters(sizes[kept], values[kept], sizes[kept])
         found = PartlyRead(whole, np.delete(sizes, kept), drawn, assume_alike=True).mean()
         if found is not None and found.low is not None and found.high is not None and len(kept) < 20:

@@ -32,7 +32,7 @@ def add_what_if(commands: Any) -> None:
     )
     made.add_argument("room", help="a room that queries share", metavar="ROOM")
     made.add_argument("--capacity", type=float, help="of the room a slice, in the unit of its contracts")
-    made.add_argument("--policy", help="fair, random, round_robin or priority")
+    made.add_argument("--policy", help="fair, random, round_robin, priority or algorithm_1")
     made.add_argument("--weight", action="append", default=[], help="QUERY=WEIGHT; may be repeated")
     made.add_argument(
         "--more",

@@ -22,6 +22,7 @@ from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
 from spillway.contracts.yaml_lines import MOST_CHARACTERS, read_yaml
 from spillway.errors import ContractError, Problem
+from spillway.registry import LEVERS
 
 _CHANNEL_NAME = Text(
     pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}\Z",
@@ -29,6 +30,9 @@ _CHANNEL_NAME = Text(
     remedy="write e.g. uplink",
 )
 _Subject = TypeVar("_Subject", bound=Subject)
+_MOST_PARSED = 512
+_PARSED: dict[Any, tuple[Any, Mapping[str, int]]] = {}
+"""Contracts without a problem, and the lines of their fields, by kind, text and known levers: the newest of them."""
 
 
 def load_contracts(schemas_dir: str | Path) -> Contracts:
@@ -117,11 +121,8 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
         found: dict[str, _Subject] = {}
         for path in _contract_files(schemas / folder):
             report = Report(f"{folder}/{path.name}")
-            value = _read(path, report, "")
-            if value is None:
-                remedy = "draft one (a stream's by spillway contracts new SAMPLE --output FILE), or remove the file"
-                value = report.add("", "hold a contract", "nothing", remedy)
-            contract = BAD if value is BAD else Record(of).read(value, "", report)
+            text = _text_of(path, report, "")
+            contract = BAD if text is BAD else _contract_in(of, text, report)
             if contract is not BAD:
                 _check_name(contract, path, files, report)
                 check(contract, report)
@@ -247,12 +248,36 @@ def _check_inputs(contract: Workload, streams: list[str], report: Report) -> Non
                 report.add(join_path(f"levers[{i}]", where), rule, value, remedy)
 
 
+def _contract_in(of: type[_Subject], text: str, report: Report) -> Any:
+    """Return the contract that a text holds, or BAD; a text without problems is parsed once per process."""
+    key = (of, text, tuple(LEVERS.items()))
+    if key in _PARSED:
+        contract, report.lines = _PARSED[key]
+        return contract
+    value = read_yaml(text, report)
+    if value is None:
+        remedy = "draft one (a stream's by spillway contracts new SAMPLE --output FILE), or remove the file"
+        value = report.add("", "hold a contract", "nothing", remedy)
+    contract = BAD if value is BAD else Record(of).read(value, "", report)
+    if not report.problems:
+        for oldest in list(_PARSED)[: max(0, len(_PARSED) + 1 - _MOST_PARSED)]:
+            _PARSED.pop(oldest, None)
+        _PARSED[key] = contract, report.lines
+    return contract
+
+
 def _read(path: Path, report: Report, remedy: str) -> Any:
+    text = _text_of(path, report, remedy)
+    return BAD if text is BAD else read_yaml(text, report)
+
+
+def _text_of(path: Path, report: Report, remedy: str) -> Any:
+    """Return the text of a file, or BAD."""
     try:
         with path.open("rb") as source:
             # a character is four bytes at most: what is longer is refused without being read
             text = source.read(4 * MOST_CHARACTERS + 4)
-        return read_yaml(text.decode("utf-8-sig"), report)
+        return text.decode("utf-8-sig")
     except FileNotFoundError:
         return report.add("", "be there", str(path), remedy)
     except OSError as error:

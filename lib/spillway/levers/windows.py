@@ -128,7 +128,7 @@ class Window:
         return Window(**values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Portion:
     """Some consecutive rows of an input in a window, known without being read: a file, or a part of one."""
 
@@ -339,6 +339,10 @@ class WindowLever(ABC):
 
         `types`: by input stream, the type of every column that can be read of it, in the words of contracts.
         """
+        return ()
+
+    def broken_in_room(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
+        """Yield what its room can never hold; `others` are the other joins or queries of the room."""
         return ()
 
     def most_rows(self, contract: Workload) -> int:

@@ -147,7 +147,7 @@ def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Ite
         each = group.size / max(1, group.records)
         alone, pieces = (
             _window_alone(grid, of, group, batch),
-            1 if most is None else round(group.records / most),
+            1 if most is None else -(-group.records // most),
         )
         if alone is not None and pieces <= 1:
             first, last = group.edges["seq"]
@@ -157,7 +157,7 @@ def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Ite
             )
             continue
         for window, seq in _seq_by_window(grid, of, group, batch, alone):
-            pieces = 1 if most is None else max(1, round(len(seq) / most))
+            pieces = 1 if most is None else -(-len(seq) // most)
             for some in np.array_split(seq, pieces):
                 tuples, first, last = len(some), int(some[0]), int(some[-1])
                 yield (

@@ -1,8 +1,8 @@
 """What every run refuses of a join or a query, whatever its inputs send: seen from the contracts alone, before any run.
 
 Attributes that its input streams do not have, or of types that its lever cannot work on, streams that cannot be cut
-into windows, a list of levers that no run takes. What only its windows can show (another length than theirs) is refused
-where they are looked for.
+into windows, a list of levers that no run takes, slices that are larger than the capacity of the room. What only its
+windows can show (another length than theirs) is refused where they are looked for.
 """
 
 from __future__ import annotations
@@ -93,4 +93,12 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
                     f"write role: protected or error: 0 for {column} in the contract of {stream}, or match by another",
                 )
     for where, rule, value, remedy in found.broken_by_types(contract, types):
+        yield Problem(name, join_path("levers[0]", where), rule, value, remedy)
+    of_scope = contracts.queries if contract.subject in contracts.queries else contracts.joins
+    others = [
+        one
+        for one in of_scope.values()
+        if one is not contract and (one.room or one.subject) == (contract.room or name)
+    ]
+    for where, rule, value, remedy in found.broken_in_room(contract, others):
         yield Problem(name, join_path("levers[0]", where), rule, value, remedy)

@@ -290,7 +290,11 @@ def test_who_is_behind_elsewhere_is_helped_here() -> None:
     assert counts(two, admit_fairly(two, Entitlements.equal(2, np.array([0.5, 0.0])), 4.0)) == [1, 3]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+WITHIN_THE_ROOM = tuple(policy for policy in POLICIES if policy != "algorithm_1")
+"""The last batch of the paper's rule may pass the room, so that a second plan finds less room than was planned for."""
+
+
+@pytest.mark.parametrize("policy", WITHIN_THE_ROOM)
 def test_policies_keep_to_the_room_and_give_the_same_again(policy: str) -> None:
     chance = np.random.default_rng(3)
     query = chance.integers(0, 9, 300)
@@ -359,7 +363,7 @@ def test_two_jobs_that_share_a_room_fill_it_at_one_level() -> None:
     assert min(levels.values()) >= 0.48
 
 
-@given(loads(), st.sampled_from(POLICIES), st.integers(0, 63))
+@given(loads(), st.sampled_from(WITHIN_THE_ROOM), st.integers(0, 63))
 @settings(max_examples=150, deadline=None)
 def test_who_is_planned_again_when_others_have_been_worked_out_gets_the_same_again(
     load: tuple[Batches, Entitlements, float], policy: str, done: int

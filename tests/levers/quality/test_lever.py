@@ -448,7 +448,7 @@ def test_seconds_are_a_capacity_once_a_tuple_was_measured(tmp_path: Path) -> Non
     assert min(measured) > 0
     world.tables.at("windows").delete(subject="means", window=rows["means", 1]["window"])
     run(world)
-    assert coverage(world)["means", 1]["sic"] == 0.0
+    assert coverage(world)["means", 1]["sic"] == 0.25, "one answer may mislead: the cheapest portion is tried"
 
 
 def test_one_fault_stays_one_fault(tmp_path: Path) -> None:
@@ -704,7 +704,7 @@ def test_what_queries_are_likely_to_ask_for_yet_is_left_to_them_and_not_to_those
         for _ in range(windows):
             history.add(name, 0, 1.0, 100.0, 100.0)
     history.add("b", 1, 1.0, 100.0, 100.0)
-    found = _elsewhere(rules, history, 1, ["a"], {"a": 1})
+    found = _elsewhere(rules, history, 1, ["a"], {"a": 1}, beginnings(rules, history, 1))
     assert (found.sic.tolist(), found.cost.tolist()) == ([0.75, 0.5], [300.0, 100.0])
     assert _taken(rules, history, 1) == 100.0
 

@@ -12,7 +12,7 @@ import pytest
 
 from spillway.errors import Refused
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
-from spillway.levers.quality.drawing import chance_order, drawn_by_chance
+from spillway.levers.quality.drawing import Offer, chance_order, drawn_by_chance
 from spillway.levers.quality.fairness import spread_of
 from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.intervals import BEYOND, FEW_READ, Clusters, PartlyRead, are_even
@@ -206,13 +206,20 @@ def test_what_other_nodes_have_begun_is_finished_and_that_is_what_fairness_costs
     assert ours.mean == pytest.approx(lucky.mean, rel=0.03)
 
 
+def drawn_places(batches: Batches, kept: list[int]) -> tuple[int, ...]:
+    """Places in `kept` that chance alone chose, of one window."""
+    mask = np.isin(np.arange(len(batches)), kept)
+    found = drawn_by_chance(batches, np.zeros(len(batches), np.int64), mask)
+    return tuple(np.flatnonzero(found[mask]).tolist())
+
+
 def test_intervals_rest_on_what_chance_alone_chose() -> None:
     """What was kept because it was small says nothing of the rest: behind the first that is left out none is used."""
     sizes = np.array([10.0, 10.0, 100.0, 10.0])
     batches = Batches(np.zeros(4, np.int64), sizes / sizes.sum(), sizes, np.array([0, 1, 2, 3]))
     kept = np.flatnonzero(admit_fairly(batches, Entitlements.equal(1), 30.0)).tolist()
     assert kept == [0, 1, 3]
-    assert drawn_by_chance([0, 1, 2, 3], kept, batches) == (0, 1)
+    assert drawn_places(batches, kept) == (0, 1)
 
 
 def test_chance_falls_alike_whichever_queries_are_planned_together() -> None:
@@ -222,13 +229,13 @@ def test_chance_falls_alike_whichever_queries_are_planned_together() -> None:
         for window in (4, 5)
         for batch in range(6)
     ]
-    every = chance_order("desk", 7, place)
+    every = chance_order("desk", 7, Offer.of(place))
     assert sorted(every) == list(range(len(place)))
     alone = [at for at, (name, _, _) in enumerate(place) if name == "b"]
     assert (
-        np.argsort(every[alone]) == np.argsort(chance_order("desk", 7, [place[at] for at in alone]))
+        np.argsort(every[alone]) == np.argsort(chance_order("desk", 7, Offer.of([place[at] for at in alone])))
     ).all()
-    assert (np.argsort(every) != np.argsort(chance_order("desk", 8, place))).any()
+    assert (np.argsort(every) != np.argsort(chance_order("desk", 8, Offer.of(place)))).any()
 
 
 def test_intervals_hold_where_sizes_differ_a_little_and_are_refused_where_much() -> None:
@@ -242,7 +249,7 @@ def test_intervals_hold_where_sizes_differ_a_little_and_are_refused_where_much()
         whose, cost = np.repeat(np.arange(3), 20), np.tile(sizes, 3)
         batches = Batches(whose, cost / sizes.sum(), cost, chance.permutation(60))
         kept = np.flatnonzero(admit_fairly(batches, Entitlements.equal(3), 1.5 * sizes.sum())[:20])
-        drawn = np.array(drawn_by_chance(range(20), kept.tolist(), batches))
+        drawn = np.array(drawn_places(batches.at(np.arange(20)), kept.tolist()))
         read = Clusters(sizes[kept], values[kept], sizes[kept])
         found = PartlyRead(read, np.delete(sizes, kept), drawn, assume_alike=True).mean()
         assert found
@@ -255,8 +262,6 @@ def test_what_chance_alone_chose_is_counted_in_the_order_of_turns() -> None:
     batches = Batches(
         np.zeros(3, np.int64), np.ones(3), np.ones(3), np.array([0, 1, 2]), np.array([0.5, 0.0, 0.5])
     )
-    assert drawn_by_chance([0, 1, 2], [0], batches) == (), "the one whose turn came first was left out"
-    assert drawn_by_chance([0, 1, 2], [0, 1], batches) == (0, 1)
-    assert drawn_by_chance([0, 1, 2], [1, 2], batches) == (0,), (
-        "the last was kept though one before it was not"
-    )
+    assert drawn_places(batches, [0]) == (), "the one whose turn came first was left out"
+    assert drawn_places(batches, [0, 1]) == (0, 1)
+    assert drawn_places(batches, [1, 2]) == (0,), "the last was kept though one before it was not"

@@ -1,36 +1,98 @@
-"""What a query tells of itself: what to do where its portions are larger than its room."""
+"""What `explain` says of a query that gets nothing: the true cause, and what to do."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.levers.quality.worlds import MEAN, query
+from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, run
 
 from spillway.contracts import read_workload
-from spillway.levers.quality.told import larger_than_the_room
+from spillway.errors import SpillwayError
+from spillway.levers.quality.told import dearer_than_the_room, larger_than_the_room
+from spillway.pipeline.window_rules import broken_workloads
 
 
-def window(tuples_shed: int, offered: int, kept: int) -> dict[str, Any]:
-    return {"tuples_shed": tuples_shed, "portions_offered": offered, "portions_kept": kept}
+def window(
+    tuples_shed: int, offered: int, kept: int, capacity: float | None = 300.0, **more: Any
+) -> dict[str, Any]:
+    return {
+        "tuples_shed": tuples_shed,
+        "portions_offered": offered,
+        "portions_kept": kept,
+        "capacity": capacity,
+        "arrived": 800,
+        "cost_offered": 800.0,
+        **more,
+    }
 
 
 @pytest.mark.parametrize(
-    ("settings", "windows", "told"),
+    ("settings", "windows", "said"),
     [
         # the file that was left out holds 490 tuples: no slice of 300 ever reads it
-        ({"capacity": {"tuples": 300}}, [window(490, 2, 1)], "hold 490 tuples and more"),
-        ({"capacity": {"tuples": 300}}, [window(0, 2, 2), window(600, 4, 2)], None),
-        ({"capacity": {"tuples": 300}, "portion_tuples": 30}, [window(490, 2, 1)], None),
-        ({"capacity": {"seconds": 3}}, [window(490, 2, 1)], None),
-        ({}, [window(0, 2, 2)], None),
+        ({}, [window(490, 2, 1)], "its files hold 490 tuples and more"),
+        (
+            {"portion_tuples": 490},
+            [window(490, 2, 1)],
+            "its portions (`portion_tuples: 490`) hold 490 tuples",
+        ),
+        ({}, [window(0, 2, 2), window(600, 4, 2)], None),
+        ({"portion_tuples": 30}, [window(60, 4, 2)], None),
+        ({}, [window(490, 2, 1, cost_offered=0.3)], None),
+        ({}, [window(490, 2, 1, capacity=None)], None),
     ],
 )
-def test_files_that_no_slice_of_a_room_can_read_are_to_be_read_in_parts(
-    settings: dict[str, Any], windows: list[dict[str, Any]], told: str | None
+def test_portion_larger_than_the_capacity_is_the_cause(
+    settings: dict[str, Any], windows: list[dict[str, Any]], said: str | None
 ) -> None:
     found = larger_than_the_room(read_workload(query("means", MEAN, **settings)), windows)
-    assert (found is None) == (told is None)
+    assert (found is None) == (said is None)
     if found is not None:
-        assert str(told) in found
-        assert found.endswith("where the room can do 300: `portion_tuples: 30`")
+        assert str(said) in found.why
+        assert found.remedy.endswith("`portion_tuples: 30`")
+
+
+@pytest.mark.parametrize(("capacity", "is_cause"), [(0.3, True), (0.6, False)])
+def test_fixed_cost_above_the_capacity_is_the_cause(capacity: float, is_cause: bool) -> None:
+    rows = [
+        window(0, 8, 8, capacity, tuples_kept=tuples, seconds=0.5 + 0.0001 * tuples, cost_offered=0.58)
+        for tuples in (800, 100, 400, 100)
+    ]
+    rows.append(window(800, 8, 0, capacity, tuples_kept=0, seconds=0.0, cost_offered=0.58))
+    found = dearer_than_the_room(read_workload(query("means", MEAN)), rows)
+    assert (found is not None) == is_cause
+    if found is not None:
+        assert "an answer takes 0.5 s before it reads a tuple" in found.why
+        assert "tried every 8 slices" in found.why
+        assert "raise the capacity above 0.5 seconds" in found.remedy
+
+
+def test_portions_larger_than_the_capacity_are_refused_by_check_and_by_a_run(tmp_path: Path) -> None:
+    """Whoever of the room states the capacity (review 5.4: 12 of 12 windows got nothing, and check found nothing)."""
+    world = begun(tmp_path, query("means", MEAN, portion_tuples=60), query("warm", COUNT, portion_tuples=40))
+    assert broken_workloads(world.contracts) == []
+    put_queries(
+        world,
+        query("means", MEAN, portion_tuples=60),
+        query("warm", COUNT, portion_tuples=40, capacity={"tuples": 50}),
+    )
+    (problem,) = broken_workloads(world.contracts)
+    assert (problem.where, problem.field, problem.value) == (
+        "queries/means.yaml",
+        "levers[0].portion_tuples",
+        60,
+    )
+    assert "be at most 50, the capacity of its room" in problem.rule
+    assert problem.remedy == "write e.g. 5, or raise the capacity"
+    with pytest.raises(SpillwayError, match=r"`levers\[0\]\.portion_tuples` must be at most 50"):
+        run(world)
+    assert {row["subject"] for row in world.rows("coverage")} == {"warm"}, "one fault stays one fault"
+
+
+def test_no_portion_holds_more_than_stated(tmp_path: Path) -> None:
+    """A file of 60 rows in portions of at most 45: two of 30, not one of 60."""
+    world = begun(tmp_path, query("means", MEAN, portion_tuples=45))
+    run(world)
+    assert [row["portions_offered"] for row in world.rows("coverage")] == [8, 8]

@@ -1,4 +1,4 @@
-"""Which batches of which queries are worked on, when there is room for some only (Algorithm 1).
+"""Which batches of which queries are worked on, when there is room for some only (Fiscato 2012, Algorithm 1).
 
     begin with every batch discarded; again and again take the query with the lowest projected sic, and admit its batch
     of highest sic, until the room is full
@@ -8,10 +8,13 @@ Ours, beside the text:
 - *Projected* begins at what the query has reached elsewhere (`reached`): in other nodes, jobs, earlier runs.
 - *Weights* are entitlements to a share: queries are kept level in sic / weight. A *priority* is a strict order: what
   stands below gets what those above have left. Both are sayable, and mean different things.
-- Never over the room: the text's last batch may pass it (D6); here a batch that does not fit is passed over, and the
-  query tries its next one. A query's batches go by sic per cost (for batches of equal size the text's order), or as
+- Never over the room: the paper's last batch may pass it (erratum D6; selectable, see `algorithm_1`); here a batch that
+  does not fit is passed over, and the query tries its next one. A query's batches go by sic per cost (for batches of
+  equal size the paper's order), or as
   `turn` says where it is given; ties by `tie`: drawn by seed, so that of one source any batch is as likely to be kept
   as any other, and answers may be scaled up (see `intervals`).
+- Costs may be affine: the first batch that is admitted of a group (a query's window, one question to the engine) costs
+  the group's fixed cost in addition to its own.
 - What must be kept goes first; then the query that has waited longest gets one batch (`waited`, see `entitled`); then
   every query is brought to its floor; then priorities in turn.
 
@@ -54,6 +57,35 @@ class Batches:
     """A permutation: order among equals of a query; by default as they come."""
     turn: np.ndarray | None = None
     """From 0 to 1: order of a query's own batches, the lowest first; by default by what they carry for their cost."""
+    group: np.ndarray | None = None
+    """By batch, its group, a place in `fixed`; None: no batch has a fixed cost."""
+    fixed: np.ndarray | None = None
+    """By group, what the first batch that is admitted of it costs in addition to its own cost."""
+
+    @property
+    def groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """`group` and `fixed`, where there are none one group without a fixed cost."""
+        if self.group is None or self.fixed is None:
+            return np.zeros(len(self), np.int64), np.zeros(1)
+        return self.group, self.fixed
+
+    @property
+    def spread(self) -> Batches:
+        """The same batches without fixed costs: each bears its share of its group's, by its own cost."""
+        if self.group is None or self.fixed is None:
+            return self
+        own = np.bincount(self.group, self.cost, len(self.fixed))
+        alike = np.bincount(self.group, minlength=len(self.fixed))
+        share = np.where(
+            own[self.group] > 0, self.cost / np.maximum(own[self.group], 1e-300), 1.0 / alike[self.group]
+        )
+        return Batches(self.query, self.sic, self.cost + share * self.fixed[self.group], self.tie, self.turn)
+
+    def costs_of(self, admitted: np.ndarray) -> float:
+        """Return what a choice of batches costs, with the fixed costs of their groups."""
+        group, fixed = self.groups
+        opened = np.bincount(group[admitted], minlength=len(fixed)) > 0
+        return float(self.cost[admitted].sum() + fixed[opened].sum())
 
     def __len__(self) -> int:
         return len(self.query)
@@ -62,7 +94,8 @@ class Batches:
         """Some of them, in the same order among themselves."""
         tie = None if self.tie is None else np.argsort(np.argsort(self.tie[places]))
         turn = None if self.turn is None else self.turn[places]
-        return Batches(self.query[places], self.sic[places], self.cost[places], tie, turn)
+        group = None if self.group is None else self.group[places]
+        return Batches(self.query[places], self.sic[places], self.cost[places], tie, turn, group, self.fixed)
 
 
 @dataclass(frozen=True)
@@ -141,6 +174,9 @@ class _Order:
         self.level = to.reached.astype(np.float64).copy()
         self.weight = to.weight.astype(np.float64)
         self.no_cap = np.full(len(self.weight), np.inf)
+        self.group, fixed = batches.groups
+        self.unpaid = fixed.astype(np.float64).copy()
+        """By group, its fixed cost while none of its batches is admitted, then 0."""
 
     def fill(
         self, admitted: np.ndarray, left: float, among: np.ndarray | None, cap: np.ndarray | None = None
@@ -153,6 +189,8 @@ class _Order:
             self.cost,
             self.tie,
             self.turn,
+            self.group,
+            self.unpaid,
             self.level,
             self.weight,
             self.no_cap if cap is None else cap.astype(np.float64),
@@ -173,9 +211,11 @@ def _entitled(order: _Order, admitted: np.ndarray, left: float, to: Entitlements
         if has[query] or not len(mine):
             continue
         best = mine[np.argmin(batches.cost[mine])]
-        if batches.cost[best] <= left:
+        cost = float(batches.cost[best] + order.unpaid[order.group[best]])
+        if cost <= left:
             admitted[best] = True
-            left -= float(batches.cost[best])
+            left -= cost
+            order.unpaid[order.group[best]] = 0.0
             order.level[query] += batches.sic[best]
     return left
 
@@ -207,6 +247,8 @@ def _fill(
     cost: np.ndarray,
     tie: np.ndarray,
     turn: np.ndarray,
+    group: np.ndarray,
+    unpaid: np.ndarray,
     level: np.ndarray,
     weight: np.ndarray,
     cap: np.ndarray,
@@ -256,9 +298,11 @@ def _fill(
         q = poorest[0]
         best = batch[keys[at[q]] & _TIES]
         at[q] += 1
-        if cost[best] <= left:
+        whole = cost[best] + unpaid[group[best]]
+        if whole <= left:
             admitted[best] = True
-            left -= cost[best]
+            left -= whole
+            unpaid[group[best]] = 0.0
             level[q] += sic[best]
             ranks[0] = level[q] / weight[q]
         if at[q] == ends[q + 1] or level[q] >= cap[q]:

@@ -3,7 +3,7 @@
 Chance is a hash of what a portion is: it falls alike whichever queries are planned together, and of one input any
 portion is as likely to be kept as any other, so that answers may be scaled up.
 
-Where a query reads several inputs, its portions would go by what they carry for their cost, as the text's do: all of
+If a query reads several inputs, its portions would go by what they carry for their cost, as the paper's do: all of
 the smaller input, and nothing of the larger, of which a join answers nothing at all. So (ours) inputs are kept level: a
 window is cut into as many stretches as the input of fewest portions has, chance takes one stretch after the other, the
 same of all inputs (what is joined by time lies in one), and within it portions go by how much of their input went
@@ -14,85 +14,251 @@ again: an answer does not get poorer by rows that come.
 
 >>> cut = [("a", 0), ("b", 0), ("b", 50)]
 >>> place = [("q", 1, Portion(stream, 1, low, low + 49, 50, 1, 50.0)) for stream, low in cut]
->>> sorted(turns("desk", 1, place, chance_order("desk", 1, place)).tolist())
+>>> offer = Offer.of(place)
+>>> sorted(turns("desk", 1, offer, chance_order("desk", 1, offer)).tolist())
 [0.0, 0.0, 0.5]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
+from operator import attrgetter
 
 import numpy as np
+from numba import njit
 
 from spillway.levers.quality.admission import Batches
 from spillway.levers.windows import Portion
 
-Places = Sequence[tuple[str, int, Portion]]
-"""Of every portion that a slice is offered: its query, its window, and itself."""
+
+@dataclass(frozen=True)
+class Offer:
+    """The portions of some windows in columns, one element per portion, those of a window together."""
+
+    windows: tuple[tuple[str, int], ...]
+    """The query and the number of each window."""
+    streams: tuple[str, ...]
+    window: np.ndarray
+    """Place in `windows`."""
+    stream: np.ndarray
+    """Place in `streams`."""
+    batch: np.ndarray
+    from_seq: np.ndarray
+    tuples: np.ndarray
+    produced: np.ndarray
+
+    @staticmethod
+    def of(place: Sequence[tuple[str, int, Portion]]) -> Offer:
+        """Return the columns of portions, each with its query and its window, those of a window together."""
+        windows = list(dict.fromkeys((name, window) for name, window, _ in place))
+        found = []
+        for name, window in windows:
+            portions = [one for *of, one in place if of == [name, window]]
+            found.append((name, window, portions, list(dict.fromkeys(one.stream for one in portions))))
+        return Offer.of_windows(found)
+
+    @staticmethod
+    def of_windows(windows: Sequence[tuple[str, int, Sequence[Portion], Sequence[str]]]) -> Offer:
+        """Return the columns of the portions of some windows, each with its query and the streams it reads."""
+        counts = np.array([len(portions) for _, _, portions, _ in windows], np.int64)
+        every = [portion for _, _, portions, _ in windows for portion in portions]
+        window = np.repeat(np.arange(len(counts)), counts)
+        streams = tuple(dict.fromkeys(stream for *_, inputs in windows for stream in inputs))
+        places = {name: at for at, name in enumerate(streams)}
+        first = np.array([places[inputs[0]] for *_, inputs in windows], np.int64)
+        stream = first[window]
+        if any(len(inputs) > 1 for *_, inputs in windows):
+            stream = np.array([places[one.stream] for one in every], np.int64)
+
+        def column(name: str, kind: type) -> np.ndarray:
+            return np.fromiter(map(attrgetter(name), every), kind, len(every))
+
+        return Offer(
+            tuple((name, number) for name, number, *_ in windows),
+            streams,
+            window,
+            stream,
+            column("batch", np.int64),
+            column("from_seq", np.int64),
+            column("tuples", np.int64),
+            column("produced", np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.window)
 
 
-def chance_order(room: str, number: int, place: Places) -> np.ndarray:
-    """A permutation by each portion's own hash."""
-    drawn = [
-        _hash(room, number, name, window, one.stream, one.batch, one.from_seq) for name, window, one in place
-    ]
-    order = np.argsort(np.array(drawn, np.int64), kind="stable")
-    tie = np.empty(len(place), np.int64)
-    tie[order] = np.arange(len(place))
+def chance_order(room: str, number: int, offer: Offer) -> np.ndarray:
+    """Return a permutation of the portions by each one's own hash."""
+    seeds = np.array(
+        [[_seed(room, number, *window, stream) for stream in offer.streams] for window in offer.windows],
+        np.uint64,
+    ).reshape(len(offer.windows), len(offer.streams))
+    drawn = _hashes(seeds, offer.window, offer.stream, offer.batch, offer.from_seq)
+    tie = np.empty(len(offer), np.int64)
+    tie[np.argsort(drawn)] = np.arange(len(offer))
     return tie
 
 
-def _hash(*parts: object) -> int:
-    return int.from_bytes(blake2b("\0".join(map(str, parts)).encode(), digest_size=7).digest())
+def _seed(*parts: object) -> int:
+    return int.from_bytes(blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest())
 
 
-def turns(room: str, number: int, place: Places, tie: np.ndarray) -> np.ndarray:
-    """When a portion's turn comes among its query's, from 0 to 1; `tie` orders equals."""
-    found = np.zeros(len(place))
-    inputs: dict[tuple[str, int], dict[str, list[int]]] = {}
-    for at, (name, window, portion) in enumerate(place):
-        inputs.setdefault((name, window), {}).setdefault(portion.stream, []).append(at)
-    for (name, window), by_stream in inputs.items():
-        stretches = min(len(mine) for mine in by_stream.values())
-        drawn = [_hash(room, number, name, window, stretch) for stretch in range(stretches)]
-        rank = np.argsort(np.argsort(np.array(drawn, np.int64), kind="stable"))
-        for mine in by_stream.values():
-            ordered = sorted(mine, key=lambda at: (place[at][2].batch, place[at][2].from_seq))
-            for stretch, some in enumerate(np.array_split(np.array(ordered), stretches)):
-                some = some[np.argsort(tie[some])]
-                tuples = np.array([place[at][2].tuples for at in some], np.float64)
-                before = (np.cumsum(tuples) - tuples) / max(1.0, tuples.sum())
-                found[some] = (rank[stretch] + before) / stretches
+@njit(cache=True)
+def _mixed(state: np.uint64, value: int) -> np.uint64:
+    """Return a hash of a number and a state (splitmix64: Steele, Lea, Flood 2014)."""
+    z = (state ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.uint64(z ^ (z >> np.uint64(31)))
+
+
+@njit(cache=True)
+def _hashes(
+    seeds: np.ndarray, window: np.ndarray, stream: np.ndarray, batch: np.ndarray, from_seq: np.ndarray
+) -> np.ndarray:
+    found = np.empty(len(window), np.uint64)
+    for i in range(len(window)):
+        found[i] = _mixed(_mixed(seeds[window[i], stream[i]], batch[i]), from_seq[i])
     return found
 
 
+def turns(
+    room: str, number: int, offer: Offer, tie: np.ndarray, among: np.ndarray | None = None
+) -> np.ndarray:
+    """Return when each portion's turn comes in its window, from 0 to 1; `tie` orders equals.
+
+    `among`: places of the portions that are looked at, by default all; the result has one element for each of them.
+    """
+    of = slice(None) if among is None else among
+    window = offer.window[of]
+    seeds = np.array([_seed(room, number, *one) for one in offer.windows], np.uint64)
+    found = np.zeros(len(window))
+    columns = (offer.stream[of], offer.batch[of], offer.from_seq[of], offer.tuples[of], tie[of])
+    _turns(window, *columns, seeds, len(offer.streams), found)
+    return found
+
+
+@njit(cache=True)
+def _turns(
+    window: np.ndarray,
+    stream: np.ndarray,
+    batch: np.ndarray,
+    from_seq: np.ndarray,
+    tuples: np.ndarray,
+    tie: np.ndarray,
+    seeds: np.ndarray,
+    streams: int,
+    found: np.ndarray,
+) -> None:
+    start = 0
+    while start < len(window):
+        end = start + 1
+        while end < len(window) and window[end] == window[start]:
+            end += 1
+        sizes = np.zeros(streams, np.int64)
+        for i in range(start, end):
+            sizes[stream[i]] += 1
+        stretches = end - start
+        for s in range(streams):
+            if sizes[s]:
+                stretches = min(stretches, sizes[s])
+        rank = _ranks(seeds[window[start]], stretches)
+        for s in range(streams):
+            if sizes[s]:
+                mine = start + np.flatnonzero(stream[start:end] == s)
+                # in the order of their rows: two stable sorts, the less important key first
+                mine = mine[np.argsort(from_seq[mine], kind="mergesort")]
+                mine = mine[np.argsort(batch[mine], kind="mergesort")]
+                _turns_of_input(mine, tuples, tie, rank, stretches, found)
+        start = end
+
+
+@njit(cache=True)
+def _ranks(seed: np.uint64, stretches: int) -> np.ndarray:
+    """Return a random order of the stretches of a window."""
+    drawn = np.empty(stretches, np.uint64)
+    for k in range(stretches):
+        drawn[k] = _mixed(seed, k)
+    rank = np.empty(stretches, np.int64)
+    for place, k in enumerate(np.argsort(drawn, kind="mergesort")):
+        rank[k] = place
+    return rank
+
+
+@njit(cache=True)
+def _turns_of_input(
+    mine: np.ndarray, tuples: np.ndarray, tie: np.ndarray, rank: np.ndarray, stretches: int, found: np.ndarray
+) -> None:
+    """Cut the portions of an input into stretches whose lengths differ by one at most; in each they go by `tie`."""
+    short, longer = len(mine) // stretches, len(mine) % stretches
+    begin = 0
+    for stretch in range(stretches):
+        end = begin + short + (1 if stretch < longer else 0)
+        some = mine[begin:end]
+        if end - begin > 1:
+            some = some[np.argsort(tie[some], kind="mergesort")]
+        whole, before = 0.0, 0.0
+        for i in some:
+            whole += tuples[i]
+        for i in some:
+            found[i] = (rank[stretch] + before / max(1.0, whole)) / stretches
+            before += tuples[i]
+        begin = end
+
+
 def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """The order, by whole or by broken numbers, with those that are late behind all others.
+    """Return the order, by whole or by broken numbers, with those that are late behind all others.
 
     >>> late_last(np.array([2, 0, 1]), np.array([False, True, False])), late_last(np.array([0.5]), np.array([True]))
     (array([1, 2, 0]), array([0.75]))
     """
     if order.dtype.kind == "i":
+        if not late.any():
+            return order
         found = np.empty_like(order)
         found[np.lexsort([order, late])] = np.arange(len(order))
         return found
     return order / 2 + late / 2 if late.any() else order
 
 
-def drawn_by_chance(offered: Sequence[int], kept: Sequence[int], batches: Batches) -> tuple[int, ...]:
-    """Places in `kept` of the first ones in order of chance, up to one that was left out; of one window and input.
+def drawn_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """Return which kept batches chance alone chose: the first of their window in its order, up to one left out.
 
-    What comes behind that one was kept because it is small enough for what room was left, or because its query had
-    waited: of such a choice nothing can be said of the rest. Whoever is before it would be so in any other order of
-    these: each portion is among them with one chance (Ting 2022, adaptive thresholds that can be substituted).
+    Batches of a window stand together.
+
+    A batch behind that one was kept because it is small enough for the room that was left, or because its query had
+    waited: of such a choice nothing can be said of the rest. Those before it would be so in any other order of
+    themselves: each is among them with one chance (Ting 2022, adaptive thresholds that can be substituted).
+
+    >>> three = Batches(np.zeros(3, np.int64), np.ones(3), np.ones(3), np.array([1, 0, 2]))
+    >>> drawn_by_chance(three, np.zeros(3, np.int64), np.array([False, True, True])).tolist()
+    [False, True, False]
     """
-    tie, turn = batches.tie, batches.turn
-    assert tie is not None
-    place = {one: at for at, one in enumerate(kept)}
-    found = []
-    for one in sorted(offered, key=lambda one: (0.0 if turn is None else float(turn[one]), int(tie[one]))):
-        if one not in place:
-            break
-        found.append(place[one])
-    return tuple(sorted(found))
+    tie = np.arange(len(batches)) if batches.tie is None else batches.tie
+    turn = np.zeros(len(batches)) if batches.turn is None else batches.turn
+    found = np.zeros(len(batches), np.bool_)
+    _first_kept(window, turn, tie, kept, found)
+    return found
+
+
+@njit(cache=True)
+def _first_kept(
+    window: np.ndarray, turn: np.ndarray, tie: np.ndarray, kept: np.ndarray, found: np.ndarray
+) -> None:
+    """Mark the kept batches of each window that come before all of its batches left out, by turn and then tie."""
+    start = 0
+    while start < len(window):
+        end = start + 1
+        while end < len(window) and window[end] == window[start]:
+            end += 1
+        first_turn, first_tie = np.inf, 0
+        for i in range(start, end):
+            if not kept[i] and (turn[i] < first_turn or (turn[i] == first_turn and tie[i] < first_tie)):
+                first_turn, first_tie = turn[i], tie[i]
+        for i in range(start, end):
+            before = turn[i] < first_turn or (turn[i] == first_turn and tie[i] < first_tie)
+            found[i] = kept[i] and before
+        start = end

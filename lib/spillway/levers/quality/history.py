@@ -1,20 +1,28 @@
-"""What the queries of a room were offered and reached before, from the table `coverage`."""
+"""What the queries of a room were offered, were given and took before: from the table `coverage`."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from spillway.levers.protocol import Views
-from spillway.levers.quality.overload import TupleCost
+from spillway.levers.quality.overload import (
+    FEW_MEASUREMENTS,
+    Measurements,
+    TupleCost,
+    fit_costs,
+)
 
 COVERAGE = "coverage"
 _COLUMNS = (
     "subject",
     "window",
-    "slice",
+    "from_time",
     "sic",
     "tuples_kept",
     "cost",
@@ -22,8 +30,10 @@ _COLUMNS = (
     "seconds",
     "arrived_first",
 )
-MEASURED = 10
-"""Measurements of what a tuple costs that are averaged over."""
+MEASURED = 16
+"""A query's latest answers that its cost is fitted to."""
+MEAN_OF = 10
+"""Slices that the paper's cost of a tuple is averaged over."""
 
 
 @dataclass
@@ -31,24 +41,31 @@ class RoomHistory:
     """By query and slice: what it reached, what it was offered, and what it was given."""
 
     sic: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(dict))
+    """By query and slice: the sum of its windows' sic, and how many windows there are."""
     offered: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     given: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
-    tuple_cost: dict[str, TupleCost] = field(default_factory=dict)
+    measured: dict[str, Measurements] = field(default_factory=dict)
+    mean_cost: TupleCost = field(default_factory=lambda: TupleCost(MEAN_OF))
+    """The paper's cost of a tuple, one for all queries of the room."""
     arrived_first: dict[tuple[str, int], int] = field(default_factory=dict)
     """By query and window, the tuples that were here when it was first worked out."""
     kept: dict[tuple[str, int], int] = field(default_factory=dict)
     """By query and window, the tuples that it was worked out of before it is again."""
 
-    def add(self, query: str, number: int, sic: float, offered: float, given: float) -> None:
-        """A window of a slice, worked out or planned."""
-        self.sic[query].setdefault(number, []).append(sic)
+    def add(
+        self, query: str, number: int, sic: float, offered: float, given: float, windows: int = 1
+    ) -> None:
+        """Add windows of a slice, worked out or planned: the sums of their sic and costs."""
+        reached = self.sic[query].setdefault(number, [0.0, 0])
+        reached[0] += sic
+        reached[1] += windows
         self.offered[query][number] = self.offered[query].get(number, 0.0) + offered
         self.given[query][number] = self.given[query].get(number, 0.0) + given
 
     def reached(self, query: str, before: int, slices: int) -> list[float]:
         """What it reached in the slices right before one, on average over the windows of each."""
         told = self.sic.get(query, {})
-        return [sum(told[one]) / len(told[one]) for one in range(before - slices + 1, before) if one in told]
+        return [told[one][0] / told[one][1] for one in range(before - slices + 1, before) if one in told]
 
     def waited(self, query: str, before: int) -> int:
         """For how many of its last slices it was offered something and given nothing."""
@@ -70,31 +87,138 @@ class RoomHistory:
 
     def windows_in(self, query: str, number: int) -> int:
         """How many of its windows in a slice were worked out or planned."""
-        return len(self.sic.get(query, {}).get(number, ()))
+        found = self.sic.get(query, {}).get(number)
+        return 0 if found is None else int(found[1])
 
     def windows_last_time(self, query: str, before: int) -> int:
         """How many windows it had in the last slice before one that it had any in."""
-        told = [n for n in self.sic.get(query, {}) if n < before]
-        return self.windows_in(query, max(told)) if told else 0
+        last = max((n for n in self.sic.get(query, {}) if n < before), default=None)
+        return 0 if last is None else self.windows_in(query, last)
+
+    def costs(self, names: Iterable[str]) -> dict[str, tuple[float, float]]:
+        """Return by query its fixed cost and its cost per tuple, in seconds (`overload.fit_costs`).
+
+        A query without a measurement costs what the median query does; if there is no measurement at all, nothing.
+        """
+        known = list(self.measured)
+        fixed, per_tuple = fit_costs([self.measured[name] for name in known])
+        found = dict(zip(known, zip(fixed.tolist(), per_tuple.tolist(), strict=True), strict=True))
+        usual = (float(np.median(fixed)), float(np.median(per_tuple))) if known else (0.0, 0.0)
+        return {name: found.get(name, usual) for name in names}
+
+    def is_little_measured(self, query: str) -> bool:
+        """Whether one slow answer can decide what a query is taken to cost."""
+        return len(self.measured.get(query, ())) < FEW_MEASUREMENTS
 
 
 def room_history(
-    tables: Views, room: str, again: Mapping[str, Collection[int]], slice_of: Any
+    tables: Views,
+    room: str,
+    again: Mapping[str, Collection[int]],
+    step: int,
+    since: int | None = None,
+    last_slices: int = 0,
 ) -> RoomHistory:
-    """What stands in `coverage` of a room, without the windows that are worked out again; of them, what they cost.
+    """Return the history of a room, without the windows that are worked out again; of them, what they cost.
 
-    Slices are computed anew from the windows, so that another length of slice is another division of the same past.
+    Slices of `step` microseconds are computed from the windows, so that another length of slice divides the same past
+    anew. If `since` is given, older slices are left out, but for the `last_slices` of each query.
     """
+    rows = tables.at(COVERAGE).rows(list(_COLUMNS), room=room)
+    return history_of(rows, again, step, since, last_slices)
+
+
+def history_of(
+    rows: pa.Table,
+    again: Mapping[str, Collection[int]],
+    step: int,
+    since: int | None = None,
+    last_slices: int = 0,
+) -> RoomHistory:
+    """Return the history that rows of `coverage` hold."""
     found = RoomHistory()
-    rows = tables.at(COVERAGE).rows([*_COLUMNS, "from_time"], room=room).to_pylist()
-    for row in sorted(rows, key=lambda row: (row["from_time"], row["subject"])):
-        query = row["subject"]
-        # what a tuple costs was measured, whatever becomes of the window
-        cost = found.tuple_cost.get(query, TupleCost(MEASURED))
-        found.tuple_cost[query] = cost.after(row["seconds"], row["tuples_kept"])
-        if row["window"] in again.get(query, ()):
-            found.arrived_first[query, row["window"]] = row["arrived_first"]
-            found.kept[query, row["window"]] = row["tuples_kept"]
-            continue
-        found.add(query, slice_of(row["from_time"]), row["sic"], row["cost_offered"], row["cost"])
+    if not rows.num_rows:
+        return found
+    names = sorted(pc.unique(rows["subject"]).to_pylist())
+    query = pc.index_in(rows["subject"], pa.array(names)).to_numpy().astype(np.int64)
+    begins = rows["from_time"].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+    order = np.lexsort([begins, query])
+    query, begins = query[order], begins[order]
+    window, kept, seconds, sic, cost, offered = (
+        rows[name].to_numpy()[order]
+        for name in ("window", "tuples_kept", "seconds", "sic", "cost", "cost_offered")
+    )
+    ends = np.searchsorted(query, np.arange(len(names) + 1))
+    number = begins // step
+    # what answers took is measured, whatever becomes of their windows
+    took = (kept > 0) & (seconds > 0)
+    age = ends[query + 1] - 1 - np.arange(len(query))
+    for at, name in enumerate(names):
+        mine = ends[at] + np.flatnonzero(took[ends[at] : ends[at + 1]])[-MEASURED:]
+        if len(mine):
+            found.measured[name] = Measurements(kept[mine], seconds[mine], age[mine])
+    found.mean_cost = _mean_cost(number[took], seconds[took], kept[took])
+    pairs = [(at << 44) + one for at, name in enumerate(names) for one in again.get(name, ())]
+    redone = np.isin((query << 44) + window, np.array(pairs, np.int64))
+    mine = np.flatnonzero(redone)
+    first = rows["arrived_first"].take(pa.array(order[mine])).to_pylist()
+    for place, arrived in zip(mine.tolist(), first, strict=True):
+        found.arrived_first[names[query[place]], int(window[place])] = arrived
+        found.kept[names[query[place]], int(window[place])] = int(kept[place])
+    stays = np.flatnonzero(~redone)
+    _add_slices(
+        found,
+        names,
+        query[stays],
+        number[stays],
+        (sic[stays], offered[stays], cost[stays]),
+        since,
+        last_slices,
+    )
     return found
+
+
+def _mean_cost(number: np.ndarray, seconds: np.ndarray, tuples: np.ndarray) -> TupleCost:
+    """Return the mean of t / n of the last slices, t and n of all queries together (eq. 5.2)."""
+    found = TupleCost(MEAN_OF)
+    slices, of = np.unique(number, return_inverse=True)
+    sums = [np.bincount(of, values, len(slices)) for values in (seconds, tuples)]
+    for took, read in zip(sums[0][-MEAN_OF:].tolist(), sums[1][-MEAN_OF:].tolist(), strict=True):
+        found = found.after(took, read)
+    return found
+
+
+def _add_slices(
+    found: RoomHistory,
+    names: list[str],
+    query: np.ndarray,
+    number: np.ndarray,
+    sums: tuple[np.ndarray, np.ndarray, np.ndarray],
+    since: int | None,
+    last_slices: int,
+) -> None:
+    """Add windows in the order of queries and slices to a history, one entry per query and slice."""
+    if not len(query):
+        return
+    begins = np.flatnonzero(np.r_[True, (query[1:] != query[:-1]) | (number[1:] != number[:-1])])
+    windows = np.diff(np.r_[begins, len(query)])
+    totals = [np.add.reduceat(values.astype(np.float64), begins) for values in sums]
+    query, number = query[begins], number[begins]
+    recent = np.ones(len(query), np.bool_)
+    if since is not None:
+        old = number < since
+        # how many slices a query has between one and `since`
+        later = np.searchsorted(query * 2 + ~old, query * 2, side="right") - 1 - np.arange(len(query))
+        recent = ~old | (later < last_slices)
+    query, number = query[recent], number[recent]
+    sic, offered, given = (one[recent].tolist() for one in totals)
+    reached = list(map(list, zip(sic, windows[recent].tolist(), strict=True)))
+    slices = number.tolist()
+    ends = np.searchsorted(query, np.arange(len(names) + 1)).tolist()
+    for at, name in enumerate(names):
+        low, high = ends[at], ends[at + 1]
+        if low < high:
+            mine = slices[low:high]
+            found.sic[name] = dict(zip(mine, reached[low:high], strict=True))
+            found.offered[name] = dict(zip(mine, offered[low:high], strict=True))
+            found.given[name] = dict(zip(mine, given[low:high], strict=True))

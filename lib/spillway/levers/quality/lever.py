@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spillway.batch import utc_now
 from spillway.contracts import StreamContract
+from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Picture, Room, Told, Views
@@ -161,6 +162,22 @@ class Quality(WindowLever):
     def portion_tuples(self, contract: Workload) -> int | None:
         return contract.lever_settings(LEVER_NAME).portion_tuples
 
+    def broken_in_room(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
+        settings = [
+            one.lever_settings(LEVER_NAME) for one in (contract, *others) if LEVER_NAME in one.lever_names
+        ]
+        capacity = next(
+            (one.capacity.tuples for one in settings if one.capacity and one.capacity.tuples), None
+        )
+        portion = settings[0].portion_tuples
+        if capacity is not None and portion is not None and portion > capacity:
+            yield (
+                "portion_tuples",
+                f"be at most {capacity:g}, the capacity of its room in tuples: no portion would ever fit",
+                portion,
+                f"write e.g. {max(1, int(capacity / 10))}, or raise the capacity",
+            )
+
     def look_at(self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]) -> None:
         contract = work.contract
         settings: QualitySettings = contract.lever_settings(LEVER_NAME)
@@ -172,13 +189,15 @@ class Quality(WindowLever):
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         rules = room_rules(room)
         shares = plan_room(room, work, rules)
+        first = {one.contract.inputs[0] for one in work}
+        ranges = {stream: ranges_of(room.contracts.stream(stream)) for stream in first}
         return [
             QueryPlan(
                 one,
                 room.name,
                 rules,
                 {w.window: shares[one.contract.subject, w.window] for w in one.windows},
-                ranges_of(room.contracts.stream(one.contract.inputs[0])),
+                ranges[one.contract.inputs[0]],
                 numbers_before(room.tables, one.contract.subject, one.windows, one.contract.window.overlap)
                 if rules.queries[one.contract.subject].remembers
                 else NumbersBefore(),

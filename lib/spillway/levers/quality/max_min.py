@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from spillway.levers.quality.admission import Batches, Entitlements, refuse_room
 
@@ -31,33 +32,40 @@ class Filled:
 
 
 def fill_level(batches: Batches, to: Entitlements, room: float) -> Filled:
-    """The level of the max-min optimum; priorities, floors and rules set aside."""
+    """Return the level of the max-min optimum; priorities, floors and rules set aside."""
     refuse_room(room)
-    queries = len(to.weight)
-    curves = [_curve(batches, query, float(to.reached[query])) for query in range(queries)]
-    whole = np.array([sic[-1] for sic, _ in curves])
-    if sum(cost[-1] for _, cost in curves) <= room:
+    queries, query = len(to.weight), batches.query.astype(np.int64)
+    whole = to.reached + np.bincount(query, batches.sic, queries)
+    if batches.cost.sum() <= room:
         return Filled(float((whole / to.weight).max(initial=0.0)), whole)
-    low, high = 0.0, float((whole / to.weight).max())
+    # of each query the batch that carries most for its cost first; where on its scale of sic each batch begins
+    order = np.lexsort([-batches.sic / np.maximum(batches.cost, 1e-300), query])
+    query, sic = query[order], batches.sic[order].astype(np.float64)
+    before = np.cumsum(sic) - sic
+    first = np.searchsorted(query, query)
+    begins = to.reached[query] + before - before[first]
+    level = _halved(begins, sic, batches.cost[order].astype(np.float64), to.weight[query], float(room),
+                    float((whole / to.weight).max()))  # fmt: skip
+    return Filled(level, np.minimum(np.maximum(level * to.weight, to.reached), whole))
+
+
+@njit(cache=True)
+def _halved(
+    begins: np.ndarray, sic: np.ndarray, cost: np.ndarray, weight: np.ndarray, room: float, high: float
+) -> float:
+    low = 0.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        asked = sum(
-            float(np.interp(middle * w, sic, cost)) for (sic, cost), w in zip(curves, to.weight, strict=True)
-        )
-        low, high = (middle, high) if asked <= room else (low, middle)
-    reached = np.minimum(np.maximum(low * to.weight, to.reached), whole)
-    return Filled(low, reached)
-
-
-def _curve(batches: Batches, query: int, reached: float) -> tuple[np.ndarray, np.ndarray]:
-    """What a query's sic costs, at the edges of its batches."""
-    mine = np.flatnonzero(batches.query == query)
-    sic, cost = batches.sic[mine], batches.cost[mine]
-    order = np.argsort(-sic / np.maximum(cost, 1e-300), kind="stable")
-    return (
-        np.concatenate([[reached], reached + np.cumsum(sic[order])]),
-        np.concatenate([[0.0], np.cumsum(cost[order])]),
-    )
+        asked = 0.0
+        for i in range(len(begins)):
+            into = middle * weight[i] - begins[i]
+            if into > 0:
+                asked += cost[i] * (into / sic[i] if into < sic[i] else 1.0)
+        if asked <= room:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def batches_short(batches: Batches, to: Entitlements, room: float, admitted: np.ndarray) -> float:

@@ -1,30 +1,42 @@
-"""Ways of choosing what is worked on, by name: fair, and those it is measured against, on the same batches and room.
+"""Policies: which batches are admitted to a room that is too small for all of them.
 
-`random` takes batches as chance has it; `round_robin` a batch of each query in turn, beginning with those that have
-waited longest (`Entitlements.waited`); `priority` one query after the other, the most important first (in the order
-they come where none is); each passes over what does not fit, as the fair
-one does, and keeps what must be kept. Chance is `Batches.tie`, drawn from a seed: the same again gives the same.
+- `fair`: `admission.admit_fairly`, our form of the paper's rule.
+- `algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic, admit its
+  batch of the highest sic, until the admitted batches fill the room. So the last batch may pass the room (erratum D6).
+  Priorities, floors and the promise of `starve_slices` have no place in it; a weight divides a query's sic.
+- `random`: batches in random order.
+- `round_robin`: a batch of each query in turn, beginning with those that have waited longest (`Entitlements.waited`).
+- `priority`: one query after the other, the most important first, then in the order they come.
+
+All keep first what must be kept. All but `algorithm_1` pass over a batch that does not fit. Chance is `Batches.tie`,
+drawn from a seed: the same input gives the same choice.
 
 >>> two = Batches(np.array([0, 0, 0, 1]), np.array([0.3, 0.3, 0.4, 1.0]), np.ones(4))
 >>> {name: chosen(name, two, Entitlements.equal(2), 3.0).tolist() for name in ("round_robin", "priority")}
 {'round_robin': [True, False, True, True], 'priority': [True, True, True, False]}
+>>> large = Batches(np.array([0, 1, 1]), np.array([1.0, 0.5, 0.5]), np.array([4.0, 1.0, 1.0]))
+>>> {name: chosen(name, large, Entitlements.equal(2), 3.0).tolist() for name in ("fair", "algorithm_1")}
+{'fair': [False, True, True], 'algorithm_1': [True, False, False]}
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from spillway.errors import Refused
-from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, refuse_room
-from spillway.levers.quality.policies_known import POLICIES
+from spillway.levers.quality.admission import Batches, Entitlements, _sink, admit_fairly, refuse_room
+from spillway.levers.quality.policies_known import ALGORITHM_1, POLICIES
 
 
 def chosen(
     policy: str, batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
 ) -> np.ndarray:
-    """Which batches are admitted by a policy."""
+    """Return which batches a policy admits."""
     if policy == "fair":
         return admit_fairly(batches, to, room, must_keep)
+    if policy == ALGORITHM_1:
+        return algorithm_1(batches, to, room, must_keep)
     if policy not in POLICIES:
         raise Refused("policy", f"be one of {', '.join(POLICIES)}", policy, "write fair")
     refuse_room(room)
@@ -44,7 +56,83 @@ def chosen(
         order = np.lexsort([tie, -worth, batches.query, -to.priority[batches.query]])
     if must_keep is not None:
         order = np.concatenate([order[must_keep[order]], order[~must_keep[order]]])
-    return _as_fits(batches.cost, order, room)
+    group, fixed = batches.groups
+    return _as_fits(batches.cost, order, group, fixed.astype(np.float64), float(room))
+
+
+def algorithm_1(
+    batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
+) -> np.ndarray:
+    """Return which batches the paper's shedder admits (Fiscato 2012, Algorithm 1).
+
+    Equal queries are taken by their number, equal batches by `tie`; the paper leaves both open.
+    """
+    refuse_room(room)
+    admitted = np.zeros(len(batches), np.bool_)
+    tie = np.arange(len(batches)) if batches.tie is None else batches.tie
+    group, fixed = batches.groups
+    unpaid, level = fixed.astype(np.float64).copy(), to.reached.astype(np.float64).copy()
+    order = np.lexsort([tie, -batches.sic, batches.query])
+    kept = 0.0
+    for among in ([] if must_keep is None else [must_keep]) + [~admitted]:
+        mine = order[among[order] & ~admitted[order]]
+        ends = np.searchsorted(batches.query[mine], np.arange(len(level) + 1))
+        kept = _admit_lowest(
+            mine,
+            ends,
+            batches.sic,
+            batches.cost,
+            group,
+            unpaid,
+            level,
+            to.weight,
+            kept,
+            float(room),
+            admitted,
+        )
+    return admitted
+
+
+@njit(cache=True)
+def _admit_lowest(
+    order: np.ndarray,
+    ends: np.ndarray,
+    sic: np.ndarray,
+    cost: np.ndarray,
+    group: np.ndarray,
+    unpaid: np.ndarray,
+    level: np.ndarray,
+    weight: np.ndarray,
+    kept: float,
+    room: float,
+    admitted: np.ndarray,
+) -> float:
+    """Lines 10 to 15 of Algorithm 1; `order[ends[q]:ends[q + 1]]` are the batches of query q, the highest sic first."""
+    queries = len(level)
+    at = ends[:-1].copy()
+    poorest, ranks = np.empty(queries, np.int64), np.empty(queries)
+    alive = 0
+    for q in range(queries):
+        if ends[q + 1] > ends[q]:
+            poorest[alive], ranks[alive] = q, level[q] / weight[q]
+            alive += 1
+    for place in range(alive // 2 - 1, -1, -1):
+        _sink(poorest, ranks, alive, place)
+    while alive and kept < room:
+        q = poorest[0]
+        best = order[at[q]]
+        at[q] += 1
+        admitted[best] = True
+        kept += cost[best] + unpaid[group[best]]
+        unpaid[group[best]] = 0.0
+        level[q] += sic[best]
+        ranks[0] = level[q] / weight[q]
+        if at[q] == ends[q + 1]:
+            alive -= 1
+            poorest[0], ranks[0] = poorest[alive], ranks[alive]
+        if alive:
+            _sink(poorest, ranks, alive, 0)
+    return kept
 
 
 def _turn(query: np.ndarray, worth: np.ndarray, tie: np.ndarray) -> np.ndarray:
@@ -58,11 +146,16 @@ def _turn(query: np.ndarray, worth: np.ndarray, tie: np.ndarray) -> np.ndarray:
     return turn
 
 
-def _as_fits(cost: np.ndarray, order: np.ndarray, room: float) -> np.ndarray:
-    admitted = np.zeros(len(cost), np.bool_)
-    left = float(room)
+@njit(cache=True)
+def _as_fits(
+    cost: np.ndarray, order: np.ndarray, group: np.ndarray, fixed: np.ndarray, room: float
+) -> np.ndarray:
+    """Admit in this order each batch that fits into what the earlier ones left."""
+    admitted, unpaid, left = np.zeros(len(cost), np.bool_), fixed.copy(), room
     for place in order:
-        if cost[place] <= left:
+        whole = cost[place] + unpaid[group[place]]
+        if whole <= left:
             admitted[place] = True
-            left -= float(cost[place])
+            left -= whole
+            unpaid[group[place]] = 0.0
     return admitted

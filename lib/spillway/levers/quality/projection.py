@@ -63,6 +63,7 @@ def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float)
     if not len(others.cost) or not len(batches):
         return room
     queries = len(to.weight)
+    batches = batches.spread
     both = Batches(
         np.concatenate([batches.query, queries + np.arange(len(others.cost))]),
         np.concatenate([batches.sic, others.sic]),
@@ -77,4 +78,5 @@ def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float)
     filled = fill_level(both, together, room)
     gained = np.maximum(0.0, filled.sic[queries:] - others.reached)
     theirs = np.divide(others.cost * gained, others.sic, out=np.zeros(len(gained)), where=others.sic > 0)
-    return max(0.0, room - float(theirs.sum()))
+    # a rounding error must not cost a batch that fits exactly
+    return min(room, max(0.0, room * (1 + 1e-9) - float(theirs.sum())))

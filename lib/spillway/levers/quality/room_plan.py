@@ -27,10 +27,11 @@ from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
 from spillway.levers.quality.admission import Batches, Entitlements
-from spillway.levers.quality.drawing import chance_order, drawn_by_chance, late_last, turns
+from spillway.levers.quality.drawing import Offer, chance_order, drawn_by_chance, late_last, turns
 from spillway.levers.quality.history import RoomHistory, room_history
 from spillway.levers.quality.overload import Overload
 from spillway.levers.quality.policies import chosen
+from spillway.levers.quality.policies_known import ALGORITHM_1
 from spillway.levers.quality.projection import Elsewhere, own_room, remembered
 from spillway.levers.quality.settings import QualitySettings, RoomCapacity
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork, micros_of, step_of
@@ -66,6 +67,7 @@ class RoomRules:
     weights: Mapping[str, float]
     failed: frozenset[str] = frozenset()
     """Queries that cannot be worked out as they stand."""
+    cost_model: str = "affine"
 
     def slice_of(self, moment: datetime) -> int:
         """The slice that a moment lies in."""
@@ -89,9 +91,10 @@ def room_rules(room: Room) -> RoomRules:
     settings = {name: contract.lever_settings(LEVER_NAME) for name, contract in members.items()}
     capacity = _agreed(members, {n: s.capacity for n, s in settings.items() if s.capacity}, "capacity")
     policy = _agreed(members, {n: s.policy for n, s in settings.items()}, "policy")
+    cost_model = _agreed(members, {n: s.cost_model for n, s in settings.items()}, "cost_model")
     longest = max(contract.window.seconds for contract in members.values())
     per = capacity.per_seconds if capacity and capacity.per_seconds else longest
-    return RoomRules(settings, capacity, policy, per, _weights(settings), room.failed)
+    return RoomRules(settings, capacity, policy, per, _weights(settings), room.failed, cost_model)
 
 
 def _agreed(members: Mapping[str, Workload], said: Mapping[str, Any], what: str) -> Any:
@@ -123,33 +126,39 @@ def _weights(settings: Mapping[str, QualitySettings]) -> dict[str, float]:
 def plan_room(
     room: Room, work: Sequence[WindowWork], rules: RoomRules | None = None, history: RoomHistory | None = None
 ) -> dict[tuple[str, int], WindowShare]:
-    """By query and window, what it is given."""
+    """Return by query and window what it is given."""
     rules = room_rules(room) if rules is None else rules
-    if history is None:
-        again = {one.contract.subject: {w.window for w in one.windows} for one in work}
-        history = room_history(room.tables, room.name, again, rules.slice_of)
     slices: dict[int, list[tuple[WindowWork, Window]]] = {}
     for one in work:
         for window in one.windows:
             slices.setdefault(rules.slice_of(window.from_time), []).append((one, window))
+    if history is None and slices:
+        again = {one.contract.subject: {w.window for w in one.windows} for one in work}
+        since, last_slices = _looked_back(rules, min(slices))
+        history = room_history(
+            room.tables, room.name, again, step_of(rules.slice_seconds), since, last_slices
+        )
     found: dict[tuple[str, int], WindowShare] = {}
     for number in sorted(slices):
-        for place, share in _plan_slice(room.name, rules, history, number, slices[number]).items():
-            found[place] = share
-            offered = sum(portion.produced for portion in share.offered)
-            kept = sum(portion.tuples for portion in share.kept)
-            sic = kept / offered if offered else 1.0
-            history.add(place[0], number, sic, share.cost_offered, share.cost)
+        assert history is not None
+        found |= _plan_slice(room.name, rules, history, number, slices[number])
     return found
+
+
+def _looked_back(rules: RoomRules, first: int) -> tuple[int, int]:
+    """Return the oldest slice that plans from `first` on look at, and how many older ones of a query they do."""
+    longest = max((max(one.starve_slices, one.remember_slices) for one in rules.queries.values()), default=0)
+    smooth = rules.capacity.smooth_slices if rules.capacity else 0
+    return first - max(longest, 2 * smooth), longest + 1
 
 
 @dataclass(frozen=True)
 class _Offered:
-    """What a slice is offered, an element a portion."""
+    """What a slice is offered."""
 
-    owner: np.ndarray
-    place: list[tuple[str, int, Portion]]
+    offer: Offer
     batches: Batches
+    """The portions as batches of their queries; a group is a window."""
     must_keep: np.ndarray
 
 
@@ -160,27 +169,44 @@ def _plan_slice(
     number: int,
     windows: Sequence[tuple[WindowWork, Window]],
 ) -> dict[tuple[str, int], WindowShare]:
+    """Return what each window of a slice is given, and add it to the history."""
     names = list(dict.fromkeys(one.contract.subject for one, _ in windows))
     offered = _offered(room, rules, history, number, names, windows)
     opened = {(one.contract.subject, w.window) for one, w in windows if w.late and w.status == PLANNED}
     before = {place: kept for place, kept in history.kept.items() if place in opened}
     kept = _kept(rules, history, number, names, offered, before)
+    offer, batches = offered.offer, offered.batches
+    drawn = drawn_by_chance(batches, offer.window, kept)
+    count = len(windows)
+
+    def by_window(values: np.ndarray, some: np.ndarray | slice = slice(None)) -> np.ndarray:
+        return np.bincount(offer.window[some], values[some], count)
+
+    fixed = batches.groups[1] if batches.fixed is not None else np.zeros(count)
+    here, chosen_here = (np.bincount(offer.window[some], minlength=count) > 0 for some in (slice(None), kept))
+    cost_offered = (by_window(batches.cost) + here * fixed).tolist()
+    cost = (by_window(batches.cost, kept) + chosen_here * fixed).tolist()
+    produced, read = by_window(offer.produced).tolist(), by_window(offer.tuples, kept).tolist()
+    ends = np.searchsorted(offer.window, np.arange(count + 1)).tolist()
     shares = {}
-    for one, window in windows:
+    for at, (one, window) in enumerate(windows):
         subject = one.contract.subject
-        at = [i for i, (name, w, _) in enumerate(offered.place) if (name, w) == (subject, window.window)]
-        mine = [i for i in at if kept[i]]
+        portions = one.portions.get(window.window, ())
+        mine = slice(ends[at], ends[at + 1])
+        places = np.flatnonzero(kept[mine])
         shares[subject, window.window] = WindowShare(
-            tuple(offered.place[i][2] for i in mine),
-            tuple(offered.place[i][2] for i in at),
-            drawn_by_chance(at, mine, offered.batches),
+            tuple(map(portions.__getitem__, places.tolist())),
+            tuple(portions),
+            tuple(np.flatnonzero(drawn[mine][places]).tolist()),
             number,
-            float(offered.batches.cost[mine].sum()),
-            float(offered.batches.cost[at].sum()),
+            cost[at],
+            cost_offered[at],
             rules.weights[subject],
             rules.room,
             history.arrived_first.get((subject, window.window)),
         )
+        sic = read[at] / produced[at] if produced[at] else 1.0
+        history.add(subject, number, sic, cost_offered[at], cost[at])
     return shares
 
 
@@ -192,44 +218,70 @@ def _offered(
     names: Sequence[str],
     windows: Sequence[tuple[WindowWork, Window]],
 ) -> _Offered:
-    in_slice = {
-        name: max(
-            history.windows_last_time(name, number),
-            history.windows_in(name, number) + sum(one.contract.subject == name for one, _ in windows),
-        )
-        for name in names
-    }
-    place: list[tuple[str, int, Portion]] = []
-    sic: list[float] = []
-    for one, window in windows:
-        subject, portions = one.contract.subject, one.portions.get(window.window, ())
-        sources = list(dict.fromkeys(one.contract.inputs))
-        produced = {s: sum(p.produced for p in portions if p.stream == s) for s in sources}
-        for portion in portions:
-            place.append((subject, window.window, portion))
-            sic.append(portion.tuples / (produced[portion.stream] * len(sources) * in_slice[subject]))
-    owner = np.array([names.index(name) for name, _, _ in place], np.int64)
-    each = np.array([_cost_of_tuple(rules, history, name) for name in names])
-    cost = np.array([portion.tuples for _, _, portion in place], np.float64) * each[owner]
-    must = np.array([p.stream in rules.queries[name].must_keep for name, _, p in place], np.bool_)
-    late_of = {(one.contract.subject, window.window): set(window.late) for one, window in windows}
-    late = np.array([(p.stream, p.batch) in late_of[name, w] for name, w, p in place], np.bool_)
-    tie = late_last(chance_order(room, number, place), late)
-    turn = np.zeros(len(place))
-    for some in (np.flatnonzero(~late).tolist(), np.flatnonzero(late).tolist()):
-        turn[some] = turns(room, number, [place[at] for at in some], tie[some])
-    batches = Batches(owner, np.array(sic), cost, tie, late_last(turn, late))
-    return _Offered(owner, place, batches, must)
+    places = {name: at for at, name in enumerate(names)}
+    of_window = np.array([places[one.contract.subject] for one, _ in windows], np.int64)
+    now = np.bincount(of_window, minlength=len(names)).tolist()
+    in_slice = np.array(
+        [
+            max(history.windows_last_time(name, number), history.windows_in(name, number) + count)
+            for name, count in zip(names, now, strict=True)
+        ],
+        np.int64,
+    )
+    offer = Offer.of_windows(
+        [
+            (one.contract.subject, w.window, one.portions.get(w.window, ()), one.contract.inputs)
+            for one, w in windows
+        ]
+    )
+    owner = of_window[offer.window]
+    source = offer.window * len(offer.streams) + offer.stream
+    produced = np.bincount(source, offer.produced)[source] if len(offer) else np.zeros(0)
+    inputs = np.array([len(set(one.contract.inputs)) for one, _ in windows], np.int64)[offer.window]
+    sic = offer.tuples / (produced * inputs * in_slice[owner])
+    fixed, per_tuple = _costs(rules, history, names)
+    must = np.array(
+        [[stream in rules.queries[name].must_keep for stream in offer.streams] for name in names], np.bool_
+    ).reshape(len(names), len(offer.streams))[owner, offer.stream]
+    late = _late(offer, windows)
+    tie = late_last(chance_order(room, number, offer), late)
+    turn = np.zeros(len(offer))
+    for some in (np.flatnonzero(~late), np.flatnonzero(late)) if late.any() else (np.arange(len(offer)),):
+        turn[some] = turns(room, number, offer, tie, some)
+    batches = Batches(
+        owner,
+        sic,
+        offer.tuples * per_tuple[owner],
+        tie,
+        late_last(turn, late),
+        offer.window,
+        fixed[of_window],
+    )
+    return _Offered(offer, batches, must)
 
 
-def _cost_of_tuple(rules: RoomRules, history: RoomHistory, name: str) -> float:
-    """In the unit of the capacity: 1 where that is tuples; seconds as measured, of others where it never was."""
+def _late(offer: Offer, windows: Sequence[tuple[WindowWork, Window]]) -> np.ndarray:
+    """Return which portions came when their window had been worked out."""
+    found = np.zeros(len(offer), np.bool_)
+    for at, (_, window) in enumerate(windows):
+        if window.late:
+            mine = np.flatnonzero(offer.window == at)
+            late = set(window.late)
+            found[mine] = [
+                (offer.streams[stream], batch) in late
+                for stream, batch in zip(offer.stream[mine].tolist(), offer.batch[mine].tolist(), strict=True)
+            ]
+    return found
+
+
+def _costs(rules: RoomRules, history: RoomHistory, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Return by query the fixed cost of a window and the cost per tuple, in the unit of the capacity."""
     if rules.capacity is None or rules.capacity.tuples is not None:
-        return 1.0
-    known = {query: cost.seconds_per_tuple for query, cost in history.tuple_cost.items() if cost.known}
-    if name in known:
-        return known[name]
-    return sum(known.values()) / len(known) if known else 0.0
+        return np.zeros(len(names)), np.ones(len(names))
+    if rules.cost_model == "mean":
+        return np.zeros(len(names)), np.full(len(names), history.mean_cost.seconds_per_tuple)
+    costs = history.costs(names)
+    return np.array([costs[name][0] for name in names]), np.array([costs[name][1] for name in names])
 
 
 def _kept(
@@ -240,27 +292,53 @@ def _kept(
     offered: _Offered,
     before: Mapping[tuple[str, int], int],
 ) -> np.ndarray:
-    everything = np.ones(len(offered.place), np.bool_)
-    if rules.room is None or rules.capacity is None or not len(offered.place):
+    everything = np.ones(len(offered.offer), np.bool_)
+    if rules.room is None or rules.capacity is None or not len(offered.offer):
         return everything
-    load = float(offered.batches.cost.sum())
+    load = offered.batches.costs_of(everything)
     if not _overloaded(rules, history, number, load):
         return everything
-    to = _entitlements(rules, history, number, names)
-    taken = _taken(rules, history, number)
-    again = _kept_again(rules, to, offered, before)
-    taken += float(offered.batches.cost[again].sum())
-    if taken >= rules.room:
-        return again
-    now = {name: len({w for n, w, _ in offered.place if n == name}) for name in names}
-    others = _elsewhere(rules, history, number, names, now)
-    rest = np.flatnonzero(~again)
-    reached = to.reached + np.bincount(offered.batches.query[again], offered.batches.sic[again], len(names))
-    to, batches = replace(to, reached=reached), offered.batches.at(rest)
-    room = own_room(batches, to, others, rules.room - taken)
+    begin = beginnings(rules, history, number)
+    to = _entitlements(rules, history, number, names, begin)
+    kept = _kept_again(rules, to, offered, before)
+    left = rules.room - _taken(rules, history, number) - offered.batches.costs_of(kept)
+    if left > 0:
+        _keep_more(rules, history, number, names, offered, to, begin, left, kept)
+    _try_others(rules, history, number, names, offered, to, kept)
+    return kept
+
+
+def _keep_more(
+    rules: RoomRules,
+    history: RoomHistory,
+    number: int,
+    names: Sequence[str],
+    offered: _Offered,
+    to: Entitlements,
+    begin: Mapping[str, float],
+    left: float,
+    kept: np.ndarray,
+) -> None:
+    """Add to what is kept again what fits into the capacity that is left, by the policy."""
+    now: dict[str, int] = {}
+    for at in np.flatnonzero(np.bincount(offered.offer.window)).tolist():
+        name = offered.offer.windows[at][0]
+        now[name] = now.get(name, 0) + 1
+    others = _elsewhere(rules, history, number, names, now, begin)
+    batches, rest = offered.batches, np.arange(len(kept))
+    if kept.any():
+        rest = np.flatnonzero(~kept)
+        reached = to.reached + np.bincount(batches.query[kept], batches.sic[kept], len(names))
+        group, fixed = batches.groups
+        paid = np.zeros(len(fixed), np.bool_)
+        paid[group[kept]] = True
+        to, batches = (
+            replace(to, reached=reached),
+            replace(batches.at(rest), fixed=np.where(paid, 0.0, fixed)),
+        )
+    room = own_room(batches, to, others, left)
     if room > 0:
-        again[rest] = chosen(rules.policy, batches, to, room, offered.must_keep[rest])
-    return again
+        kept[rest] = chosen(rules.policy, batches, to, room, offered.must_keep[rest])
 
 
 def _kept_again(
@@ -270,19 +348,70 @@ def _kept_again(
 
     A window alone in the room that it had then is given the same, for what came late comes last (`drawing`).
     """
-    again = np.zeros(len(offered.place), np.bool_)
-    for place, tuples in before.items():
-        mine = np.array([i for i, one in enumerate(offered.place) if one[:2] == place], np.int64)
-        if tuples and len(mine):
-            each = float(offered.batches.cost[mine[0]]) / max(1, offered.place[mine[0]][2].tuples)
-            room = max(tuples * each * (1 + 1e-9), 1e-300)
-            again[mine] = chosen(rules.policy, offered.batches.at(mine), to, room, offered.must_keep[mine])
+    again = np.zeros(len(offered.offer), np.bool_)
+    for at, place in enumerate(offered.offer.windows):
+        if before.get(place):
+            mine = np.flatnonzero(offered.offer.window == at)
+            if not len(mine):
+                continue
+            tuples = offered.offer.tuples[mine].astype(np.float64)
+            batches = replace(offered.batches.at(mine), cost=tuples, group=None, fixed=None)
+            again[mine] = chosen(rules.policy, batches, to, float(before[place]), offered.must_keep[mine])
     return again
 
 
+def _try_others(
+    rules: RoomRules,
+    history: RoomHistory,
+    number: int,
+    names: Sequence[str],
+    offered: _Offered,
+    to: Entitlements,
+    kept: np.ndarray,
+) -> None:
+    """Keep the cheapest portion of queries that their estimated cost keeps out of the capacity altogether.
+
+    The estimate may be wrong: one slow answer, or costs that have changed. Without a new measurement it would stay so,
+    and the query silent for ever. So a query of which even the cheapest portion is estimated to cost more than the
+    whole capacity is tried every `starve_slices` slices, and of those that were measured fewer than `FEW_MEASUREMENTS`
+    times one in every slice. A try is in addition to what the others are given. Only a capacity in seconds is
+    estimated: tuples are counted.
+    """
+    if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
+        return
+    assert rules.room is not None
+    batches = offered.batches
+    group, fixed = batches.groups
+    price = batches.cost + fixed[group]
+    cheapest = np.full(len(names), np.inf)
+    np.minimum.at(cheapest, batches.query, price)
+    has = np.bincount(batches.query[kept], minlength=len(names)) > 0
+    shut_out = np.flatnonzero(np.isfinite(cheapest) & (cheapest > rules.room) & ~has)
+    owed = [q for q in shut_out.tolist() if 0 < to.starve_rounds[q] <= to.waited[q] + 1]
+    little = [q for q in shut_out.tolist() if q not in owed and history.is_little_measured(names[q])]
+    if little and not _tried(rules, history, number):
+        owed.append(max(little, key=lambda q: (to.waited[q], -q)))
+    for query in owed:
+        mine = np.flatnonzero(batches.query == query)
+        tie = mine if batches.tie is None else batches.tie[mine]
+        kept[mine[np.lexsort([tie, price[mine]])[0]]] = True
+
+
 def _taken(rules: RoomRules, history: RoomHistory, number: int) -> float:
-    """What queries of the room were given in a slice before."""
-    return sum(history.given.get(query, {}).get(number, 0.0) for query in rules.queries)
+    """What queries of the room were given of a slice's capacity before: tries (`_try_others`) take none of it."""
+    tried = _tried(rules, history, number)
+    return sum(history.given.get(name, {}).get(number, 0.0) for name in rules.queries if name not in tried)
+
+
+def _tried(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
+    """Queries that were tried in a slice: given a part of what they were offered, for more than the capacity."""
+    if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
+        return set()
+    given, offered = (
+        {name: of.get(name, {}).get(number, 0.0) for name in rules.queries}
+        for of in (history.given, history.offered)
+    )
+    return {name for name in rules.queries if rules.capacity.seconds < given[name] < offered[name]}
 
 
 def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float) -> bool:
@@ -302,10 +431,11 @@ def beginnings(rules: RoomRules, history: RoomHistory, number: int) -> dict[str,
     return dict(zip(names, remembered(reached, names, weight).tolist(), strict=True))
 
 
-def _entitlements(rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str]) -> Entitlements:
+def _entitlements(
+    rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str], every: Mapping[str, float]
+) -> Entitlements:
     settings = [rules.queries[name] for name in names]
     weight = np.array([rules.weights[name] for name in names])
-    every = beginnings(rules, history, number)
     begin = np.array([every[name] for name in names])
     return Entitlements(
         weight,
@@ -321,7 +451,12 @@ def _entitlements(rules: RoomRules, history: RoomHistory, number: int, names: Se
 
 
 def _elsewhere(
-    rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str], now: Mapping[str, int]
+    rules: RoomRules,
+    history: RoomHistory,
+    number: int,
+    names: Sequence[str],
+    now: Mapping[str, int],
+    every: Mapping[str, float],
 ) -> Elsewhere:
     """What the room is likely to be asked for in this slice beside: by its load the last time.
 
@@ -334,7 +469,6 @@ def _elsewhere(
         if expected > have:
             shares[name] = (expected - have) / expected
     weight = np.array([rules.weights[name] for name in shares])
-    every = beginnings(rules, history, number)
     start = np.array([every[name] for name in shares], np.float64)
     load = [history.last_load(name, number) * share for name, share in shares.items()]
     return Elsewhere(start, weight, np.array(list(shares.values())), np.array(load, np.float64))

@@ -7,11 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spillway.contracts.shapes import (
+    METHODS,
     Broken,
     Choice,
     Flag,
@@ -26,7 +27,7 @@ from spillway.contracts.shapes import (
 from spillway.contracts.workload import LONGEST_SECONDS
 from spillway.errors import Refused
 from spillway.levers.quality.operator_graph import OperatorNode, in_order
-from spillway.levers.quality.policies_known import POLICIES
+from spillway.levers.quality.policies_known import ALGORITHM_1, COST_MODELS, POLICIES
 from spillway.levers.quality.sql_text import names_in
 
 STEP_NAME = Text(
@@ -151,6 +152,16 @@ class SourceRule:
 class QualitySettings:
     """A query, and its place among others."""
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {"policy": ALGORITHM_1, "cost_model": "mean", "starve_slices": 0}
+    }
+
+    method: str = rule(
+        Choice(METHODS),
+        "whose rules; paper: those of Fiscato 2012 (`policy: algorithm_1`, `cost_model: mean`, `starve_slices: 0`), as "
+        "far as the contract does not state these settings itself; the same for all queries of a room",
+        "default",
+    )
     sql: str | None = rule(Maybe(Text()), "the query, where it is one statement", None)
     steps: tuple[SqlStep, ...] = rule(
         Listing(Record(SqlStep)),
@@ -162,7 +173,18 @@ class QualitySettings:
         "what the room can do; the same wherever queries of a room say it; null: everything",
         None,
     )
-    policy: str = rule(Choice(POLICIES), "what is worked on when there is too much; one for a room", "fair")
+    policy: str = rule(
+        Choice(POLICIES),
+        "what is worked on when there is too much, one for a room; algorithm_1: the paper's rule, whose last portion "
+        "may pass the capacity",
+        "fair",
+    )
+    cost_model: str = rule(
+        Choice(COST_MODELS),
+        "how a capacity in seconds predicts costs, one for a room; affine: for each query a fixed cost and a cost per "
+        "tuple, fitted robustly; mean: seconds / tuples of all queries, a mean of the last slices (the paper's)",
+        "affine",
+    )
     weight: float = rule(Number(above=0), "entitlement to a share: twice the weight, twice the coverage", 1.0)
     team: str | None = rule(
         Maybe(Text()), "whose query it is: a team shares one entitlement among its queries", None
@@ -177,7 +199,7 @@ class QualitySettings:
     must_keep: tuple[str, ...] = rule(Listing(Text(), unique=True), "inputs of which nothing is shed", ())
     starve_slices: int = rule(
         Number(least=0, whole=True),
-        "it gets a portion at least every so many slices, whatever its priority; 0: no promise",
+        "it gets a portion at least every so many slices, whatever its priority and its estimated cost; 0: no promise",
         8,
     )
     remember_slices: int = rule(Number(least=1, whole=True), "slices over which queries are kept level", 4)

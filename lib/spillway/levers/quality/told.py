@@ -6,6 +6,7 @@ Of the last `SHOWN_BATCHES` windows of each, so that what is read does not grow 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from spillway.contracts.workload import Workload
 from spillway.levers.protocol import Picture, Told, Views
 from spillway.levers.quality.fairness import spread_of
 from spillway.levers.quality.history import COVERAGE
+from spillway.levers.quality.overload import Measurements, fit_costs
 from spillway.levers.quality.settings import QualitySettings
 
 DRAWN_WINDOWS = 200
@@ -39,7 +41,7 @@ def query_told(contract: Workload, tables: Views) -> Told | None:
     )
     return Told(
         way,
-        _because(contract, last, shed, len(levels)),
+        _because(last, shed, len(levels), _cause(contract, rows)),
         {
             "last windows": len(rows),
             "coverage, mean": float(sic.mean()),
@@ -65,24 +67,27 @@ def query_told(contract: Workload, tables: Views) -> Told | None:
     )
 
 
-def _because(contract: Workload, last: Mapping[str, Any], shed: int, members: int) -> str:
+def _because(last: Mapping[str, Any], shed: int, members: int, cause: Cause | None) -> str:
     if last["capacity"] is None:
         return "its room has no capacity: everything is worked on"
     others = f"{members} queries share it" if members > 1 else "it has it alone"
     can = f"room {last['room']} can do {last['capacity']:g} in a slice, and {others} ({last['policy']})"
+    if cause is not None:
+        return f"{can}; {cause.why}"
     return can if shed else f"{can}; it was never too little"
 
 
 def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, ...]:
     found = []
-    if (larger := larger_than_the_room(contract, rows)) is not None:
-        found.append(larger)
+    cause = _cause(contract, rows)
+    if cause is not None:
+        found.append(cause.remedy)
     if shed:
         found.append(f"see what more capacity would give: spillway what-if {rows[-1]['room']} --capacity ...")
         found.append(
             "give it more than others: `weight: 2`; strictly before them: `priority: 1`; at least: `floor: 0.8`"
         )
-    if any(row["arrived"] and not row["tuples_kept"] for row in rows):
+    if cause is None and any(row["arrived"] and not row["tuples_kept"] for row in rows):
         found.append(
             "wait for its next windows: those of which others had been given all before it joined the room, or was "
             "mended, stay as they are"
@@ -94,18 +99,55 @@ def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, .
     return tuple(found)
 
 
-def larger_than_the_room(contract: Workload, rows: CoverageRows) -> str | None:
-    """What to do where portions are whole files, and one left out alone holds more than the room can do in a slice."""
-    settings: QualitySettings = contract.lever_settings("quality")
-    if settings.portion_tuples is not None or settings.capacity is None or settings.capacity.tuples is None:
+@dataclass(frozen=True)
+class Cause:
+    """Why windows got nothing, whatever the other queries of the room were given; and what to do."""
+
+    why: str
+    remedy: str
+
+
+def _cause(contract: Workload, rows: CoverageRows) -> Cause | None:
+    """Return the cause that lies in the query and the capacity alone; None: there is none."""
+    return larger_than_the_room(contract, rows) or dearer_than_the_room(contract, rows)
+
+
+def larger_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None:
+    """Return the cause, if a single portion that was left out holds more tuples than the room can do in a slice."""
+    capacity = rows[-1].get("capacity")
+    in_tuples = all(row.get("cost_offered") == row.get("arrived") for row in rows)
+    if capacity is None or not in_tuples:
         return None
     left_out = [(row["tuples_shed"], row["portions_offered"] - row["portions_kept"]) for row in rows]
     largest = max((tuples / portions for tuples, portions in left_out if portions), default=0.0)
-    if largest <= settings.capacity.tuples:
+    if largest <= capacity:
         return None
-    return (
-        f"read parts of its files, which hold {largest:,.0f} tuples and more, where the room can do "
-        f"{settings.capacity.tuples:,.0f}: `portion_tuples: {max(1, round(settings.capacity.tuples / 10))}`"
+    stated = contract.lever_settings("quality").portion_tuples
+    what = "its files" if stated is None else f"its portions (`portion_tuples: {stated}`)"
+    return Cause(
+        f"{what} hold {largest:,.0f} tuples and more, and none of that size fits",
+        f"read smaller parts of its files than {largest:,.0f} tuples: `portion_tuples: {max(1, round(capacity / 10))}`",
+    )
+
+
+def dearer_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None:
+    """Return the cause, if an answer takes more seconds than the room has in a slice, whatever it reads."""
+    settings: QualitySettings = contract.lever_settings("quality")
+    capacity = rows[-1].get("capacity")
+    took = [(at, row) for at, row in enumerate(rows) if row["tuples_kept"] and row["seconds"] > 0]
+    silent = any(row["arrived"] and not row["tuples_kept"] for row in rows)
+    in_tuples = all(row["cost_offered"] == row["arrived"] for row in rows)
+    if capacity is None or in_tuples or not took or not silent or settings.cost_model == "mean":
+        return None
+    tuples, seconds = (np.array([row[name] for _, row in took]) for name in ("tuples_kept", "seconds"))
+    age = np.array([len(rows) - 1 - at for at, _ in took])
+    fixed, _ = fit_costs([Measurements(tuples, seconds, age)])
+    if fixed[0] <= capacity:
+        return None
+    promise = f"; it is tried every {settings.starve_slices} slices" if settings.starve_slices else ""
+    return Cause(
+        f"an answer takes {fixed[0]:.3g} s before it reads a tuple, more than the room has{promise}",
+        f"raise the capacity above {fixed[0]:.3g} seconds a slice, or make slices longer (`per_seconds`)",
     )
 
 

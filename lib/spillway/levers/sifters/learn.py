@@ -49,6 +49,7 @@ class LearnedRegions:
     points: np.ndarray
     """By dimension, where the sample's rows lie that are asked for."""
     digest: str
+    consolidation: str = "sampled"
 
     @property
     def sample_rows(self) -> int:
@@ -66,9 +67,10 @@ class LearnedRegions:
         return replace(self, base=base, frequencies=frequencies)
 
     def worth(self, frequencies: np.ndarray | None = None) -> Worth:
-        """What the regions are worth, at these frequencies or the sample's."""
+        """Return what the regions are worth, at these frequencies or the sample's."""
+        points = self.points if self.consolidation == "sampled" else None
         of = np.asarray(self.frequencies if frequencies is None else frequencies, float)
-        found = consolidated(self.base.tree, of[: self.base.tree.count], self.asked, self.points)
+        found = consolidated(self.base.tree, of[: self.base.tree.count], self.asked, points)
         # what no query asks for is worth nothing: its region, if there is one, is but frequent
         return replace(found, frequencies=of / max(of.sum(), 1e-300)) if self.base.tells_unasked else found
 
@@ -116,7 +118,8 @@ def learn_regions(
         frequencies = np.append(frequencies * (1.0 - unasked), unasked)
     base = _base(settings, wanted, layout, found.tree, seed)
     digest = digest_of(settings, wanted)
-    return LearnedRegions(wanted, base, frequencies, found.scheme, points, digest), found.scores
+    regions = LearnedRegions(wanted, base, frequencies, found.scheme, points, digest, settings.consolidation)
+    return regions, found.scores
 
 
 def tells_unasked(settings: SifterSettings, wanted: Wanted) -> bool:
@@ -130,6 +133,16 @@ def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
     Which rows a condition means hangs on more than its text, the contract's clocks and this Spillway's reading of SQL
     among it: its boxes say.
     """
+    own = (
+        settings.regions,
+        settings.partition,
+        settings.fairness,
+        settings.sample.marked_pct,
+        settings.unasked,
+        settings.consolidation,
+    )
+    if own in wanted.digests:
+        return wanted.digests[own]
     told = [
         [(query.where, query.weight, query.alpha, query.at_least) for query, _ in wanted.queries],
         [predicate.boxes.tolist() for _, predicate in wanted.queries],
@@ -140,8 +153,11 @@ def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
         ],
         [settings.regions, settings.partition, settings.fairness, settings.sample.marked_pct],
         settings.unasked,
+        # digests of filters that were built before this setting stay what they are
+        *([settings.consolidation] if settings.consolidation != "sampled" else []),
     ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    wanted.digests[own] = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    return wanted.digests[own]
 
 
 def _base(
@@ -250,7 +266,13 @@ def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedReg
     layout = Layout(tuple(Axis.from_dict(line) for line in told["lines"]))
     base = _base(settings, wanted, layout, tree_from(told), seed_of(contract.stream))
     return LearnedRegions(
-        wanted, base, np.array(told["frequencies"]), told["scheme"], np.array(told["points"]), told["digest"]
+        wanted,
+        base,
+        np.array(told["frequencies"]),
+        told["scheme"],
+        np.array(told["points"]),
+        told["digest"],
+        settings.consolidation,
     )
 
 

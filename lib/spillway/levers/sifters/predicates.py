@@ -25,7 +25,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,6 +60,8 @@ class _Spark4(Spark):
 
 DIALECT = _Spark4
 LONGEST_TEXT = 100_000
+TREES_KEPT = 2048
+"""Syntax trees that a process keeps, about 15 kB each for a short condition."""
 _ASKED = "SELECT 1 WHERE "
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "!=",
@@ -84,7 +86,7 @@ class Predicate:
         """The same, of products that do not overlap."""
         return tuple(disjoint(self.products))
 
-    @property
+    @cached_property
     def boxes(self) -> np.ndarray:
         """Boxes that do not overlap, by keys: (box, dimension, low and high)."""
         return boxes_of(self.parts, len(self.dimensions))
@@ -114,21 +116,30 @@ def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str =
 
 
 def parse_sql(text: str, field: str = "where") -> exp.Expr:
-    """The syntax tree of an expression."""
+    """Return the syntax tree of an expression, which is kept for the next time: do not change it."""
     if not text.strip():
         raise Refused(field, "be a Spark SQL condition", text, "write e.g. temp > 30 and origin = 'JFK'")
     if len(text) > LONGEST_TEXT:
         raise Refused(field, f"have at most {LONGEST_TEXT} characters", f"{text[:40]}...", "split the query")
     try:
-        found = sqlglot.parse_one(_ASKED + text, dialect=DIALECT)
+        condition = _condition(text)
     except (SqlglotError, RecursionError) as problem:
         raise Refused(field, f"be a Spark SQL condition ({unread(problem)})", text, "mend it there") from None
+    if condition is None:
+        raise Refused(field, "be one condition and nothing behind it", text, "write what follows WHERE alone")
+    return condition
+
+
+@lru_cache(maxsize=TREES_KEPT)
+def _condition(text: str) -> exp.Expr | None:
+    """Return the syntax tree of a condition; None if the text is more, or less, than one."""
+    found = sqlglot.parse_one(_ASKED + text, dialect=DIALECT)
     where = found.args.get("where")
     extra = [
         name for name, value in found.args.items() if value and name not in ("where", "expressions", "kind")
     ]
     if where is None or extra:
-        raise Refused(field, "be one condition and nothing behind it", text, "write what follows WHERE alone")
+        return None
     condition: exp.Expr = where.this.transform(_one_text)
     return condition
 

@@ -8,11 +8,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.contracts.shapes import PERCENT, Broken, Choice, Flag, Maybe, Number, Record, rule, suggest
+from spillway.contracts.shapes import (
+    METHODS,
+    PERCENT,
+    Broken,
+    Choice,
+    Flag,
+    Maybe,
+    Number,
+    Record,
+    rule,
+    suggest,
+)
 from spillway.levers.sifters.stated_queries import FRACTION, StatedQueries
 
 if TYPE_CHECKING:
@@ -29,6 +40,7 @@ PARTITIONS = (
     "auto", "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
     "demand",
 )  # fmt: skip
+CONSOLIDATIONS = ("sampled", "uniform")
 UNASKED = ("first", "by_region")
 TAKES = ("first", "rest", "cheaper")
 
@@ -42,7 +54,10 @@ class SifterSample:
         Number(least=1, whole=True), "of how many of the stream's tuples they are drawn", 100_000
     )
     marked_pct: float = rule(
-        PERCENT, "share of all rows that is sent and marked whatever the filter says", 1.0
+        PERCENT,
+        "share of all rows that is sent and marked (`in_sample`) whatever the filter says; the paper's server builds "
+        "filters from it, while Spillway builds them from `raw`",
+        0.0,
     )
 
 
@@ -62,6 +77,25 @@ class Rebuild:
 class SifterSettings(StatedQueries):
     """Which queries read the stream, and how rows are shed by what they ask for."""
 
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {
+            "regions": 16,
+            "partition": "query_data",
+            "fairness": 0.5,
+            "unasked": "by_region",
+            "consolidation": "uniform",
+            "sample": {"rows": 1000, "marked_pct": 1.0},
+        }
+    }
+
+    method: str = rule(
+        Choice(METHODS),
+        "whose rules; paper: those of Gedik, Wu and Yu 2008 (`regions: 16`, `partition: query_data`, which they call "
+        "QDPart, `fairness: 0.5`, `unasked: by_region`, `consolidation: uniform`, `sample: {rows: 1000, marked_pct: "
+        "1}`), as far as the contract does not state these settings itself",
+        "default",
+    )
+
     regions: int = rule(
         Number(least=1, most=10_000, whole=True), "into how many regions rows are told apart", 100
     )
@@ -73,8 +107,15 @@ class SifterSettings(StatedQueries):
     )
     fairness: float = rule(
         FRACTION,
-        "by how much the dropped shares of two regions that are asked for may differ; 1: no limit; 0.5: the text",
+        "by how much the dropped shares of two regions that are asked for may differ; 1: no limit; 0.5: the paper's "
+        "default",
         1.0,
+    )
+    consolidation: str = rule(
+        Choice(CONSOLIDATIONS),
+        "where in a region the rows of a query lie; sampled: as the sample says, as far as it has rows of the query; "
+        "uniform: evenly (eq. 5 of the paper)",
+        "sampled",
     )
     unasked: str = rule(
         Choice(UNASKED),

@@ -7,8 +7,8 @@ of what must be kept, which may be about any attribute.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,8 @@ from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
 if TYPE_CHECKING:
     from spillway.contracts.model import StreamContract
 
+CONTRACTS_KEPT = 64
+"""Contracts whose parsed queries a process keeps."""
 DIMENSION_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 
 
@@ -42,21 +44,14 @@ class Wanted:
     queries: tuple[tuple[ReadingQuery, Predicate], ...]
     keep_dimensions: tuple[Dimension, ...]
     keep: tuple[Predicate, ...]
+    digests: dict[tuple[object, ...], str] = field(default_factory=dict, compare=False, repr=False)
+    """By what else shapes a filter, the digest of it and of these (`learn.digest_of`)."""
 
     @staticmethod
     def of(settings: StatedQueries, contract: StreamContract) -> Wanted:
-        """What the contract wants."""
+        """Return what the contract wants; the same queries over the same dimensions are parsed once per process."""
         known = declared_dimensions(settings, contract)
-        texts = [query.where for query in settings.queries]
-        asked = _over(texts, known, "queries")
-        kept = _over(settings.keep, known, "keep")
-        parse_one = parse_predicate
-        return Wanted(
-            tuple(asked.values()),
-            tuple((query, parse_one(query.where, asked)) for query in settings.queries),
-            tuple(kept.values()),
-            tuple(parse_one(text, kept, "keep") for text in settings.keep),
-        )
+        return _parsed(settings.queries, settings.keep, tuple(known.values()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -68,12 +63,19 @@ class Wanted:
         """The boxes of all queries, of keys, query by query."""
         return np.concatenate([predicate.boxes for _, predicate in self.queries])
 
+    @cached_property
+    def query_of_box(self) -> np.ndarray:
+        """Of every box, the place of its query."""
+        return np.repeat(
+            np.arange(len(self.queries)), [len(predicate.boxes) for _, predicate in self.queries]
+        )
+
     def asked(self, layout: Layout) -> Asked:
         """The queries as boxes of places."""
         settings = [query for query, _ in self.queries]
         return Asked(
             layout.boxes(self.boxes),
-            np.repeat(np.arange(len(settings)), [len(predicate.boxes) for _, predicate in self.queries]),
+            self.query_of_box,
             np.array([one.weight for one in settings]),
             np.array([one.alpha for one in settings]),
             np.array([one.at_least for one in settings]),
@@ -91,17 +93,45 @@ class Wanted:
         return np.array(sorted(found), np.int64)
 
 
-def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterator[Broken]:
-    """What is wrong with each query and rule of a contract, one by one."""
+@lru_cache(maxsize=CONTRACTS_KEPT)
+def _parsed(
+    queries: tuple[ReadingQuery, ...], keep: tuple[str, ...], dimensions: tuple[Dimension, ...]
+) -> Wanted:
+    known = {one.name: one for one in dimensions}
+    asked = _over([query.where for query in queries], known, "queries")
+    kept = _over(keep, known, "keep")
+    return Wanted(
+        tuple(asked.values()),
+        tuple((query, parse_predicate(query.where, asked)) for query in queries),
+        tuple(kept.values()),
+        tuple(parse_predicate(text, kept, "keep") for text in keep),
+    )
+
+
+def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterable[Broken]:
+    """Return what is wrong with each query and rule of a contract, one by one."""
     try:
         known = declared_dimensions(settings, contract)
     except Refused as problem:
-        yield "dimensions", problem.problem.rule, problem.problem.value, problem.problem.remedy
-        return
+        return (("dimensions", problem.problem.rule, problem.problem.value, problem.problem.remedy),)
+    texts = tuple(query.where for query in settings.queries)
+    return _problems_of(texts, tuple(settings.keep), tuple(known.values()))
+
+
+@lru_cache(maxsize=CONTRACTS_KEPT)
+def _problems_of(
+    queries: tuple[str, ...], keep: tuple[str, ...], dimensions: tuple[Dimension, ...]
+) -> tuple[Broken, ...]:
+    return tuple(_found_problems(queries, keep, {one.name: one for one in dimensions}))
+
+
+def _found_problems(
+    queries: Sequence[str], keep: Sequence[str], known: dict[str, Dimension]
+) -> Iterator[Broken]:
     fine: list[str] = []
     for where, text in [
-        *((f"queries[{i}].where", query.where) for i, query in enumerate(settings.queries)),
-        *((f"keep[{i}]", text) for i, text in enumerate(settings.keep)),
+        *((f"queries[{i}].where", text) for i, text in enumerate(queries)),
+        *((f"keep[{i}]", text) for i, text in enumerate(keep)),
     ]:
         try:
             parsed = parse_predicate(text, _with_words([text], known))
