@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from typing import Any
 
-from spillway.clock import utc_now as utc_now
-
 RECORDED = "recorded"
 TAKEN_IN = "taken_in"
 UNTRAINED = "untrained"

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.errors import Problem, SpillwayError
 
 FAILURE_FILE = "SPILLWAY_FAILURE_FILE"

@@ -12,7 +12,8 @@ from tests.dags.conftest import SECRET, SECRETS
 from tests.pipeline.streams import brought_through
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
-from spillway.batch import DONE, utc_now
+from spillway.batch import DONE
+from spillway.clock import utc_now
 from spillway.engine import InProcess
 from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from tests.pipeline.streams import METERS, OF_A_STREAM, SITES, TABLES, WATCHED, World, json_lines, sites
 
-from spillway.batch import DONE, PLANNED, RETIRED, TAKEN_IN, UNTRAINED, Batch, utc_now
+from spillway.batch import DONE, PLANNED, RETIRED, TAKEN_IN, UNTRAINED, Batch
 from spillway.checks import ExpectationsFailed, Outcome
+from spillway.clock import utc_now
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Facts, Part
 from spillway.pipeline import judging

@@ -13,8 +13,8 @@ from tests.levers.joins.lake import JOIN, begun, contract_becomes, run
 from tests.levers.quality.worlds import COUNT, put_queries, query
 from tests.pipeline.streams import World
 
-from spillway.batch import utc_now
 from spillway.checks import Outcome
+from spillway.clock import utc_now
 from spillway.contracts import Contracts, read_workload
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError

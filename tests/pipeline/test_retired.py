@@ -11,8 +11,9 @@ import pytest
 from tests.clock import START
 from tests.pipeline.test_room import stream
 
-from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch, utc_now
+from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch
 from spillway.checks import Outcome
+from spillway.clock import utc_now
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.retire import retire
 from spillway.pipeline.validate import _finish

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.pipeline.streams import METERS, SITES, WATCHED, World, json_lines, sites
 
-from spillway.batch import DONE, PLANNED, RECORDED, RETIRED, TAKEN_IN, utc_now
+from spillway.batch import DONE, PLANNED, RECORDED, RETIRED, TAKEN_IN
+from spillway.clock import utc_now
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.intake import take_in as taking_in
 from spillway.pipeline import retire as retiring

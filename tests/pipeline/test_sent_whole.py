@@ -9,7 +9,8 @@ import pytest
 from tests.levers.quality.worlds import MEAN, put_queries, query
 from tests.pipeline.streams import METERS, SITES, World, brought_through, day, json_lines, sites
 
-from spillway.batch import DONE, RETIRED, utc_now
+from spillway.batch import DONE, RETIRED
+from spillway.clock import utc_now
 from spillway.engine import InProcess
 from spillway.errors import Refused, SpillwayError
 from spillway.ledger import BESIDE

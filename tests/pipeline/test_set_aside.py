@@ -13,7 +13,8 @@ from tests.levers.failing import lever as failing
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
 from spillway import registry
-from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch, utc_now
+from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch
+from spillway.clock import utc_now
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, is_its_own
 from spillway.intake.replay import Selection, replay

@@ -17,7 +17,8 @@ from tests.levers.joins.lake import begun as join_begun
 from tests.levers.quality.worlds import MEAN, OTHERS, PLAIN, ROWS, begun, coverage, put_queries, query, run
 from tests.pipeline.streams import World, json_lines, sites
 
-from spillway.batch import RETIRED, utc_now
+from spillway.batch import RETIRED
+from spillway.clock import utc_now
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, UsageError

@@ -27,7 +27,8 @@ from evidence.attributes.restated import of_equal_worth, with_models, with_setti
 from evidence.attributes.results import RunResult, read_result
 from evidence.attributes.rival.lever import WatchedPlan
 from evidence.attributes.rival.settings import RivalSettings
-from spillway.batch import PLANNED, Batch, utc_now
+from spillway.batch import PLANNED, Batch
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.contracts.channel import Prices
 from spillway.levers.attributes.capacity.fit import fit

@@ -31,7 +31,7 @@ def add_exempt(commands: Any) -> None:
 def _run(asked: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
-    from spillway.batch import utc_now
+    from spillway.clock import utc_now
     from spillway.contracts import load_usable
     from spillway.pipeline.exemptions import exempt
     from spillway.store.tables import Tables

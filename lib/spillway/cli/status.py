@@ -38,7 +38,7 @@ def _run(asked: argparse.Namespace) -> int:
 
     tables = Tables(Settings.from_environment())
     if asked.metrics is not None:
-        from spillway.batch import utc_now
+        from spillway.clock import utc_now
         from spillway.show.metrics import write_metrics
 
         path = write_metrics(tables, utc_now(), asked.metrics or None)

@@ -69,7 +69,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
     """Cost a query against quality of its answers, as the room fills up (6.3 to 6.5)."""
-    from spillway.batch import utc_now
+    from spillway.clock import utc_now
     from spillway.contracts import load_usable
     from spillway.engine import InProcess
     from spillway.pipeline.what_if import crowded

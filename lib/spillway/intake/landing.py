@@ -28,7 +28,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile, utc_now
+from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.errors import Refused
 from spillway.settings import Settings

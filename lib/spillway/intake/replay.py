@@ -29,8 +29,8 @@ from spillway.batch import (
     TAKEN_IN,
     Batch,
     LandingFile,
-    utc_now,
 )
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Refused, SpillwayError, safely

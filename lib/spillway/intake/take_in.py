@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 
-from spillway.batch import RECORDED, TAKEN_IN, UNTRAINED, Batch, utc_now
+from spillway.batch import RECORDED, TAKEN_IN, UNTRAINED, Batch
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import safely

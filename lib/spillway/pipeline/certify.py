@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from spillway.batch import Batch, utc_now
+from spillway.batch import Batch
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import so_many

@@ -17,7 +17,8 @@ from itertools import count
 
 import pyarrow as pa
 
-from spillway.batch import DONE, HELD, TAKEN_IN, Batch, utc_now
+from spillway.batch import DONE, HELD, TAKEN_IN, Batch
+from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.errors import LiesElsewhere, RefusedElsewhere
 from spillway.levers.protocol import Fact, Facts

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.batch import utc_now
 from spillway.checks import ExaminedRows
 from spillway.checks.views import types_of
+from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.levers.protocol import Room

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import Batch, utc_now
+from spillway.batch import Batch
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, run_suites
 from spillway.checks.views import types_of
+from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.levers.protocol import Say

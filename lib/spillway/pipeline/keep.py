@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from spillway.batch import DONE, DUPLICATE, RETIRED, TAKEN, LandingFile, utc_now
+from spillway.batch import DONE, DUPLICATE, RETIRED, TAKEN, LandingFile
+from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.intake.landing import Delivered, delivered, landing_root

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from spillway.batch import PENDING, UNTRAINED, utc_now
+from spillway.batch import PENDING, UNTRAINED
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract, load_usable
 from spillway.intake.landing import landed
 from spillway.intake.rate import rated_batches

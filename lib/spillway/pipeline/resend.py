@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from spillway.batch import DONE, PLANNED, RETIRED, Batch, utc_now
+from spillway.batch import DONE, PLANNED, RETIRED, Batch
+from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.engine.protocol import Engine
 from spillway.errors import Refused

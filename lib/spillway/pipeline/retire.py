@@ -13,7 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 
-from spillway.batch import DONE, RETIRED, Batch, utc_now
+from spillway.batch import DONE, RETIRED, Batch
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say

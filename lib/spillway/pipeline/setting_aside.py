@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from spillway.batch import DONE, MOST_ATTEMPTS, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN, Batch, utc_now
+from spillway.batch import DONE, MOST_ATTEMPTS, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN, Batch
+from spillway.clock import utc_now
 from spillway.errors import SpillwayError, is_its_own
 from spillway.levers.protocol import Say
 from spillway.pipeline.faults import Fault, Faults, words

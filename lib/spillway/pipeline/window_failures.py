@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.engine.statements import TookTooLong
 from spillway.errors import SpillwayError
 from spillway.levers.windows import AskingDecision, SqlQuestion, Window

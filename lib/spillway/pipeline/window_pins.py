@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.levers.protocol import Say

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess

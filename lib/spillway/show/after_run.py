@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Say

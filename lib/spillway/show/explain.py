@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.contracts.shapes import suggest
 from spillway.errors import ContractError, UsageError

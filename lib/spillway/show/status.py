@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from spillway.batch import PENDING, SET_ASIDE, UNTRAINED, utc_now
+from spillway.batch import PENDING, SET_ASIDE, UNTRAINED
+from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.errors import SpillwayError, so_many
 from spillway.intake.landing import landed

@@ -11,8 +11,8 @@ from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, 
 from tests.pipeline.streams import World
 from tests.whole_reads import whole_reads
 
-from spillway.batch import utc_now
 from spillway.cli import main
+from spillway.clock import utc_now
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.quality import told as telling
 from spillway.levers.quality.lever import LEVER

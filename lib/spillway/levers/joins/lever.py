@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.contracts.shapes import Broken
 from spillway.contracts.workload import Workload

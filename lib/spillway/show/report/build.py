@@ -8,7 +8,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from spillway.batch import utc_now
+from spillway.clock import utc_now
 from spillway.contracts import load_usable
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import Picture
