@@ -374,7 +374,7 @@ def _try_others(
     The estimate may be wrong: one slow answer, or costs that have changed. Without a new measurement it would stay so,
     and the query silent for ever. So a query of which even the cheapest portion is estimated to cost more than the
     whole capacity is tried every `starve_slices` slices, and of those that were measured fewer than `FEW_MEASUREMENTS`
-    times one in every slice. Under the policy `priority`, where nobody waits for a turn, so is one that was estimated to
+    times one in every slice. Under the policy `priority`, where nobody waits for a turn, so is one estimated to
     fit and got nothing. A try is in addition to what the others are given. Only a capacity in seconds is estimated:
     tuples are counted.
     """
