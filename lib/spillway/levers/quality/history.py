@@ -31,7 +31,7 @@ _COLUMNS = (
     "arrived_first",
 )
 MEASURED = 16
-"""A query's latest answers that its cost is fitted to."""
+"""Answers of a query that its cost is fitted to."""
 MEAN_OF = 10
 """Slices that the paper's cost of a tuple is averaged over."""
 
@@ -154,8 +154,9 @@ def history_of(
     took = (kept > 0) & (seconds > 0)
     age = ends[query + 1] - 1 - np.arange(len(query))
     for at, name in enumerate(names):
-        mine = ends[at] + np.flatnonzero(took[ends[at] : ends[at + 1]])[-MEASURED:]
+        mine = ends[at] + np.flatnonzero(took[ends[at] : ends[at + 1]])
         if len(mine):
+            mine = mine[telling_measurements(kept[mine])]
             found.measured[name] = Measurements(kept[mine], seconds[mine], age[mine])
     found.mean_cost = _mean_cost(number[took], seconds[took], kept[took])
     pairs = [(at << 44) + one for at, name in enumerate(names) for one in again.get(name, ())]
@@ -176,6 +177,23 @@ def history_of(
         last_slices,
     )
     return found
+
+
+def telling_measurements(tuples: np.ndarray) -> np.ndarray:
+    """Return the places of the measurements that a cost is fitted to: the latest half of `MEASURED`, and others.
+
+    The others are the latest of another size than these, if there are any: of answers of one size nothing tells the
+    fixed cost from the cost per tuple. `tuples` are in the order of time.
+    """
+    if len(tuples) <= MEASURED:
+        return np.arange(len(tuples))
+    half = MEASURED // 2
+    usual = float(np.median(tuples[-half:]))
+    earlier = np.arange(len(tuples) - half)
+    differs = np.abs(tuples[:-half] - usual) > usual / 4
+    # a stable sort puts those of another size last, each in the order of time
+    others = earlier[np.argsort(differs, kind="stable")][-half:]
+    return np.concatenate([np.sort(others), np.arange(len(tuples) - half, len(tuples))])
 
 
 def _mean_cost(number: np.ndarray, seconds: np.ndarray, tuples: np.ndarray) -> TupleCost:

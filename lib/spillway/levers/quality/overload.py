@@ -108,8 +108,11 @@ def _fit(tuples: np.ndarray, seconds: np.ndarray, age: np.ndarray) -> tuple[floa
         fixed = _weighted_median(seconds - slope * tuples, weights)
         if fixed >= 0.0:
             return fixed, slope
-    # all of one size, or F would be negative: everything is cost per tuple
-    return 0.0, _weighted_median(seconds / tuples, weights)
+        # F would be negative: everything is cost per tuple
+        return 0.0, _weighted_median(seconds / tuples, weights)
+    # answers of one size do not tell F from m n: half each, so that finding out takes less than twice the capacity
+    whole = _weighted_median(seconds, weights)
+    return whole / 2.0, whole / 2.0 / tuples[0]
 
 
 @njit(cache=True)

@@ -374,8 +374,9 @@ def _try_others(
     The estimate may be wrong: one slow answer, or costs that have changed. Without a new measurement it would stay so,
     and the query silent for ever. So a query of which even the cheapest portion is estimated to cost more than the
     whole capacity is tried every `starve_slices` slices, and of those that were measured fewer than `FEW_MEASUREMENTS`
-    times one in every slice. A try is in addition to what the others are given. Only a capacity in seconds is
-    estimated: tuples are counted.
+    times one in every slice. Under the policy `priority`, where nobody waits for a turn, so is one estimated to
+    fit and got nothing. A try is in addition to what the others are given. Only a capacity in seconds is estimated:
+    tuples are counted.
     """
     if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
         return
@@ -386,8 +387,12 @@ def _try_others(
     cheapest = np.full(len(names), np.inf)
     np.minimum.at(cheapest, batches.query, price)
     has = np.bincount(batches.query[kept], minlength=len(names)) > 0
-    shut_out = np.flatnonzero(np.isfinite(cheapest) & (cheapest > rules.room) & ~has)
-    owed = [q for q in shut_out.tolist() if 0 < to.starve_rounds[q] <= to.waited[q] + 1]
+    silent = np.flatnonzero(np.isfinite(cheapest) & ~has)
+    late = [q for q in silent.tolist() if 0 < to.starve_rounds[q] <= to.waited[q] + 1]
+    shut_out = silent[cheapest[silent] > rules.room]
+    owed = [q for q in late if cheapest[q] > rules.room]
+    if rules.policy == "priority" and len(owed) < len(late):
+        owed.append(max((q for q in late if q not in owed), key=lambda q: (to.waited[q], -q)))
     little = [q for q in shut_out.tolist() if q not in owed and history.is_little_measured(names[q])]
     if little and not _tried(rules, history, number):
         owed.append(max(little, key=lambda q: (to.waited[q], -q)))
