@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from evidence import seams
+from evidence.attributes.lake import ENGINE
 from evidence.seams import (
     CASES,
     PAIRS,
@@ -20,8 +22,14 @@ from evidence.seams import (
     stages,
     unchecked_pairs,
 )
+from spillway.batch import RETIRED, utc_now
+from spillway.errors import Refused
 from spillway.levers.joins.turn import LostRows
+from spillway.pipeline.shed import shed_channel
+from spillway.pipeline.sketch import sketch_stream
+from spillway.pipeline.stored_sketches import load_sketch
 from spillway.registry import LEVERS, registered
+from spillway.store.batches import save_batches
 
 SEEDS = 10
 
@@ -84,6 +92,40 @@ def test_rows_that_are_taken_for_complete_are_found_out(monkeypatch: pytest.Monk
     for seed in range(5):
         sifted_join(claims, CASES[0], seed)
     assert len(claims.all_false) == 10, "0 missed, and sic 1"
+
+
+def test_sketches_of_a_sifted_stream_cover_all_rows_on_every_path() -> None:
+    """First shed, a sketch that is added later, and dates that are shed and sketched again."""
+    of = seams.world(("sifters",), False, seams.PLAIN, seed=1)
+    lake, everything = of.lake, len(of.rows["east"])
+    assert lake.tables.at("transmitted", "east").rows(["seq"]).num_rows < everything
+    stream = lake.contracts.stream("east")
+    later = replace(stream, sketches=(*stream.sketches, replace(stream.sketches[2], attributes=("code",))))
+    sketch_stream(lake.tables, ENGINE, later)
+    (day,) = {batch.batch_date for batch in lake.batches("east")}
+    shed_channel(lake.tables, ENGINE, lake.contracts, "wide", dates=(day, day))
+    sketch_stream(lake.tables, ENGINE, later, dates=(day, day))
+    for name, kind in (
+        ("code", "count_min"),
+        ("level", "quantiles"),
+        ("load", "distinct"),
+        ("code", "distinct"),
+    ):
+    """Raw was retired before the sketch was asked for: the rows that were kept are never sketched in its place."""
+        assert (covers.rows, covers.missing) == (everything, 0), (name, kind)
+
+
+def test_a_sketch_that_cannot_be_made_of_all_rows_says_so() -> None:
+    """Raw tuples were retired before the sketch was asked for: what is left of them is never sketched in their place."""
+    of = seams.world(("sifters",), False, seams.PLAIN, seed=2)
+    tables, stream = of.lake.tables, of.lake.contracts.stream("west")
+    batches = of.lake.batches("west")
+    added = replace(stream, sketches=(replace(stream.sketches[2], attributes=("code",)),))
+    save_batches(tables, [one.becomes(utc_now(), status=RETIRED) for one in batches])
+    tables.at("raw", "west").delete(batch=[one.batch for one in batches])
+    assert sketch_stream(of.lake.tables, ENGINE, added) == 0
+    with pytest.raises(Refused, match="`sketch` must be one that the stream has"):
+        load_sketch(of.lake.tables, "west", "code", "distinct")
 
 
 def test_how_many_intervals_may_miss_the_truth_by_chance() -> None:
