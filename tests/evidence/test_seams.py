@@ -111,12 +111,12 @@ def test_sketches_of_a_sifted_stream_cover_all_rows_on_every_path() -> None:
         ("load", "distinct"),
         ("code", "distinct"),
     ):
-    """Raw was retired before the sketch was asked for: the rows that were kept are never sketched in its place."""
+        covers = load_sketch(lake.tables, "east", name, kind).covers
         assert (covers.rows, covers.missing) == (everything, 0), (name, kind)
 
 
 def test_a_sketch_that_cannot_be_made_of_all_rows_says_so() -> None:
-    """Raw tuples were retired before the sketch was asked for: what is left of them is never sketched in their place."""
+    """Raw was retired before the sketch was asked for: the rows that were kept are never sketched in its place."""
     of = seams.world(("sifters",), False, seams.PLAIN, seed=2)
     tables, stream = of.lake.tables, of.lake.contracts.stream("west")
     batches = of.lake.batches("west")

@@ -286,11 +286,16 @@ class JoinLever(WindowLever):
 
     def advice(self, contract: Workload, room: Room, inputs: Mapping[str, ReadColumns]) -> Iterable[Advised]:
         """What the join of these rows would be, before it is run."""
-        from spillway.levers.joins.advice import advised
+        from spillway.levers.joins.advice import Advised, advised
+        from spillway.sketches.answers import Answer
 
         settings: JoinSettings = contract.lever_settings("joins")
-        left, right, _, _ = sides_of(contract, room, settings, inputs)
-        return advised(left, right, settings, len(set(contract.inputs)) == 1)
+        left, right, _, inexact = sides_of(contract, room, settings, inputs)
+        if inexact:
+            count = float(inexact)
+            note = "what they are joined by was rounded, or recovered within a bound; a join by it is refused"
+            yield Advised("rows left out", Answer(count, count, count, 1.0, "counted", note=note))
+        yield from advised(left, right, settings, len(set(contract.inputs)) == 1)
 
     def told(self, contract: Workload, tables: Views) -> Told | None:
         from spillway.levers.joins.telling import told_of_join
