@@ -17,6 +17,7 @@ from evidence.attributes.figures import attribute_figures
 from evidence.book import Book
 from evidence.joins.figures import join_figures
 from evidence.quality.figures import quality_figures
+from evidence.queries import query_figures
 from evidence.sifters.figures import sifter_figures
 from evidence.sketches.figures import sketch_figures
 from spillway.settings import Settings
@@ -43,6 +44,7 @@ MODULES: Mapping[str, Evidence] = {
     "attributes": attribute_figures,
     "joins": join_figures,
     "quality": quality_figures,
+    "queries": query_figures,
     "sifters": sifter_figures,
     "sketches": _sketches,
 }
