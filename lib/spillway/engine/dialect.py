@@ -254,6 +254,9 @@ STATEMENTS = (
     "SELECT DISTINCT d FROM t ORDER BY d",
     "SELECT DISTINCT k, b FROM t ORDER BY k DESC, b",
     "WITH c AS (SELECT k, i FROM t), e(z) AS (SELECT i FROM c) SELECT sum(z) AS n FROM e",
+    "WITH c AS (SELECT k FROM t) SELECT k FROM c UNION ALL SELECT k FROM u ORDER BY k",
+    "WITH c AS (SELECT k FROM t) SELECT k FROM c INTERSECT SELECT k FROM u ORDER BY k",
+    "WITH c AS (SELECT k FROM t) SELECT k FROM c EXCEPT SELECT k FROM u ORDER BY k",
     "SELECT count(*) AS n FROM (SELECT k FROM t UNION ALL SELECT k FROM u) q",
     "SELECT k FROM t UNION SELECT k FROM u ORDER BY k",
     "SELECT d FROM t INTERSECT SELECT d FROM u ORDER BY d",
@@ -367,7 +370,8 @@ def _agreements() -> Iterator[Agreement]:
 
 
 def _parse(text: str) -> list[exp.Expr]:
-    return [tree for tree in sqlglot.parse(text, dialect=DIALECT) if tree is not None]
+    found = sqlglot.parse(text, dialect=DIALECT)
+    return [tree for tree in found if tree is not None and not isinstance(tree, exp.Semicolon)]
 
 
 def _normalised(tree: exp.Expr) -> exp.Expr:

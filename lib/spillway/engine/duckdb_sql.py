@@ -166,6 +166,9 @@ class _Translator:
         )
 
     def _translate_query(self, query: exp.Expr) -> dict[str, str]:
+        with_ = query.args.get("with_")
+        if with_ is not None and with_.args.get("recursive"):
+            raise NeedsSpark.because("WITH RECURSIVE")
         if isinstance(query, exp.SetOperation):
             return self._set_operation(query)
         if not isinstance(query, exp.Select):
@@ -175,9 +178,6 @@ class _Translator:
                 raise NeedsSpark.because(
                     _shown(query.args[name][0]) if isinstance(query.args[name], list) else name.upper()
                 )
-        with_ = query.args.get("with_")
-        if with_ is not None and with_.args.get("recursive"):
-            raise NeedsSpark.because("WITH RECURSIVE")
         found: dict[str, str] = {}
         made = []
         for one in query.expressions:
