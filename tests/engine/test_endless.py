@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +28,15 @@ def test_process_engine_gives_up_a_query_without_end() -> None:
     assert ask_duckdb({"sites": NUMBERS}, MOST, 10, 3600.0).to_pylist() == [{"n": 999}]
 
 
-def test_spark_gives_up_a_query_without_end_whether_it_has_begun_or_not(spark: Any) -> None:
+def slow_rows() -> pa.Table:
+    """Return rows that nobody waits for."""
+    time.sleep(60)
+    return pa.table({"x": [1]})
+
+
+def test_spark_gives_up_a_query_that_takes_too_long_whether_it_has_begun_or_not(spark: Any) -> None:
+    slow = SqlView(NUMBERS.schema, [slow_rows, slow_rows])
     for seconds in (0.01, 2.0):
         with pytest.raises(SpillwayError, match=f"must answer a window within {seconds:g} seconds"):
-            ask_spark(spark, {"sites": NUMBERS}, ENDLESS, 10, seconds)
+            ask_spark(spark, {"sites": slow}, MOST, 10, seconds)
     assert ask_spark(spark, {"sites": NUMBERS}, MOST, 10, 3600.0).to_pylist() == [{"n": 999}]

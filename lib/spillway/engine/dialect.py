@@ -160,7 +160,6 @@ variance(a) | double -> double | CASE WHEN bool_or(NOT abs({{a}}) < 1e150){{over
 var_pop(a) | double -> double | CASE WHEN bool_or(NOT abs({{a}}) < 1e150){{over}} THEN {_TOO_LARGE} ELSE var_pop({{a}}){{over}} END
 covar_samp(a, b) | double double -> double | CASE WHEN bool_or(NOT (abs({{a}}) < 1e150 AND abs({{b}}) < 1e150)){{over}} THEN {_TOO_LARGE} ELSE covar_samp({{a}}, {{b}}){{over}} END
 covar_pop(a, b) | double double -> double | CASE WHEN bool_or(NOT (abs({{a}}) < 1e150 AND abs({{b}}) < 1e150)){{over}} THEN {_TOO_LARGE} ELSE covar_pop({{a}}, {{b}}){{over}} END
-corr(a, b) | double double -> double | CASE WHEN bool_or(NOT (abs({{a}}) < 1e150 AND abs({{b}}) < 1e150)){{over}} THEN {_TOO_LARGE} ELSE corr({{a}}, {{b}}){{over}} END
 bool_and(a) | boolean -> boolean | bool_and({{a}}){{over}}
 bool_or(a) | boolean -> boolean | bool_or({{a}}){{over}}
 row_number() | -> int | CAST(row_number(){{over}} AS INTEGER)
@@ -215,7 +214,7 @@ _KINDS = {
 """Type variables of the lists: such a line stands for one line for each of these types."""
 
 SPARK_ONLY = """
-percentile(a, 0.5); percentile_approx(a, 0.5); median(a); approx_count_distinct(a); skewness(a); kurtosis(a); mode(a)
+percentile(a, 0.5); percentile_approx(a, 0.5); median(a); approx_count_distinct(a); skewness(a); kurtosis(a); corr(a, b); mode(a)
 max_by(a, b); min_by(a, b); collect_list(a); collect_set(a); listagg(a, ',') WITHIN GROUP (ORDER BY a); grouping(a)
 sum(DISTINCT a); avg(DISTINCT a); min(a) FILTER (WHERE b); first_value(a) IGNORE NULLS
 sin(a); cos(a); tan(a); asin(a); acos(a); atan(a); atan2(a, b); radians(a); degrees(a); pi(); cbrt(a); log(a, b)
