@@ -19,6 +19,7 @@ from evidence.book import Book
 from evidence.joins.figures import join_figures
 from evidence.papers import papers
 from evidence.quality.figures import quality_figures
+from evidence.queries import query_figures
 from evidence.seams import seam_figures
 from evidence.sifters.figures import sifter_figures
 from evidence.sketches.figures import sketch_figures
@@ -47,6 +48,7 @@ MODULES: Mapping[str, Evidence] = {
     "attributes": attribute_figures,
     "joins": join_figures,
     "quality": quality_figures,
+    "queries": query_figures,
     "seams": seam_figures,
     "sifters": sifter_figures,
     "sketches": _sketches,

@@ -136,3 +136,48 @@ def test_of_a_stream_that_cannot_be_cut_into_windows_its_order_is_told(tmp_path:
     (problem,) = broken_workloads(load_contracts(folder_with(tmp_path, JOIN, attributes=counted, rate=rate)))
     assert (problem.field, problem.value) == ("inputs", "integer")
     assert "west is by at" in problem.rule
+
+
+QUERY: dict[str, Any] = {
+    "name": "busy",
+    "inputs": ["east"],
+    "window": {"seconds": 600},
+    "levers": [{"lever": "quality"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELEC count(*) AS n FROM east", "must be Spark SQL"),
+        ("SELECT avg(lvel) AS m FROM east", "must name columns that its inputs have, got 'lvel'"),
+        ("DELETE FROM east", "must be one SELECT statement"),
+        ("SELECT count(*) AS n FROM east JOIN west USING (site)", "must read only its inputs"),
+        ("SELECT count(*) AS n FROM west", "must be read by its statements"),
+        ("SELECT now() AS n FROM east", "must give the same answer whenever it runs"),
+        ("SELECT site, count(*) AS n FROM east", "must appear in the GROUP BY clause"),
+        ("SELECT count(*) FROM east", "must name every column of its answer"),
+        ("SELECT percentile(level, 0.5) AS p FROM east", "run it with --engine spark"),
+        ("SELECT count(*) AS n FROM east", ""),
+        (
+            "SELECT max(level) AS top, max(level__bound_pct) AS bound FROM east WHERE batch_date > '2020-01-01'",
+            "",
+        ),
+    ],
+)
+def test_contracts_check_finds_what_a_run_would_refuse_of_a_query(
+    tmp_path: Path, sql: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schemas = folder_with(tmp_path, JOIN)
+    (schemas / "queries").mkdir()
+    query = {**QUERY, "levers": [{"lever": "quality", "sql": sql}]}
+    (schemas / "queries/busy.yaml").write_text(yaml.safe_dump(query), encoding="utf-8")
+    status = main(["contracts", "check", "--schemas", str(schemas), "--json"])
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert status == (1 if message else 0)
+    if message:
+        (problem,) = problems
+        assert problem["where"] == "queries/busy.yaml"
+        assert message in f"must {problem['rule']}, got {problem['value']!r}; {problem['remedy']}"
+    spark = main(["contracts", "check", "--schemas", str(schemas), "--engine", "spark"])
+    assert spark == (1 if message and "--engine spark" not in message else 0)

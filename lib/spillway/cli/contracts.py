@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillway.cli.output import command, say_json, say_line, say_table
+from spillway.cli.run import add_engine
 from spillway.errors import ContractError, UsageError, so_many
 from spillway.settings import Settings, refuse_uri
 
@@ -24,6 +25,7 @@ def add_contracts(commands: Any) -> None:
         ["spillway contracts check", "spillway contracts check --schemas elsewhere/schemas --json"],
     )
     checking.add_argument("--schemas", help="folder of the contracts (default: SPILLWAY_SCHEMAS)")
+    add_engine(checking)
     checking.set_defaults(run=_check)
     schema = command(
         actions,
@@ -75,7 +77,7 @@ def _check(asked: argparse.Namespace) -> int:
     schemas = asked.schemas or Settings.from_environment().schemas
     problems = problems_of(schemas)
     with suppress(ContractError):  # with no channel there is nothing to work on, which has been told
-        problems += broken_workloads(load_usable(schemas))
+        problems += broken_workloads(load_usable(schemas), asked.engine)
     if asked.json:
         say_json({"ok": not problems, "schemas": schemas, "problems": problems})
     elif problems:

@@ -1,8 +1,7 @@
-"""Questions in SQL: named steps over named views, each of which reads the streams' views or steps before it.
+"""Queries: named steps over named views, each of which reads the views or steps before it.
 
-Spark answers in its own words (`closed_sql`: it is let do nothing else). This process answers by DuckDB, which speaks
-most of them (nulls are ordered as Spark orders them, times are UTC); what it does not understand is refused by name,
-and Spark is the remedy. Neither may read anything but the views: no file, no table, no variable.
+A step is Spark SQL (`dialect`). Spark runs the SQL that is generated from its syntax tree; this process runs what
+`duckdb_sql` makes of that tree, and refuses by name what only Spark can answer. Neither reads anything but the views.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import DataFrame, SparkSession
 
+    from spillway.engine.duckdb_sql import Step
+
 
 @dataclass(frozen=True)
 class SqlView:
@@ -30,9 +31,20 @@ class SqlView:
     cuts: Sequence[Callable[[], pa.Table]]
 
 
+class NeedsSpark(Refused):
+    """A query that the process engine cannot answer as Spark does."""
+
+    RULE = "use only what the process engine is known to answer as Spark does"
+
+    @staticmethod
+    def because(what: str, remedy: str = "") -> NeedsSpark:
+        """Name the part of the query, and another way to write it if there is one."""
+        return NeedsSpark(
+            "sql", NeedsSpark.RULE, what, f"run it with --engine spark{remedy and f', or {remedy}'}"
+        )
+
+
 SLICES_A_CORE_ASKED = 2
-_CLOSED: set[tuple[tuple[tuple[str, pa.Schema], ...], tuple[tuple[str, str], ...]]] = set()
-"""What Spark was found to do nothing but ask of such views: a query asks the same of every window."""
 Steps = Sequence[tuple[str, str]]
 """Name and statement, in an order in which each reads views and steps before it; the last one answers."""
 
@@ -90,61 +102,99 @@ class _Limit:
 def ask_duckdb(
     views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
 ) -> pa.Table:
-    """The answer, worked out in this process.
+    """Return the answer, computed in this process.
 
     >>> seen = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [1, 2, 5]})])
     >>> steps = [("big", "SELECT x FROM t WHERE x > 1"), ("answer", "SELECT sum(x) AS s FROM big")]
     >>> ask_duckdb({"t": seen}, steps, 9).to_pylist()
-    [{'s': 7.0}]
+    [{'s': 7}]
     """
-    with _by_duckdb(views, steps, most_seconds) as relation:
+    with _by_duckdb(views, steps, most_seconds) as (relation, names):
         parts, count = [], 0
         reader = relation.to_arrow_reader(65_536)
         for batch in reader:
             parts.append(batch)
             count += batch.num_rows
             _refuse_many(count, most_rows)
-        return plain_types(pa.Table.from_batches(parts, reader.schema))
+        return plain_types(pa.Table.from_batches(parts, reader.schema).rename_columns(names))
 
 
 def columns_by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
-    """The columns that an answer would have: statements are analysed, and no row is worked out.
+    """Return the columns of the answer: statements are analysed, and no row is read.
 
     >>> seen = SqlView(pa.schema([("x", pa.int64())]), [])
-    >>> columns_by_duckdb({"t": seen}, [("answer", "SELECT avg(x) AS m FROM t")]).names
-    ['m']
+    >>> columns_by_duckdb({"t": seen}, [("answer", "SELECT avg(x) AS Mean FROM t")]).names
+    ['Mean']
     """
-    with _by_duckdb(views, steps) as relation:
-        return plain_types(relation.limit(0).to_arrow_table()).schema
+    with _by_duckdb(views, steps) as (relation, names):
+        return plain_types(relation.limit(0).to_arrow_table().rename_columns(names)).schema
 
 
 @contextmanager
 def _by_duckdb(
     views: Mapping[str, SqlView], steps: Steps, most_seconds: float | None = None
-) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The last step, understood and not yet asked."""
+) -> Iterator[tuple[duckdb.DuckDBPyRelation, list[str]]]:
+    """Bind the steps; yield the last one and the names of its columns."""
     import duckdb
 
-    from spillway.engine.closed_duckdb import closed_connection, refuse_doing
-
+    made = _duckdb_steps(views, steps)
     connection, limit = closed_connection(), _Limit(most_seconds)
     try:
-        refuse_doing(tuple((name, view.schema) for name, view in views.items()), tuple(steps))
         for name, view in views.items():
             rows = [cut() for cut in view.cuts]
-            connection.register(name, pa.concat_tables(rows) if rows else view.schema.empty_table())
-        for name, statement in steps[:-1]:
-            connection.sql(statement).create_view(name)
+            table = pa.concat_tables(rows) if rows else view.schema.empty_table()
+            connection.register(name, _without_zones(table))
+        for (name, _), step in zip(steps[:-1], made, strict=False):
+            connection.sql(step.sql).create_view(name)
         with limit.ending_by(connection.interrupt):
-            yield connection.sql(steps[-1][1])
+            yield connection.sql(made[-1].sql), [name for name, _ in made[-1].columns]
     except (duckdb.Error, pa.ArrowException, OSError) as problem:
         if limit.passed:
             raise limit.refused() from problem
         if not isinstance(problem, duckdb.Error):
             raise
-        raise _not_understood("DuckDB, which answers where Spark is not", steps, problem) from problem
+        raise _not_understood("the process engine", steps, problem) from problem
     finally:
         connection.close()
+
+
+def _duckdb_steps(views: Mapping[str, SqlView], steps: Steps) -> list[Step]:
+    """Translate the steps; each reads the views and the steps before it."""
+    from spillway.engine.duckdb_sql import duckdb_step, type_of
+
+    known = {name: tuple((one.name, type_of(one)) for one in view.schema) for name, view in views.items()}
+    made = []
+    for name, statement in steps:
+        made.append(duckdb_step(statement, tuple(known.items())))
+        known[name] = made[-1].columns
+    for name, kind in made[-1].columns:
+        if kind == "null":
+            raise _no_column(name, kind)
+    return made
+
+
+def closed_connection() -> duckdb.DuckDBPyConnection:
+    """Open a database in memory that reads nothing from outside."""
+    import duckdb
+
+    connection = duckdb.connect(config={"threads": "1"})
+    for setting in (
+        "TimeZone='UTC'",
+        "python_enable_replacements=false",
+        "enable_external_access=false",
+        "lock_configuration=true",
+    ):
+        connection.execute(f"SET {setting}")
+    return connection
+
+
+def _without_zones(table: pa.Table) -> pa.Table:
+    """Return times as the times of UTC without a zone: DuckDB computes with them as Spark does in a session of UTC."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            values = table.column(at).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
+            table = table.set_column(at, field.name, values)
+    return table
 
 
 def ask_spark(
@@ -154,7 +204,7 @@ def ask_spark(
     most_rows: int,
     most_seconds: float | None = None,
 ) -> pa.Table:
-    """The answer, worked out by a session of its own: its views, and what is told to end, meet nobody else's."""
+    """Return the answer, computed by a session of its own: its views are nobody else's, and it is stopped alone."""
     limit = _Limit(most_seconds)
     try:
         with _by_spark(spark, views, steps) as frame, limit.ending_by(frame.sparkSession.interruptAll):
@@ -166,7 +216,7 @@ def ask_spark(
 
 
 def columns_by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
-    """The columns that an answer would have: statements are analysed, and no task is started."""
+    """Return the columns of the answer: statements are analysed, and no task is started."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     with _by_spark(spark, views, steps) as frame:
@@ -175,34 +225,26 @@ def columns_by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: S
 
 @contextmanager
 def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -> Iterator[DataFrame]:
-    """The last step, understood and not yet asked."""
+    """Analyse the steps; yield the last one."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
-    from spillway.engine.closed_sql import closed_session, refuse_analysed, refuse_parsed
+    from spillway.engine.dialect import spark_sql
 
-    own = closed_session(spark)
+    known = [*views, *(name for name, _ in steps)]
+    statements = [spark_sql(sql, known[: len(views) + at]) for at, (_, sql) in enumerate(steps)]
+    own = spark.newSession()
+    own.conf.set("spark.sql.runSQLOnFiles", "false")
+    own.conf.set("spark.sql.variable.substitute", "false")
     made: list[str] = []
-    asked = (tuple((name, view.schema) for name, view in views.items()), tuple(steps))
-
-    def understood(statement: str) -> DataFrame:
-        if asked in _CLOSED:
-            return own.sql(statement)
-        refuse_parsed(own, statement, made)
-        frame = own.sql(statement)
-        refuse_analysed(own, frame._jdf.queryExecution().analyzed(), statement, made)
-        return frame
-
     try:
         for name, view in views.items():
             _framed(own, view).createOrReplaceTempView(name)
             made.append(name)
-        for name, statement in steps[:-1]:
-            understood(statement).createOrReplaceTempView(name)
+        for (name, _), statement in zip(steps[:-1], statements, strict=False):
+            own.sql(statement).createOrReplaceTempView(name)
             made.append(name)
-        frame = understood(steps[-1][1])
-        _CLOSED.add(asked)
-        yield frame
+        yield own.sql(statements[-1])
     except (PySparkException, Py4JError) as problem:
         raise _not_understood("Spark", steps, problem) from problem
     finally:
@@ -238,15 +280,13 @@ def _refuse_many(count: int, most_rows: int) -> None:
         )
 
 
-def _not_understood(who: str, steps: Steps, problem: Exception) -> Refused:
-    said = str(problem).strip().splitlines()
-    remedy = "correct it; it may read its inputs and the steps before it"
+def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
+    lines = str(problem).strip().splitlines()
     return Refused(
         "sql",
-        f"be understood by {who}",
+        f"be answered by {engine}",
         " ".join(steps[-1][1].split())[:120],
-        f"it says: {said[0] if said else type(problem).__name__}. {remedy}"
-        + ("" if who == "Spark" else ", or run it by Spark (--engine spark)"),
+        f"it says: {lines[0] if lines else type(problem).__name__}; correct the statement, or the values that it reads",
     )
 
 
@@ -271,9 +311,9 @@ def _plain(field: pa.Field) -> pa.DataType:
         return pa.timestamp("us", tz="UTC")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
-    raise Refused(
-        field.name,
-        "be a number, text, truth value, date or time in an answer",
-        str(kind),
-        "cast it in the statement",
-    )
+    raise _no_column(field.name, str(kind))
+
+
+def _no_column(name: str, kind: str) -> Refused:
+    rule = "be a number, text, truth value, date or time in an answer"
+    return Refused(name, rule, kind, "cast it in the statement")

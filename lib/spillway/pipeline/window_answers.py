@@ -58,15 +58,6 @@ def asked_of(
     return decision.answered(window, answers, counts, inexact, this_run)
 
 
-def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
-    """The columns that a question would be answered with, of inputs with these columns; nothing is read."""
-    views = {
-        name: SqlView(pa.schema([schemas[read.stream].field(one) for one in read.columns]), ())
-        for name, read in question.reads.items()
-    }
-    return engine.columns(views, question.steps)
-
-
 def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows]) -> pa.Table:
     views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
     return engine.ask(views, question.steps, question.most_rows, question.most_seconds)

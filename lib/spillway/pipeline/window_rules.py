@@ -7,18 +7,25 @@ windows can show (another length than theirs) is refused where they are looked f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
 
 from spillway.contracts import Contracts
 from spillway.contracts.column_names import OWN, without_bound
 from spillway.contracts.shapes import join_path, suggest
 from spillway.contracts.workload import Workload
+from spillway.engine import Engine, InProcess
+from spillway.engine.statements import NeedsSpark, SqlView
 from spillway.errors import Problem, Refused
-from spillway.levers.windows import WindowLever
-from spillway.pipeline.reading import WEIGHT
+from spillway.levers.windows import SqlQuestion, WindowLever, WindowWork
+from spillway.pipeline.reading import WEIGHT, readable
 from spillway.pipeline.window_grid import window_order
 from spillway.registry import lever
+from spillway.settings import Settings
+from spillway.store.tables import Tables
 
 _READ_BESIDE = {**dict(zip(OWN[:3], ("integer", "integer", "date"), strict=True)), WEIGHT: "double"}
 """Columns that the rows of an input have beside its attributes, and their types."""
@@ -30,15 +37,47 @@ def refuse_always(contracts: Contracts, contract: Workload) -> None:
         raise Refused(problem.field, problem.rule, problem.value, problem.remedy, where=contract.subject)
 
 
-def broken_workloads(contracts: Contracts) -> list[Problem]:
-    """What is wrong with joins and queries that can be read, file by file; of a stream that cannot, nothing is told."""
+def broken_workloads(contracts: Contracts, engine: str = "process") -> list[Problem]:
+    """Return what is wrong with joins and queries that can be read, file by file; streams that cannot are left out.
+
+    `engine`: the one that a run will use. A query that only Spark can answer is no problem for `spark`.
+    """
     found: list[Problem] = []
     for folder, workloads in (("joins", contracts.joins), ("queries", contracts.queries)):
         for name, contract in sorted(workloads.items()):
             if all(stream in contracts.streams for stream in contract.inputs):
                 where = f"{folder}/{name}.yaml"
-                found += [replace(one, where=where) for one in _problems_of(contracts, contract)]
+                problems = [*_problems_of(contracts, contract)] or _sql_problems(contracts, contract, engine)
+                found += [replace(one, where=where) for one in problems]
     return found
+
+
+def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of the answer over inputs with these columns; no row is read."""
+    views = {
+        name: SqlView(pa.schema([schemas[read.stream].field(one) for one in read.columns]), ())
+        for name, read in question.reads.items()
+    }
+    return engine.columns(views, question.steps)
+
+
+def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list[Problem]:
+    """Return what a run would refuse of a query's statements, bound over empty tables with its inputs' columns."""
+    found = lever(contract.lever_names[0])
+    assert isinstance(found, WindowLever)
+    streams = dict.fromkeys(contract.inputs)
+    with TemporaryDirectory() as nowhere:
+        lake = {"SPILLWAY_HOME": nowhere, "SPILLWAY_LAKE": f"{nowhere}/lake"}
+        tables = Tables(Settings.from_environment(lake))
+        schemas = {name: readable(tables, contracts.stream(name)) for name in streams}
+    work = WindowWork(contract, {}, (), columns={name: tuple(schemas[name].names) for name in streams})
+    try:
+        found.look_at(work, lambda question: columns_of_answer(InProcess(), question, schemas))
+    except NeedsSpark as refused:
+        return [refused.problem] if engine == "process" else []
+    except Refused as refused:
+        return [refused.problem]
+    return []
 
 
 def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:

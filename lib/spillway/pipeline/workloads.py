@@ -37,13 +37,14 @@ from spillway.levers.windows import (
 from spillway.pipeline.facts import needed_facts
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.reading import readable
-from spillway.pipeline.window_answers import answered, columns_of_answer
+from spillway.pipeline.window_answers import answered
 from spillway.pipeline.window_failures import mark_failed, tell_failed
 from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
 from spillway.pipeline.window_look import find_windows
 from spillway.pipeline.window_losses import held_losses
 from spillway.pipeline.window_pins import claim_windows, pinned_windows, save_windows
 from spillway.pipeline.window_portions import window_offers
+from spillway.pipeline.window_rules import columns_of_answer
 from spillway.registry import lever
 from spillway.store.drafts import Draft
 from spillway.store.ledgers import write_ledger

@@ -64,12 +64,12 @@ def test_an_unknown_stream_is_refused_when_contracts_are_read(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        ({"sql": "SELECT avg(temp) FROM elsewhere, sites"}, "`sql` must be understood by DuckDB"),
-        ({"sql": "SELEC avg(temp) FROM sites"}, "`sql` must be understood by DuckDB"),
-        ({"sql": "DROP TABLE sites"}, "`sql` must be one question"),
+        ({"sql": "SELECT avg(temp) AS m FROM elsewhere, sites"}, "`sql` must read only its inputs"),
+        ({"sql": "SELEC avg(temp) FROM sites"}, "`sql` must be Spark SQL"),
+        ({"sql": "DROP TABLE sites"}, "`sql` must be one SELECT statement"),
         (
             {"sql": "SELECT count(*) AS n FROM sites, read_csv('/etc/passwd')"},
-            "`sql` must make rows of its inputs alone, got 'read_csv'",
+            "`sql` must use only functions and clauses that queries may use, got 'read_csv'",
         ),
         ({"sql": "SELECT 1 AS one"}, "`inputs` must be read by its statements, got 'sites'"),
         ({"sql": "SELECT count(*) AS n FROM others"}, "out of inputs; others is read, and is no input"),
@@ -83,10 +83,10 @@ def test_an_unknown_stream_is_refused_when_contracts_are_read(tmp_path: Path) ->
         ),
         (
             {"sql": "SELECT random() AS r FROM sites"},
-            "`sql` must answer the same whenever a window is worked out",
+            "`sql` must give the same answer whenever it runs",
         ),
         ({"sql": "SELECT temp AS sic FROM sites"}, "`sql` must name its columns so that none is window"),
-        ({"sql": "SELECT [temp] AS temps FROM sites"}, "`temps` must be a number, text"),
+        ({"sql": "SELECT [temp] AS temps FROM sites"}, "got 'ARRAY(sites.temp)'; run it with --engine spark"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused_by_name(

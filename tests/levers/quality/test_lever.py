@@ -39,6 +39,10 @@ from spillway.store import files as store_files
 from spillway.store.files import row_groups
 from spillway.store.upkeep import compact
 
+ENDLESS = (
+    "SELECT count(*) AS n FROM sites a, sites b, sites c, sites d, sites e, sites f "
+    "WHERE (a.seq + b.seq * 3 + c.seq * 5 + d.seq * 7 + e.seq + f.seq) % 11 = 3"
+)
 TOP = "SELECT site, temp FROM sites ORDER BY temp DESC LIMIT 5"
 
 
@@ -453,7 +457,7 @@ def test_seconds_are_a_capacity_once_a_tuple_was_measured(tmp_path: Path) -> Non
 
 def test_one_fault_stays_one_fault(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN), query("wrong", "SELECT no_such_column FROM sites"))
-    with pytest.raises(SpillwayError, match=r"wrong.*`sql` must be understood by DuckDB"):
+    with pytest.raises(SpillwayError, match=r"wrong.*`sql` must name columns that its inputs have"):
         run(world)
     assert [row["subject"] for row in world.rows("coverage")] == ["means", "means"]
 
@@ -463,7 +467,7 @@ def test_a_query_that_fails_leaves_its_room_to_the_others(tmp_path: Path) -> Non
     alone, world = (begun(tmp_path / name, *pair) for name in ("alone", "with"))
     run(alone)
     put_queries(world, *pair, query("wrong", "SELECT no_such_column FROM sites"))
-    with pytest.raises(SpillwayError, match="`sql` must be understood by DuckDB"):
+    with pytest.raises(SpillwayError, match="`sql` must name columns that its inputs have"):
         run(world)
     kept = {place: row["tuples_kept"] for place, row in coverage(alone).items()}
     assert kept == {place: row["tuples_kept"] for place, row in coverage(world).items()}
@@ -476,7 +480,7 @@ def test_a_query_that_fails_leaves_its_room_to_the_others(tmp_path: Path) -> Non
     put_queries(world, *pair, query("wrong", "SELECT [temp] AS temps FROM sites"))
     world.deliver("sites/2020-03-01/more.json", json_lines(sites(540, 300)))
     world.shed()
-    with pytest.raises(SpillwayError, match="`temps` must be a number, text"):
+    with pytest.raises(SpillwayError, match=r"got 'ARRAY\(sites\.temp\)'; run it with --engine spark"):
         run(world)
     later = {place: row["tuples_kept"] for place, row in coverage(world).items() if place[1] == 2}
     assert set(later) == {("means", 2), ("warm", 2)}
@@ -490,7 +494,7 @@ def test_a_query_that_fails_on_its_rows_leaves_its_room_to_the_others_and_is_tol
     alone, world = (begun(tmp_path / name, *pair) for name in ("alone", "with"))
     run(alone)
     put_queries(world, *pair, query("numbers", "SELECT max(CAST(site AS INT)) AS top FROM sites"))
-    with pytest.raises(SpillwayError, match=r"numbers.*`sql` must be understood by DuckDB"):
+    with pytest.raises(SpillwayError, match=r"numbers.*`sql` must be answered by the process engine"):
         run(world)
     kept = {place: row["tuples_kept"] for place, row in coverage(alone).items()}
     assert kept == {place: row["tuples_kept"] for place, row in coverage(world).items()}
@@ -567,7 +571,7 @@ def test_a_window_whose_rows_cannot_be_asked_keeps_no_other_back(tmp_path: Path)
         rows = [{**row, "site": "7"} if number < 4 else row for row in sites(number * ROWS, ROWS)]
         world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", json_lines(rows))
     world.shed()
-    with pytest.raises(SpillwayError, match=r"numbers, window of 2026-01-01 00:40: `sql` must be understood"):
+    with pytest.raises(SpillwayError, match=r"numbers, window of 2026-01-01 00:40: `sql` must be answered"):
         run(world)
     found = coverage(world)
     assert set(found) == {("numbers", 0), ("means", 0), ("means", 1)}
@@ -582,7 +586,7 @@ def test_a_window_that_failed_is_told_until_its_query_is_another_though_its_room
     numbers = "SELECT sum(CAST(site AS INT)) AS total FROM sites"
     others = query("means", MEAN, capacity={"tuples": 240})
     world = begun(tmp_path, query("numbers", numbers), others)
-    told = "must be understood by DuckDB"
+    told = "must be answered by the process engine"
     with pytest.raises(SpillwayError, match=told):
         run(world)
     assert {name for name, _ in coverage(world)} == {"means"}
@@ -602,8 +606,7 @@ def test_a_window_that_failed_is_told_until_its_query_is_another_though_its_room
 
 
 def test_a_query_without_end_keeps_no_other_back(tmp_path: Path) -> None:
-    endless = "SELECT count(*) AS n FROM range(100000000000) r, sites WHERE r.range % 3 = sites.seq % 3"
-    world = begun(tmp_path, query("endless", endless, most_seconds=0.2), query("means", MEAN))
+    world = begun(tmp_path, query("endless", ENDLESS, most_seconds=0.2), query("means", MEAN))
     with pytest.raises(SpillwayError, match=r"endless.*must answer a window within 0\.2 seconds"):
         run(world)
     assert {name for name, _ in coverage(world)} == {"means"}
@@ -617,14 +620,13 @@ def test_a_run_waits_for_a_few_windows_of_a_query_without_end(
     asked: list[str] = []
     ask = InProcess.ask
     monkeypatch.setattr(InProcess, "ask", lambda *told: asked.append(told[2][-1][1]) or ask(*told))
-    endless = "SELECT count(*) AS n FROM range(100000000000) r, sites WHERE r.range % 3 = sites.seq % 3"
     short = {"window": {"seconds": 600}, "bounds": False}
-    world = begun(tmp_path, query("endless", endless, most_seconds=0.05, **short), files=8)
+    world = begun(tmp_path, query("endless", ENDLESS, most_seconds=0.05, **short), files=8)
     with pytest.raises(SpillwayError, match="endless") as told:
         run(world)
     windows = len([row for row in world.rows("windows") if row["status"] == "planned"])
     assert windows > 6
-    first = asked.count(endless)
+    first = asked.count(ENDLESS)
     assert MOST_TOO_LONG <= first < MOST_TOO_LONG + 3 < windows
     assert "must answer a window within 0.05 seconds" in str(told.value)
     assert all(row["failed"] for row in world.rows("windows") if row["status"] == "planned")
@@ -633,7 +635,7 @@ def test_a_run_waits_for_a_few_windows_of_a_query_without_end(
         run(world)
     slow = [row for row in world.rows("windows") if "no answer by then" in (row["failed"] or "")]
     assert len(slow) > first
-    put_queries(world, query("endless", endless.replace("100000000000", "3"), **short))
+    put_queries(world, query("endless", "SELECT count(*) AS n FROM sites", **short))
     assert run(world) == windows
 
 

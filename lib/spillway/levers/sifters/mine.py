@@ -29,11 +29,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spillway.contracts import StreamContract
+from spillway.contracts.spark_dialect import DIALECT
 from spillway.errors import Refused
 from spillway.levers.protocol import MinedEntry
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.predicates import (
-    DIALECT,
     Predicate,
     parse_predicate,
     parse_sql,

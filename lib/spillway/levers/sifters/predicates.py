@@ -26,15 +26,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # noqa: F401 - the example's
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
+from spillway.contracts.spark_dialect import DIALECT, describe_parse_error
 from spillway.errors import Refused
 from spillway.levers.sifters.boxes import (
     Product,
@@ -48,17 +48,6 @@ from spillway.levers.sifters.constants import cast_to, computed, negative, numbe
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.spans import ANYTHING, NULLS, VALUES, Spans, both, minus, union
 
-
-class _Spark4(Spark):
-    """Spark's SQL as of Spark 4: a quote written twice within a text is that quote; before, two texts side by side."""
-
-    class Tokenizer(Spark.Tokenizer):
-        """Its words."""
-
-        STRING_ESCAPES: ClassVar[list[str]] = [*Spark.Tokenizer.STRING_ESCAPES, "'", '"']
-
-
-DIALECT = _Spark4
 LONGEST_TEXT = 100_000
 TREES_KEPT = 2048
 """Syntax trees that a process keeps, about 15 kB each for a short condition."""
@@ -153,15 +142,7 @@ def unread(problem: Exception) -> str:
     ...     unread(problem)
     "it cannot be read at 'a >'"
     """
-    errors = getattr(problem, "errors", None)
-    if not errors:
-        return (
-            "it has a quote or a bracket that is not closed" if "oken" in str(problem) else "it goes too deep"
-        )
-    at = errors[0]
-    near = f"{at.get('start_context') or ''}{at.get('highlight') or ''}{at.get('end_context') or ''}"
-    near = near.removeprefix(_ASKED).strip()
-    return f"it cannot be read at {near[-40:]!r}" if near else "it breaks off"
+    return describe_parse_error(problem, _ASKED)
 
 
 def _one_text(node: exp.Expr) -> exp.Expr:

@@ -1,0 +1,575 @@
+"""The DuckDB SQL that answers a checked statement as Spark 4 does (ANSI mode, times in UTC).
+
+Every expression gets its type by Spark's rules, from the columns upwards. Every implicit cast of Spark becomes an
+explicit one, so that DuckDB's own rules for mixed types never apply. An expression is written by the line of `AGREED`
+that fits its form and its types; where there is none, the query needs Spark, and the error names the expression.
+
+Types: boolean, int, bigint, double, decimal (of a number with a point in the statement), string, date, timestamp, and
+null (of NULL, which becomes any other).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.qualify import qualify
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from spillway.contracts.shapes import suggest
+from spillway.contracts.spark_dialect import DIALECT
+from spillway.engine.dialect import AGREED, Agreement, checked, refuse_tables
+from spillway.engine.statements import NeedsSpark
+from spillway.errors import Refused
+
+Columns = tuple[tuple[str, str], ...]
+"""Names and types, in order."""
+DUCKDB_TYPES = {
+    "boolean": "BOOLEAN", "int": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE", "string": "VARCHAR",
+    "date": "DATE", "timestamp": "TIMESTAMP", "decimal": "DECIMAL(38, 18)",
+}  # fmt: skip
+_WIDER = {
+    "int": ("bigint", "double", "decimal"),
+    "bigint": ("double", "decimal"),
+    "decimal": ("double",),
+    "date": ("timestamp",),
+}
+_MIXED = "cast one of them"
+_DECIMAL = "write the number as 1.5D, which makes it a DOUBLE"
+_LONGEST = 1_000_000
+"""Characters of generated SQL."""
+_COMPARISONS = (
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.Between,
+)
+
+
+class Typed(NamedTuple):
+    """An expression of DuckDB SQL, and its type in Spark."""
+
+    sql: str
+    type: str
+    number: str | None = None
+    """The number as it is written in the statement, if it is one."""
+
+
+class Step(NamedTuple):
+    """A statement for DuckDB, and the columns of its answer as the author spells them."""
+
+    sql: str
+    columns: Columns
+
+
+def type_of(field: pa.Field) -> str:
+    """Return the type of a column of a view."""
+    kind = field.type
+    for name, known in (
+        ("boolean", pa.types.is_boolean),
+        ("int", pa.types.is_int32),
+        ("bigint", pa.types.is_int64),
+        ("double", pa.types.is_float64),
+        ("string", pa.types.is_string),
+        ("date", pa.types.is_date32),
+        ("timestamp", pa.types.is_timestamp),
+    ):
+        if known(kind):
+            return name
+    return str(kind)
+
+
+@lru_cache(maxsize=1024)
+def duckdb_step(statement: str, views: tuple[tuple[str, Columns], ...]) -> Step:
+    """Return the statement for DuckDB over views with these columns.
+
+    >>> duckdb_step("SELECT N / 2 AS Half FROM t", (("t", (("n", "double"),)),)).columns
+    (('Half', 'double'),)
+    """
+    written = checked(statement)
+    refuse_tables(written, [name for name, _ in views])
+    names = _output_names(written)
+    tree = _qualified(written, dict(views))
+    columns = _Translator(tree, dict(views)).outputs
+    sql = tree.sql(dialect="duckdb", comments=False)
+    if len(sql) > _LONGEST:
+        raise NeedsSpark.because("a statement that is very long for DuckDB", "use steps")
+    if not names:
+        spelled = {name.lower(): name for _, known in views for name, _ in known}
+        names = [spelled.get(name, name) for name, _ in columns]
+    return Step(sql, tuple((name, kind) for name, (_, kind) in zip(names, columns, strict=True)))
+
+
+def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
+    """Resolve every column, as Spark does."""
+    if isinstance(written, exp.Query) and any(
+        join.method or join.kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
+        for join in written.find_all(exp.Join)
+    ):
+        raise NeedsSpark.because("NATURAL JOIN", "write JOIN ... USING")
+    for select in written.find_all(exp.Select):
+        if select.is_star and any(join.args.get("using") for join in select.args.get("joins") or ()):
+            raise NeedsSpark.because("SELECT * with USING", "name the columns")
+    schema: dict[str, object] = {name: dict(columns) for name, columns in views.items()}
+    try:
+        return qualify(written.copy(), schema=schema, dialect=DIALECT)
+    except OptimizeError as problem:
+        named = re.match(r"Column '\"?(.*?)\"?' could not be resolved|Unknown column: (\S+)", str(problem))
+        if named is None:
+            raise Refused("sql", "be understood", str(problem), "correct it") from None
+        name = (named[1] or named[2]).replace('"', "")
+        known = list(dict.fromkeys(column for columns in views.values() for column, _ in columns))
+        if name.lower() in [one.lower() for one in known]:
+            rule, remedy = "name the input of a column that several have", f"write input.{name}"
+        else:
+            rule, remedy = "name columns that its inputs have", suggest(name.rpartition(".")[2], known)
+        raise Refused("sql", rule, name, remedy) from None
+
+
+def _output_names(written: exp.Expr) -> list[str]:
+    """Return the answer's columns as the author spells them; none where a star hides them."""
+    select = written
+    while not isinstance(select, exp.Select):
+        select = select.this
+    if any(one.is_star for one in select.expressions):
+        return []
+    return [one.output_name or one.sql(DIALECT) for one in select.expressions]
+
+
+def _shown(node: exp.Expr) -> str:
+    """Return a part of the query for a message."""
+    return str(node.sql(DIALECT, comments=False)).replace("`", "")[:120]
+
+
+class _Translator:
+    """Replaces the expressions of a qualified tree, scope by scope from the inside, by SQL of DuckDB."""
+
+    def __init__(self, tree: exp.Expr, views: Mapping[str, Columns]) -> None:
+        self._views = {name.lower(): columns for name, columns in views.items()}
+        self._outputs: dict[int, dict[str, str]] = {}
+        self._scope: Scope
+        for scope in traverse_scope(tree):
+            self._scope = scope
+            self._outputs[id(scope.expression)] = self._translate_query(scope.expression)
+        self.outputs = tuple(
+            self._outputs[id(tree if not isinstance(tree, exp.Subquery) else tree.unnest())].items()
+        )
+
+    def _translate_query(self, query: exp.Expr) -> dict[str, str]:
+        with_ = query.args.get("with_")
+        if with_ is not None and with_.args.get("recursive"):
+            raise NeedsSpark.because("WITH RECURSIVE")
+        if isinstance(query, exp.SetOperation):
+            return self._set_operation(query)
+        if not isinstance(query, exp.Select):
+            raise NeedsSpark.because(_shown(query))
+        for name in ("laterals", "windows", "sort", "cluster", "distribute"):
+            if query.args.get(name):
+                raise NeedsSpark.because(
+                    _shown(query.args[name][0]) if isinstance(query.args[name], list) else name.upper()
+                )
+        found: dict[str, str] = {}
+        made = []
+        for one in query.expressions:
+            typed = self._of(one.unalias())
+            found[one.output_name] = typed.type
+            made.append((one, typed))
+        ordering = query.args.get("order")
+        self._order(ordering, found)
+        for clause in ("where", "having", "qualify"):
+            held = query.args.get(clause)
+            if held is not None:
+                held.set("this", exp.Var(this=self._as(held.this, "boolean")))
+        group = query.args.get("group")
+        if group is not None:
+            if any(group.args.get(name) for name in ("rollup", "cube", "grouping_sets", "all", "totals")):
+                raise NeedsSpark.because(_shown(group), "write a SELECT for each grouping and UNION ALL")
+            group.set("expressions", [exp.Var(this=self._of(one).sql) for one in group.expressions])
+        for join in query.args.get("joins") or ():
+            if join.args.get("on") is not None:
+                join.set("on", exp.Var(this=self._as(join.args["on"], "boolean")))
+        self._limit(query)
+        for one, typed in made:
+            text = exp.Var(this=typed.sql if typed.type != "null" else f"CAST({typed.sql} AS INTEGER)")
+            one.replace(exp.alias_(text, one.output_name, quoted=True))
+        return found
+
+    def _set_operation(self, query: exp.SetOperation) -> dict[str, str]:
+        left, right = (
+            list(self._outputs[id(side.unnest())].items()) for side in (query.this, query.expression)
+        )
+        if len(left) != len(right):
+            raise Refused(
+                "sql", "have the same number of columns on both sides", query.key.upper(), "correct it"
+            )
+        found = {}
+        for (name, one), (_, other) in zip(left, right, strict=True):
+            alike = {one, other} <= {"int", "bigint", "null"} or one == other or "null" in (one, other)
+            if not alike or "decimal" in (one, other):
+                raise NeedsSpark.because(f"{one} and {other} in column {name} of {query.key.upper()}", _MIXED)
+            found[name] = "bigint" if "bigint" in (one, other) else other if one == "null" else one
+        self._order(query.args.get("order"), found)
+        self._limit(query)
+        return found
+
+    def _order(self, order: exp.Expr | None, outputs: Mapping[str, str]) -> None:
+        for one in order.expressions if order is not None else ():
+            column = one.this
+            if isinstance(column, exp.Column) and not column.table:
+                if column.name not in outputs:
+                    raise Refused(
+                        "sql",
+                        "name columns that its inputs have",
+                        column.name,
+                        suggest(column.name, list(outputs)),
+                    )
+                text = exp.column(column.name, quoted=True).sql("duckdb")
+            elif any(not inner.table for inner in column.find_all(exp.Column)):
+                raise NeedsSpark.because(f"ORDER BY {_shown(column)}", "select it under a name of its own")
+            else:
+                text = self._of(column).sql
+            one.set("this", exp.Var(this=text))
+
+    def _limit(self, query: exp.Expr) -> None:
+        for name in ("limit", "offset"):
+            held = query.args.get(name)
+            if held is not None and not held.expression.is_int:
+                raise NeedsSpark.because(_shown(held), "write a number")
+
+    def _as(self, node: exp.Expr, kind: str) -> str:
+        return self._cast(self._of(node), kind, node)
+
+    def _of(self, node: exp.Expr) -> Typed:
+        """Return the SQL and the type of an expression."""
+        if isinstance(node, exp.Paren):
+            return self._of(node.this)
+        form = FORMS.get(type(node))
+        if form is not None:
+            found = getattr(self, form)(node)
+            if found is not None:
+                return Typed(f"({found.sql})", found.type, found.number)
+        return self._agreed(node, "")
+
+    # Forms that are no line of AGREED
+
+    def _column(self, node: exp.Column) -> Typed:
+        scope: Scope | None = self._scope
+        while scope is not None and node.table not in scope.sources:
+            scope = scope.parent
+        if scope is None:
+            raise NeedsSpark.because(_shown(node), "name its input in front of it")
+        source = scope.sources[node.table]
+        if isinstance(source, exp.Table):
+            columns = {name.lower(): kind for name, kind in self._views[source.name.lower()]}
+        else:
+            columns = {name.lower(): kind for name, kind in self._outputs[id(source.expression)].items()}
+        kind = columns[node.name.lower()]
+        if kind not in DUCKDB_TYPES and kind != "null":
+            raise NeedsSpark.because(f"{_shown(node)}, of type {kind}")
+        return Typed(node.sql("duckdb"), kind)
+
+    def _literal(self, node: exp.Literal) -> Typed:
+        text = str(node.this)
+        if node.is_string:
+            return Typed(exp.Literal.string(text).sql("duckdb"), "string")
+        return _number(text, node)
+
+    def _negative(self, node: exp.Neg) -> Typed | None:
+        return (
+            _number(f"-{node.this.this}", node)
+            if node.this.is_number and isinstance(node.this, exp.Literal)
+            else None
+        )
+
+    def _constant(self, node: exp.Expr) -> Typed:
+        return (
+            Typed("NULL", "null") if isinstance(node, exp.Null) else Typed(str(node.this).upper(), "boolean")
+        )
+
+    def _cast_form(self, node: exp.Cast) -> Typed | None:
+        if isinstance(node, exp.TryCast) and node.args.get("safe"):
+            return None
+        kind = _TYPES.get(node.to.sql(DIALECT))
+        if kind is None:
+            raise NeedsSpark.because(_shown(node))
+        given = self._of(node.this)
+        if given.type in ("decimal", "null") and not (given.type == "decimal" and kind == "double"):
+            if given.type == "null":
+                return Typed(f"CAST(NULL AS {DUCKDB_TYPES[kind]})", kind)
+            raise NeedsSpark.because(_shown(node), _DECIMAL)
+        if given.type == kind or kind in _WIDER.get(given.type, ()):
+            return Typed(self._cast(given, kind, node), kind)
+        return None
+
+    def _case(self, node: exp.Case) -> Typed:
+        results = [one.args["true"] for one in node.args["ifs"]] + [node.args.get("default") or exp.Null()]
+        kind, values = self._alike(results, node)
+        tests = []
+        for one in node.args["ifs"]:
+            when = (
+                exp.EQ(this=node.this.copy(), expression=one.this.copy())
+                if node.this is not None
+                else one.this
+            )
+            tests.append(self._as(when, "boolean"))
+        arms = " ".join(f"WHEN {test} THEN {value}" for test, value in zip(tests, values, strict=False))
+        return Typed(f"CASE {arms} ELSE {values[-1]} END", kind)
+
+    def _coalesce(self, node: exp.Coalesce) -> Typed:
+        kind, values = self._alike([node.this, *node.expressions], node)
+        return Typed(f"coalesce({', '.join(values)})", kind)
+
+    def _extreme(self, node: exp.Greatest) -> Typed:
+        kind, values = self._alike([node.this, *node.expressions], node)
+        return Typed(f"{node.sql_name().lower()}({', '.join(values)})", kind)
+
+    def _concatenated(self, node: exp.Concat) -> Typed:
+        return Typed(" || ".join(self._as(one, "string") for one in node.expressions), "string")
+
+    def _in(self, node: exp.In) -> Typed:
+        query = node.args.get("query")
+        if query is not None:
+            of, ((_, kind),) = self._of(node.this), self._outputs[id(query.unnest())].items()
+            both = _common([of.type, kind], compared=True)
+            if both != kind and kind != "null":
+                raise NeedsSpark.because(_shown(node), _MIXED)
+            return Typed(f"{self._cast(of, both, node)} IN ({self._query(query)})", "boolean")
+        _, values = self._alike([node.this, *node.expressions], node, compared=True)
+        return Typed(f"{values[0]} IN ({', '.join(values[1:])})", "boolean")
+
+    def _exists(self, node: exp.Exists) -> Typed:
+        return Typed(f"EXISTS ({self._query(node.this)})", "boolean")
+
+    def _scalar(self, node: exp.Subquery) -> Typed:
+        ((_, kind),) = self._outputs[id(node.unnest())].items()
+        return Typed(f"({self._query(node)})", kind)
+
+    def _query(self, node: exp.Expr) -> str:
+        return str(node.unnest().sql(dialect="duckdb", comments=False))
+
+    def _filter(self, node: exp.Filter) -> Typed:
+        return self._agreed(node.this, f" FILTER (WHERE {self._as(node.expression.this, 'boolean')})")
+
+    def _window(self, node: exp.Window) -> Typed:
+        function, condition = node.this, ""
+        if isinstance(function, exp.Filter):
+            condition = f" FILTER (WHERE {self._as(function.expression.this, 'boolean')})"
+            function = function.this
+        if isinstance(function, exp.IgnoreNulls) or node.args.get("alias"):
+            raise NeedsSpark.because(_shown(node))
+        parts = [self._of(one).sql for one in node.args.get("partition_by") or ()]
+        over = [f"PARTITION BY {', '.join(parts)}"] if parts else []
+        if node.args.get("order") is not None:
+            order = [
+                f"{self._of(one.this).sql} {'DESC' if one.args.get('desc') else 'ASC'} "
+                f"NULLS {'FIRST' if one.args.get('nulls_first') else 'LAST'}"
+                for one in node.args["order"].expressions
+            ]
+            over.append(f"ORDER BY {', '.join(order)}")
+        spec = node.args.get("spec")
+        if spec is not None:
+            ends = [spec.args.get("start"), spec.args.get("end")]
+            if spec.args["kind"].upper() != "ROWS" and any(isinstance(end, exp.Expr) for end in ends):
+                raise NeedsSpark.because(_shown(node), "use ROWS BETWEEN")
+            if any(isinstance(end, exp.Expr) and not end.is_int for end in ends):
+                raise NeedsSpark.because(_shown(node), "write numbers of rows")
+            over.append(str(spec.sql("duckdb")))
+        return self._agreed(function, f"{condition} OVER ({' '.join(over)})")
+
+    def _alike(
+        self, nodes: Sequence[exp.Expr], of: exp.Expr, compared: bool = False
+    ) -> tuple[str, list[str]]:
+        """Return the type that Spark gives to some expressions together, and each of them as that type."""
+        values = [self._of(node) for node in nodes]
+        kind = _common([one.type for one in values], compared)
+        if kind == "":
+            raise NeedsSpark.because(_shown(of), _remedy_of([one.type for one in values]))
+        return kind, [self._cast(value, kind, node) for value, node in zip(values, nodes, strict=True)]
+
+    def _cast(self, value: Typed, kind: str, node: exp.Expr) -> str:
+        """Write an implicit cast of Spark."""
+        if value.type == kind:
+            return value.sql
+        if value.type == "null":
+            return f"CAST(NULL AS {DUCKDB_TYPES[kind]})"
+        if value.number is not None and kind in ("double", "decimal"):
+            return f"CAST('{value.number}' AS {DUCKDB_TYPES[kind]})"
+        if value.type == "string" and kind in ("date", "timestamp") and value.sql.startswith("('"):
+            return f"({CAST_OF_TEXT[kind].duckdb.format(a=value.sql)})"
+        if kind in _WIDER.get(value.type, ()):
+            return f"CAST({value.sql} AS {DUCKDB_TYPES[kind]})"
+        raise NeedsSpark.because(f"{_shown(node)}, of type {value.type} and not {kind}", "cast it")
+
+    # Lines of AGREED
+
+    def _agreed(self, node: exp.Expr, over: str) -> Typed:
+        found = _matches(node)
+        if not found:
+            raise NeedsSpark.because(_shown(node))
+        given = {name: self._argument(inner, found) for name, inner in found[0][1].items()}
+        types = [given[name].type for name in sorted(given)]
+        compared = isinstance(node, _COMPARISONS)
+        if compared and "string" in types:  # a constant day or time is compared as one
+            other = next((one for one in types if one in ("date", "timestamp")), None)
+            if other is not None:
+                given = {
+                    name: Typed(self._cast(one, other, node), other) if one.sql.startswith("('") else one
+                    for name, one in given.items()
+                }
+                types = [given[name].type for name in sorted(given)]
+        line = _line_for([one for one, _ in found], types)
+        if line is None:
+            raise NeedsSpark.because(f"{_shown(node)} of {' and '.join(types)}", _remedy_of(types))
+        if over and "{over}" not in line.duckdb:
+            raise Refused("sql", "put FILTER and OVER behind an aggregate", _shown(node), "correct it")
+        texts = {
+            name: given[name].sql if kind in _WRITTEN else f"({self._cast(given[name], kind, node)})"
+            for name, kind in zip(line.names, line.parameters, strict=True)
+        }
+        return Typed(f"({line.duckdb.format(**texts, over=over)})", line.returns)
+
+    def _argument(self, node: exp.Expr, found: Sequence[tuple[Agreement, Mapping[str, exp.Expr]]]) -> Typed:
+        written = {
+            kind
+            for line, bound in found
+            for name, kind in zip(line.names, line.parameters, strict=True)
+            if bound[name] is node
+        } & set(_WRITTEN)
+        if not written:
+            return self._of(node)
+        (kind,) = written
+        if not _WRITTEN[kind](node):
+            raise NeedsSpark.because(_shown(node.parent) if node.parent else _shown(node), "write a constant")
+        text = (
+            exp.Literal.string(node.this).sql("duckdb")
+            if node.is_string and kind == "pattern"
+            else str(node.this)
+        )
+        return Typed(text, kind)
+
+
+def _pattern_is_plain(node: exp.Expr) -> bool:
+    """Say whether every escape in a pattern of LIKE escapes what Spark lets it."""
+    return node.is_string and re.fullmatch(r"(?s)([^\\]|\\[\\%_])*", node.this) is not None
+
+
+_WRITTEN = {
+    "literal": lambda node: (
+        node.is_int or (node.is_string and re.fullmatch(r"\d{1,6}", node.this) is not None)
+    ),
+    "digits": lambda node: isinstance(node, exp.Literal) and node.is_int and int(node.this) <= 15,
+    "pattern": _pattern_is_plain,
+}
+"""Parameters that are no expressions: numbers and patterns that the statement must write out."""
+_TYPES = {
+    "BOOLEAN": "boolean", "INT": "int", "BIGINT": "bigint", "DOUBLE": "double", "STRING": "string", "DATE": "date",
+    "TIMESTAMP": "timestamp",
+}  # fmt: skip
+FORMS: Mapping[type[exp.Expr], str] = {
+    exp.Column: "_column", exp.Literal: "_literal", exp.Neg: "_negative", exp.Null: "_constant",
+    exp.Boolean: "_constant", exp.Cast: "_cast_form", exp.TryCast: "_cast_form", exp.Case: "_case",
+    exp.Coalesce: "_coalesce", exp.Greatest: "_extreme", exp.Least: "_extreme", exp.Concat: "_concatenated",
+    exp.In: "_in", exp.Exists: "_exists", exp.Subquery: "_scalar", exp.Filter: "_filter", exp.Window: "_window",
+}  # fmt: skip
+"""Kinds of nodes that the translator writes itself."""
+
+
+def _number(text: str, node: exp.Expr) -> Typed:
+    if "e" in text.lower():
+        return Typed(f"CAST('{text}' AS DOUBLE)", "double")
+    if "." in text:
+        if len(text.partition(".")[2]) > 18 or len(text) > 38:
+            raise NeedsSpark.because(text, _DECIMAL)
+        return Typed(f"CAST('{text}' AS DECIMAL(38, 18))", "decimal", text)
+    for kind, bits in (("int", 31), ("bigint", 63)):
+        if -(2**bits) <= int(text) < 2**bits:
+            return Typed(f"CAST({text} AS {DUCKDB_TYPES[kind]})", kind, text)
+    raise NeedsSpark.because(text, "write a number of at most 64 bits")
+
+
+def _common(types: Sequence[str], compared: bool) -> str:
+    """Return the type that Spark gives to values of some types together; "" where the process engine has none."""
+    known = [one for one in dict.fromkeys(types) if one != "null"]
+    if compared and "string" in known:  # constants only: `_cast` refuses others
+        known = [one for one in known if one in ("date", "timestamp")] or known
+    if not known:
+        return "null"
+    for kind in (*known, "bigint", "double", "decimal", "timestamp"):
+        if all(one == kind or kind in _WIDER.get(one, ()) for one in known):
+            if kind == "decimal" and not compared and known != ["decimal"]:
+                return ""
+            if kind == "double" and "decimal" in known and "double" not in known:
+                continue
+            return kind
+    return ""
+
+
+def _remedy_of(types: Sequence[str]) -> str:
+    return _DECIMAL if "decimal" in types else _MIXED
+
+
+_BY_KIND: dict[type[exp.Expr], list[Agreement]] = {}
+for _line in AGREED:
+    _BY_KIND.setdefault(type(_line.tree), []).append(_line)
+CAST_OF_TEXT = {one.returns: one for one in _BY_KIND[exp.Cast] if one.parameters == ("string",)}
+
+
+def _matches(node: exp.Expr) -> list[tuple[Agreement, dict[str, exp.Expr]]]:
+    """Return the lines that an expression has the form of, and what stands for their parameters."""
+    found = []
+    for line in _BY_KIND.get(type(node), ()):
+        bound: dict[str, exp.Expr] = {}
+        if _fits(line.tree, node, bound):
+            found.append((line, bound))
+    return found
+
+
+def _fits(pattern: object, node: object, bound: dict[str, exp.Expr]) -> bool:
+    if isinstance(pattern, exp.Column):
+        if not isinstance(node, exp.Expr) or isinstance(
+            node, (exp.Distinct, exp.Star, exp.Order, exp.Interval)
+        ):
+            return False
+        bound[pattern.name] = node
+        return True
+    if isinstance(pattern, list):
+        return (
+            isinstance(node, list)
+            and len(node) == len(pattern)
+            and all(_fits(one, other, bound) for one, other in zip(pattern, node, strict=True))
+        )
+    if not isinstance(pattern, exp.Expr):
+        return pattern == node or (not pattern and not node)
+    if type(pattern) is not type(node):
+        return False
+    assert isinstance(node, exp.Expr)
+    return all(
+        _fits(pattern.args.get(name), node.args.get(name), bound) for name in {*pattern.args, *node.args}
+    )
+
+
+def _line_for(lines: Sequence[Agreement], types: Sequence[str]) -> Agreement | None:
+    """Return the line that Spark's implicit casts lead to: the types themselves, else the narrowest."""
+    for line in lines:
+        if line.parameters == tuple(types):
+            return line
+    for line in lines:
+        if len(line.parameters) == len(types) and all(
+            one in ("null", kind) or kind in _WIDER.get(one, ())
+            for one, kind in zip(types, line.parameters, strict=True)
+        ):
+            # a decimal becomes a double only next to one
+            lone = "decimal" in types and "decimal" not in line.parameters
+            if not lone or "double" in types:
+                return line
+    return None
