@@ -624,7 +624,7 @@ def test_parity_is_added_checked_and_its_faults_named(
     assert document(capsys, "parity", "check", str(sent)) == (1, {"lines": 3, "corrected": 1, "refused": [2]})
     code, text = told(capsys, "parity", "check", str(sent))
     assert code == 1
-    assert "not to be corrected: line 2" in text
+    assert "cannot be corrected: line 2" in text
     code, _ = told(capsys, "parity", "add", str(plain), "--output", str(plain))
     assert code == 2
     assert plain.read_bytes().count(b"\n") == 3

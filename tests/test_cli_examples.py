@@ -68,7 +68,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def test_explain_of_a_stream_gives_an_overview(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Newcomer B18: `explain STREAM` was an error."""
     assert main(["explain", "sites"]) == 0
-    assert "Nothing of it went through yet" in capsys.readouterr().out
+    assert "No batch was processed yet" in capsys.readouterr().out
     world.shed()
     world.train("sites")
     world.shed()

@@ -120,7 +120,7 @@ def test_the_doctor_says_it_as_a_check() -> None:
 def test_the_doctor_says_that_a_table_on_s3_has_one_committer() -> None:
     on_s3 = Settings.from_environment({"SPILLWAY_LAKE": "s3a://bucket/lake"})
     assert (
-        "must be the only program that commits to tables below s3a://bucket/lake"
+        "must be the only program that writes to tables below s3a://bucket/lake"
         in check_committers(on_s3).found
     )
     assert "no table is on S3" in check_committers(Settings.from_environment({})).found

@@ -612,7 +612,9 @@ def _refused_pairs() -> dict[Pair, Callable[[Claims, int], None]]:
         )
         for other in ("attributes", "sifters"):
             levers = [AS_LEVERS[name], AS_LEVERS[other]]
-            found[name, other] = refused("be one for a join or a query", workload={"levers": levers})
+            found[name, other] = refused(
+                "be a single lever for a join or a query", workload={"levers": levers}
+            )
     found["joins", "quality"] = refused(
         "made", "have a contract", workload={"inputs": ["joined_made"], "levers": [QUALITY]}
     )

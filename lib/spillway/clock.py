@@ -1,4 +1,4 @@
-"""Tell the time. The product reads the wall clock here and nowhere else, so that tests can run at any hour and date."""
+"""The clock. Only this module reads the wall clock, so that tests can run at any hour and date."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _clock: Callable[[], datetime] = _wall_clock
 
 
 def utc_now() -> datetime:
-    """Return the present moment in UTC. What is computed from it is recorded once and never recomputed."""
+    """Return the present moment in UTC. Results that depend on it are recorded and never recomputed."""
     return _clock()
 
 
 @contextmanager
 def use_clock(clock: Callable[[], datetime]) -> Iterator[None]:
-    """Let `utc_now` return what `clock` returns, in this process, until the block ends.
+    """Replace the clock of `utc_now` in this process until the block ends.
 
     >>> with use_clock(lambda: datetime(2028, 2, 29, tzinfo=UTC)):
     ...     utc_now().date().isoformat()

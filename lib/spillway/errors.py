@@ -112,7 +112,7 @@ class RefusedElsewhere(Refused, LiesElsewhere):
 
 
 class StoreFault(RefusedElsewhere):
-    """An object store could not be reached, or refused a request; a commit that ended so may stand all the same."""
+    """An object store could not be reached, or refused a request. A commit that ended so may have succeeded."""
 
 
 class ConcurrentRun(LiesElsewhere):

@@ -1,10 +1,10 @@
-"""Where numba keeps compiled kernels: a folder for each state of the sources, so that none is ever stale.
+"""The folder of compiled numba kernels: one for each state of the sources, so that no kernel is stale.
 
-numba checks a cached function against the text of its own file. It does not see that a callee or a constant in another
-file has changed, so that an edit or an upgrade could leave a decoder of the old format. Here the folder's name is a
-hash of every module that defines a kernel, of every module these import, and of the versions of numba and Python.
+numba checks a cached function against the text of its own file. It does not notice a change of a callee or a constant
+in another file. After an edit or an upgrade a decoder of the old format could remain. Therefore the name of the folder
+is a hash of all modules that define kernels, of the modules that they import, and of the versions of numba and Python.
 
-`spillway/__init__` sets the folder before any kernel is imported, in whatever process: also in Spark's workers.
+`spillway/__init__` sets the folder before any kernel is imported, in every process, Spark's workers included.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from pathlib import Path
 
 VARIABLE = "NUMBA_CACHE_DIR"
 UNUSED_DAYS = 7
-"""Folders of other sources are removed after this time without use, when a new one is made."""
+"""When a new folder is made, folders that were not used for this time are removed."""
 _NAME = re.compile(r"spillway-kernels-[0-9a-f]{16}")
 _DEFINES_KERNELS = re.compile(rb"^(?:from|import) numba\b", re.MULTILINE)
 _IMPORTS = re.compile(rb"^from ([\w.]+) import (\([^)]*\)|[^\n]*)|^import ([\w.]+)", re.MULTILINE)
 
 
 def use_keyed_folder(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Tell numba, and every process that this one starts, which folder to use."""
+    """Set the folder for numba, in this process and in every process that it starts."""
     key = sources_key(Path(__file__).parent)
     folder = cache_folder(key, environment)
     environment[VARIABLE] = folder
     numba = sys.modules.get("numba")
-    if numba is not None:  # it has read its environment already
+    if numba is not None:  # numba was imported before and has read its environment
         numba.config.CACHE_DIR = folder
 
 
 def cache_folder(key: str, environment: Mapping[str, str]) -> str:
-    """Return the folder for a key, made if it is not there.
+    """Return the folder for a key; create it if it does not exist.
 
-    It lies below `NUMBA_CACHE_DIR` if that is set, else in the user's cache (`XDG_CACHE_HOME` or `~/.cache`). Where
-    neither can be written to it is a temporary folder that only this user can write to.
+    It lies below `NUMBA_CACHE_DIR` if that is set, else in the user's cache (`XDG_CACHE_HOME` or `~/.cache`). If
+    neither is writable, it is a temporary folder that only this user can write to.
     """
     name = f"spillway-kernels-{key}"
     for base in _bases(environment):
@@ -63,7 +63,7 @@ def cache_folder(key: str, environment: Mapping[str, str]) -> str:
 def _bases(environment: Mapping[str, str]) -> Iterator[Path]:
     given = environment.get(VARIABLE)
     if given:
-        # a process that this package has started finds the folder of its parent there
+        # a child process finds the folder of its parent here
         yield Path(given).parent if _NAME.fullmatch(Path(given).name) else Path(given)
     caches = environment.get("XDG_CACHE_HOME") or (
         environment.get("HOME") and f"{environment['HOME']}/.cache"
@@ -73,7 +73,7 @@ def _bases(environment: Mapping[str, str]) -> Iterator[Path]:
     shared = Path(tempfile.gettempdir(), f"spillway-{os.getuid()}")
     shared.mkdir(mode=0o700, exist_ok=True)
     found = shared.lstat()
-    # compiled code is loaded from there: not if anybody else could have put it there
+    # compiled code is loaded from here, so no other user may have written it
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
         yield shared
 
@@ -85,7 +85,7 @@ def _remove_unused(base: Path) -> None:
 
 
 def sources_key(package: Path) -> str:
-    """Return the hash of the package's kernels, of what they import, and of the versions that compile them."""
+    """Return the hash of the package's kernels, of the modules they import, and of the compiler versions."""
     sources = _sources(package)
     seen = {path for path, text in sources.items() if b"numba" in text and _DEFINES_KERNELS.search(text)}
     pending = list(seen)
@@ -101,7 +101,7 @@ def sources_key(package: Path) -> str:
 
 
 def _sources(package: Path) -> dict[str, bytes]:
-    """The text of each module, by its path in the package."""
+    """Return the text of each module, by its path in the package."""
     found = {}
     for folder, folders, files in os.walk(package):
         folders[:] = [name for name in folders if name != "__pycache__"]
@@ -114,7 +114,7 @@ def _sources(package: Path) -> dict[str, bytes]:
 
 
 def _imported(text: bytes, package: str) -> Iterator[str]:
-    """The paths of the modules that a module may import from its package when it is loaded."""
+    """Return the paths of the modules of the package that a module may import when it is loaded."""
     for origin, names, plain in _IMPORTS.findall(text):
         top, _, rest = (origin or plain).decode().partition(".")
         if top == package:
@@ -125,7 +125,7 @@ def _imported(text: bytes, package: str) -> Iterator[str]:
 
 
 def _versions() -> str:
-    """The versions of numba and llvmlite as their installation names them; numba is not imported for it."""
+    """Return the installed versions of numba and llvmlite, without importing numba."""
     spec = find_spec("numba")
     if spec is None or spec.origin is None:
         return ""

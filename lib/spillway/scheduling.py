@@ -38,11 +38,11 @@ JOB_VARIABLES = (
     "SPILLWAY_JAVA_OPTIONS",
     "SPILLWAY_SPARK_UI",
 )
-"""The environment variables that a job reads: these travel to its driver, and no others.
+"""The environment variables that travel to a job's driver. No others do.
 
-They are stored as a template field of the task, shown in Airflow's UI, and put on spark-submit's command line in
-cluster mode, so that none of them may hold a secret. A hook's address (`SPILLWAY_HOOK_NAME`) often does: it stays with
-Airflow, which calls the hooks. What else a job must know is set on the cluster (`spark.executorEnv.NAME`).
+They are stored as a template field of the task, shown in Airflow's UI, and passed on spark-submit's command line in
+cluster mode. So none of them may contain a secret. The address of a hook (`SPILLWAY_HOOK_NAME`) often does; it stays
+with Airflow, which calls the hooks. Set other variables of a job on the cluster (`spark.executorEnv.NAME`).
 """
 
 

@@ -19,16 +19,16 @@ ROOT_VARIABLES = (
     "SPILLWAY_BUILD",
     "SPILLWAY_OUTPUT",
 )
-"""The environment variables that say where things are."""
+"""The environment variables with the roots."""
 HOOK_PREFIX = "SPILLWAY_HOOK_"
-"""Begins the variables that hold the hooks' addresses, which may hold passwords."""
+"""Prefix of the variables with the hooks' addresses, which may contain passwords."""
 LOCAL_ROOTS = ("home", "schemas", "build", "output")
-"""Roots that are read and written as folders of a file system, never as URIs."""
+"""Roots that must be folders of a file system, not URIs."""
 _PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@")
 
 
 def _rooted(home: Path, name: str, value: str, said_in: str | None = None) -> str:
-    """Return a root as it is used: a URI unchanged, a path made absolute from `home`.
+    """Return a root: a URI unchanged, a path made absolute from `home`.
 
     `said_in`: where the value was given (default: the root's environment variable).
 
@@ -41,7 +41,7 @@ path: only the lake, the destination and the landing zone may be URIs
     variable = said_in or f"SPILLWAY_{name.upper()}"
     if _PASSWORD.search(value):
         shown = _PASSWORD.sub("://...@", value)
-        remedy = "take it out, and give the store's keys in its own variables (AWS_ACCESS_KEY_ID, ...)"
+        remedy = "remove it, and set the store's own variables (AWS_ACCESS_KEY_ID, ...)"
         raise Refused(variable, "hold no password, because it is shown and logged", shown, remedy)
     if "://" not in value:
         return str((home / value).resolve())
@@ -51,7 +51,7 @@ path: only the lake, the destination and the landing zone may be URIs
 
 
 def refuse_uri(field: str, value: str) -> None:
-    """Refuse a URI where files are read or written by path."""
+    """Refuse a URI if only a path is allowed."""
     if "://" in value:
         remedy = "write a path: only the lake, the destination and the landing zone may be URIs"
         raise Refused(field, "be a path of a file system", value, remedy)
@@ -64,7 +64,7 @@ class Settings:
     `SPILLWAY_HOME` (default: the working directory) holds `schemas/` and `build/`;
     `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION` and `SPILLWAY_LANDING` (paths or URIs), `SPILLWAY_SCHEMAS` and
     `SPILLWAY_BUILD` (paths) overrule single roots; below `SPILLWAY_OUTPUT` (a path; default: `output` of the build) a
-    job writes what it was asked to write. A URI where a path is needed is refused by name.
+    job writes what it was asked to write. A URI in the place of a path is refused by name.
 
     >>> Settings.from_environment({"SPILLWAY_HOME": "/srv", "SPILLWAY_LAKE": "s3a://bucket/lake"}).destination
     's3a://bucket/lake'

@@ -112,7 +112,7 @@ def test_stated_settings_of_attributes_override_the_preset() -> None:
     assert (policy.rank_by, policy.smoothing.kind) == ("relative", "none")
     assert policy.reevaluation == Reevaluation.text(factor=1.5)
     assert own_settings(stream({"method": "paper", "fit": "bits"})).fit == "bits"
-    with pytest.raises(ContractError, match=r"`levers\[0\].fit` must be absent unless the plan is prefix"):
+    with pytest.raises(ContractError, match=r"`levers\[0\].fit` must be absent if the plan is not prefix"):
         stream({"method": "paper", "plan": "least_loss"})
 
 
@@ -168,7 +168,7 @@ def test_paper_takes_one_window_before_the_other_and_types_by_worth(monkeypatch:
         "types": [{"name": "high", "worth": 3.0}],
     }
     with pytest.raises(
-        ContractError, match=r"adapt.direction` must be each where rows have types \(Algorithm 5\)"
+        ContractError, match=r"adapt.direction` must be each if rows have types \(Algorithm 5\)"
     ):
         join(budget=budget, **types)
     allotment(join(budget=budget, adapt={"direction": "each"}, **types))

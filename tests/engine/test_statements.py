@@ -36,7 +36,7 @@ READINGS = SqlView(
 FILE = "parquet.`{}`"
 READS = "must read only its inputs and the steps before it"
 STEADY = "must give the same answer whenever it runs"
-LISTED = "must use only functions and clauses that queries may use"
+LISTED = "must use only functions and clauses that spillway"
 SELECT = "must be one SELECT statement"
 PARSED = "must be Spark SQL"
 RUNS = "(SELECT max(o) FROM (SELECT TRANSFORM(x) USING 'touch {}/ran' AS (o) FROM sites) q)"
@@ -134,7 +134,7 @@ ATTACKS = [
     ("SELECT x FROM sites LIMIT extract(day FROM current_date)", ""),
     (r"SELECT r'\' AS a, now() AS n, r'\' AS b", STEADY),
     (r"SELECT '\' AS a, now() AS b, '\' AS c", ""),
-    ("SELECT TIMESTAMP 'now' AS n", f"{STEADY}, got \"'now'\"; write a day or time out"),
+    ("SELECT TIMESTAMP 'now' AS n", f"{STEADY}, got \"'now'\"; write the date or time in digits"),
     ("SELECT * FROM VALUES (DATE/* '2020 */'today') AS q(n)", STEADY),
     ("SELECT * FROM sites PIVOT (count(*) FOR x IN (CAST(unix_timestamp() AS BIGINT)))", ""),
     ("SELECT to_timestamp('now') AS n", STEADY),

@@ -373,14 +373,14 @@ def test_row_number_is_never_the_order(tmp_path: Path) -> None:
     text = new_contract(path)
     found = roles(path)
     assert (found["no"], found["year"], found["pm"]) == ("protected", "order", "measure")
-    assert "numbers the rows" in text
+    assert "a row number" in text
     assert "one column with the whole time" in text
 
 
 def test_sample_with_a_row_number_and_no_time_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "air.csv"
     path.write_text("\n".join(["No,pm", *(f"{i},{i * 31 % 97}" for i in range(50))]) + "\n")
-    with pytest.raises(SpillwayError, match="No numbers the rows, which is no time"):
+    with pytest.raises(SpillwayError, match="No is a row number, not a time"):
         new_contract(path)
 
 

@@ -59,8 +59,8 @@ def test_line_that_parity_cannot_correct_discards_its_training_set_and_the_next_
     world = begun(tmp_path, {17: 2, 20: 2})
     refused = world.rows("rejected")
     assert [(row["line"], row["rule"]) for row in refused] == [
-        (18, "carry parity that holds"),
-        (21, "carry parity that holds"),
+        (18, "have at most one flipped bit, by its parity"),
+        (21, "have at most one flipped bit, by its parity"),
     ]
     assert world.at("raw", "sites").rows(["seq"]).num_rows == 598
     world.train("sites")

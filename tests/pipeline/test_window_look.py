@@ -125,13 +125,13 @@ def test_windows_of_another_length_are_refused_and_nothing_stands_twice(tmp_path
     run(world)
     before = world.rows("results", "means")
     put_queries(world, query("means", MEAN, window={"seconds": 1200}))
-    with pytest.raises(SpillwayError, match=r"window.seconds.*stay as long.*2400.*write 2400 again"):
+    with pytest.raises(SpillwayError, match=r"window.seconds.*stay the length.*2400.*write 2400 again"):
         run(world)
     assert world.rows("results", "means") == before
     short = {(one.stream, one.kind): one for one in status(world.tables.now()).shortages}
     told = short["means", "refused"]
     assert told.wrong
-    assert "`window.seconds` must stay as long as the windows" in told.sentence
+    assert "`window.seconds` must stay the length of the windows" in told.sentence
     assert "write 2400 again" in told.remedy
     explained = explain_workload(world.tables.now(), "means")
     assert explained is not None

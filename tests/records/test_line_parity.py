@@ -121,7 +121,7 @@ def test_no_flipped_bit_of_a_delivered_file_is_accepted_wrong(format_: str) -> N
         else:
             assert 0 < lost <= 2
             assert refused in (1, 2)
-            assert set(found.rejected["rule"].to_pylist()) == {"carry parity that holds"}
+            assert set(found.rejected["rule"].to_pylist()) == {"have at most one flipped bit, by its parity"}
             outcomes["refused"] += 1
     assert outcomes["corrected"] > 20 * outcomes["refused"] > 0
 
@@ -154,7 +154,11 @@ def test_refused_line_is_named_and_kept_as_it_was_delivered() -> None:
     found = parsed("csv", b"\n".join(lines))
     assert found.table["at"].to_pylist() == [0, 2]
     (refused,) = found.rejected.to_pylist()
-    assert (refused["line"], refused["field"], refused["rule"]) == (3, "the line", "carry parity that holds")
+    assert (refused["line"], refused["field"], refused["rule"]) == (
+        3,
+        "the line",
+        "have at most one flipped bit, by its parity",
+    )
     assert refused["original"] == lines[2]
     assert refused["reason"].endswith("send it again as `spillway parity add` writes it")
 
@@ -163,7 +167,7 @@ def test_line_without_parity_is_refused() -> None:
     rows = records(4)
     found = parsed("json", written("json", rows))
     assert found.table.num_rows == 0
-    assert found.rejected["rule"].to_pylist() == ["carry parity that holds"] * 4
+    assert found.rejected["rule"].to_pylist() == ["have at most one flipped bit, by its parity"] * 4
 
 
 def test_quoted_record_with_a_refused_line_is_refused_whole() -> None:
@@ -172,7 +176,7 @@ def test_quoted_record_with_a_refused_line_is_refused_whole() -> None:
     content[2] = flipped(content[2], 0, 1)
     found = parsed("csv", b"\n".join(content))
     assert found.table["note"].to_pylist() == ["four"]
-    assert set(found.rejected["rule"].to_pylist()) >= {"carry parity that holds"}
+    assert set(found.rejected["rule"].to_pylist()) >= {"have at most one flipped bit, by its parity"}
 
 
 def test_record_refused_for_another_reason_is_read_again_with_its_parity() -> None:
@@ -215,7 +219,7 @@ def test_length_of_a_line_tells_the_length_of_its_payload(size: int) -> None:
 
 
 def test_parquet_has_no_lines_to_protect() -> None:
-    with pytest.raises(ContractError, match=r"source.parity.* must be none where the format is parquet"):
+    with pytest.raises(ContractError, match=r"source.parity.* must be none if the format is parquet"):
         contract("parquet")
 
 

@@ -533,7 +533,7 @@ def test_a_time_that_no_clock_there_shows_is_refused_by_name(form: str) -> None:
     (reason,) = parsed.rejected["reason"].to_pylist()
     assert "`at` must be a time that clocks in Europe/Berlin show, got" in reason
     assert (
-        "they are set forward there and skip this hour: send the time with an offset, e.g. 2026-03-29T02:30"
+        "clocks are set forward and skip this hour: send the time with an offset, e.g. 2026-03-29T02:30"
         in reason
     )
     assert parsed.table["at"].to_pylist() == [datetime(2026, 3, 29, 1, 30, tzinfo=UTC)]

@@ -96,12 +96,14 @@ def test_screen_status_report_and_metrics_say_what_is_absent(
     (said,) = [line for line in world.said if "compared" in line and "are absent there" in line][-1:]
     assert words in said
     assert "accuracy" not in said
-    assert "is absent there" in shown(proof_lines(overview(world.tables).streams))
+    assert "are absent there" in shown(proof_lines(overview(world.tables).streams))
     (short,) = [one for one in status(world.tables).shortages if one.kind == "absent"]
     assert words in short.sentence
     page = build_report(world.tables, tmp_path / "report.html").read_text(encoding="utf-8")
     assert '<span class="verdict">' not in page
-    assert '<span class="verdict part">What is at the destination is within its bound; absent there: ' in page
+    assert (
+        '<span class="verdict part">Values at the destination are within their bound; absent there: ' in page
+    )
     assert "absent there %</th>" in page
     assert "every shed value back" not in page
     now = world.batches(figures.stream)[0].updated_at
@@ -132,7 +134,7 @@ def test_certificates_of_an_older_lake_are_unknown_until_they_are_migrated(
     try:
         page = build_report(aged.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
         assert '<span class="verdict">' not in page
-        assert "`spillway migrate` says what is at the destination" in page
+        assert "run `spillway migrate` to see what is present at the destination" in page
         assert [one.said for one in migrate(held.settings, dry_run=True)] != []
         migrate(held.settings)
         assert aged.rows("certificates") == before

@@ -40,7 +40,11 @@ ANSWERS = [
         "InvalidAccessKeyId",
         r"`store` must accept the credentials, got .*; set AWS_ACCESS_KEY_ID and AWS_SECRET",
     ),
-    (404, "NoSuchBucket", r"`store` must have the bucket, got .*; make the bucket, or correct SPILLWAY_LAKE"),
+    (
+        404,
+        "NoSuchBucket",
+        r"`store` must have the bucket, got .*; create the bucket, or correct SPILLWAY_LAKE",
+    ),
 ]
 
 
@@ -166,7 +170,7 @@ def test_an_endpoint_that_nobody_listens_on_is_named_with_what_to_look_at(
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{nobody.getsockname()[1]}")
         for act in (lambda: open_delta(f"{LAKE}/batches"), lambda: blobs.list_files(LAKE)):
             with pytest.raises(
-                StoreFault, match=r"`store` must be reachable, got .*; see that AWS_ENDPOINT_URL"
+                StoreFault, match=r"`store` must be reachable, got .*; check AWS_ENDPOINT_URL"
             ):
                 act()
 

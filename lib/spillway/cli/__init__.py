@@ -1,9 +1,8 @@
 """The `spillway` command: thin over the functions that jobs and DAGs use.
 
-Exit codes: 0 all is well, 1 something is wrong (of `run` also: a file was refused whole, or a batch exceeds its
-channel), 2 the command was not understood. Every subcommand prints for
-people, and with `--json` one JSON document for programs. Heavy packages are imported by the subcommand that
-needs them, so that `--help` answers at once.
+Exit codes: 0 all is well; 1 something is wrong (`run`: also if a file was refused whole or a batch exceeds its
+channel); 2 the command was not understood. Every subcommand prints for people, and with `--json` one JSON document for
+programs. Heavy packages are imported by the subcommand that needs them, so that `--help` answers at once.
 """
 
 from __future__ import annotations
@@ -75,8 +74,8 @@ def parser() -> argparse.ArgumentParser:
         prog="spillway",
         description="Keeps data streams inside the capacity you have, and proves what it gives back.",
         epilog="Roots come from SPILLWAY_HOME, SPILLWAY_LAKE, SPILLWAY_DESTINATION, SPILLWAY_LANDING and "
-        "SPILLWAY_SCHEMAS. Exit codes: 0 all is well, 1 something is wrong (`run`: also if a file was refused whole or "
-        "a batch exceeds its channel), 2 the command was not understood.",
+        "SPILLWAY_SCHEMAS. Exit codes: 0 all is well; 1 something is wrong (`run`: also if a file was refused whole "
+        "or a batch exceeds its channel); 2 the command was not understood.",
     )
     top.add_argument("--version", action="version", version=f"spillway {_version()}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)

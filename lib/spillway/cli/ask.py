@@ -43,7 +43,8 @@ def add_ask(commands: Any) -> None:
     made.add_argument(
         "--purpose",
         choices=("frequent", "any", "sum"),
-        help="what a frequency is for: one frequent key (default), any key, rare ones too, or a sum over many keys",
+        help="what a frequency is used for; frequent: one key that is expected to be frequent (default); any: one "
+        "key that may be rare; sum: a sum over many keys",
     )
     made.set_defaults(run=_run)
 
@@ -62,7 +63,7 @@ def _run(asked: argparse.Namespace) -> int:
     kind, question = QUESTIONS[asked.question]
     if asked.purpose is not None and not question.has_purpose:
         wanted = ", ".join(name for name, (_, one) in QUESTIONS.items() if one.has_purpose)
-        raise UsageError(f"`--purpose` must go with {wanted}, got {asked.question}; leave it out")
+        raise UsageError(f"`--purpose` must be used with {wanted}, got {asked.question}; leave it out")
     first, last = asked.from_date, asked.to_date
     sketch = load_sketch(tables, asked.stream, asked.sketch, kind, first, last)
     words: Any = question.checked(asked.values, sketch.types)

@@ -17,13 +17,13 @@ def add_explain(commands: Any) -> None:
     made = command(
         commands,
         "explain",
-        "What each lever does to an attribute, a join or a query and why: rule, numbers, bound, what to do about it. "
-        "Of a stream: an overview of its attributes.",
+        "Explain what each lever does to an attribute, a join or a query, and why: rule, numbers, bound, remedy. For "
+        "a stream: an overview of its attributes.",
         ["spillway explain weather temp", "spillway explain weather", "spillway explain slow_routers --json"],
     )
     made.add_argument("stream", help="a stream with a contract, or a join or a query")
     made.add_argument(
-        "attribute", nargs="?", help="one of the stream's attributes; without it: all in a table"
+        "attribute", nargs="?", help="an attribute of the stream; default: a table of all attributes"
     )
     made.set_defaults(run=_run)
 
@@ -73,12 +73,15 @@ def _say_stream(asked: argparse.Namespace, found: StreamExplanation) -> int:
         f"{found.stream}, mode {found.mode}, channel {found.channel}: levers {', '.join(found.levers) or 'none'}"
     )
     if found.overview is None:
-        say_line("Nothing of it went through yet: spillway run")
+        say_line("No batch was processed yet: spillway run")
     else:
         print("\n".join([*stream_lines(found.overview), *presence_lines(found.overview.figures)]))
     for sentence in found.notes:
         say_line(sentence, "yellow")
-    say_line(f"Why: spillway explain {found.stream} ATTRIBUTE, one of {', '.join(found.attributes)}", "dim")
+    say_line(
+        f"For the reasons: spillway explain {found.stream} ATTRIBUTE (one of {', '.join(found.attributes)})",
+        "dim",
+    )
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`spillway parity add FILE` and `spillway parity check FILE`: for senders whose lines travel over a faulty line."""
+"""`spillway parity add FILE` and `spillway parity check FILE`: add and check parity of the lines of a file."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ _MOST_LINES_SHOWN = 20
 
 
 def add_parity(commands: Any) -> None:
-    purpose = "Append parity to the lines of a file, or check it, so that a flipped bit is corrected when it arrives."
+    purpose = (
+        "Append parity to the lines of a file, or check it. Intake then corrects one flipped bit in a line."
+    )
     made = commands.add_parser("parity", help=purpose, description=purpose)
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     adds = command(
         actions,
         "add",
-        "Append to each line of a CSV or JSON file the parity of its bytes; its stream states parity: secded under "
-        "source.",
+        "Append to each line of a CSV or JSON file the parity of its bytes. The contract must state parity: secded "
+        "under source.",
         [
             "spillway parity add readings.csv --output sent.csv",
             "spillway parity add readings.jsonl > sent.jsonl",
         ],
     )
-    adds.add_argument("file", help="a file of CSV or JSON lines, plain or wrapped in gzip or zstd")
+    adds.add_argument("file", help="a file of CSV or JSON lines, plain or compressed with gzip or zstd")
     adds.add_argument("--output", help="where to write the lines; default: standard output")
     adds.set_defaults(run=_add)
     checks = command(
         actions,
         "check",
-        "Count the lines of a file whose parity corrects a flipped bit, and name those that it cannot correct.",
+        "Count the lines of a file with one flipped bit, and list the lines that cannot be corrected.",
         ["spillway parity check sent.csv"],
     )
     checks.add_argument("file", help="a file that `spillway parity add` wrote")
@@ -55,7 +57,7 @@ def _opened(name: str) -> Iterator[pa.NativeFile]:
     except OSError as problem:
         reason = str(problem).partition(". Detail")[0]
         raise UsageError(
-            f"`file` must be a file that can be read, got {name!r}: {reason}; correct it"
+            f"`file` must be a file that can be read, got {name!r}: {reason}; correct the name"
         ) from None
 
 
@@ -64,7 +66,10 @@ def _add(asked: argparse.Namespace) -> int:
     from spillway.records.wrapper import plain_bytes
 
     if asked.json and asked.output is None:
-        raise UsageError("`--output` must be given with --json, got none; standard output holds the JSON")
+        raise UsageError(
+            "`--output` must be given with --json, got none; add --output FILE: standard output holds "
+            "the JSON"
+        )
     lines = 0
     with _opened(asked.file) as source:
         parts = protected(plain_bytes(source))
@@ -75,9 +80,9 @@ def _add(asked: argparse.Namespace) -> int:
         whole = Path(asked.output)
         if whole.exists() and whole.samefile(asked.file):
             raise UsageError(
-                f"`--output` must be another file than the one that is read, got {asked.output!r}"
+                f"`--output` must not be the input file, got {asked.output!r}; write another name"
             )
-        # renamed into place, so that nobody takes in half a file
+        # written under another name and renamed, so that no reader takes in half a file
         partial = whole.with_name(f".{whole.name}.partial")
         try:
             with partial.open("wb") as sink:
@@ -104,11 +109,11 @@ def _check(asked: argparse.Namespace) -> int:
         say_json(found)
         return 1 if found.refused else 0
     say_line(
-        f"{found.lines:,} lines: {found.lines - found.corrected - len(found.refused):,} whole, "
-        f"{found.corrected:,} with one flipped bit that parity corrects, {len(found.refused):,} that it cannot correct"
+        f"{found.lines:,} lines: {found.lines - found.corrected - len(found.refused):,} intact, "
+        f"{found.corrected:,} with one flipped bit that is corrected, {len(found.refused):,} that cannot be corrected"
     )
     if found.refused:
         shown = ", ".join(map(str, found.refused[:_MOST_LINES_SHOWN]))
         more = len(found.refused) - _MOST_LINES_SHOWN
-        say_line(f"not to be corrected: line {shown}" + (f" and {more:,} more" if more > 0 else ""))
+        say_line(f"cannot be corrected: line {shown}" + (f" and {more:,} more" if more > 0 else ""))
     return 1 if found.refused else 0

@@ -24,10 +24,10 @@ TO_COME = ("sic",)
 """Columns that levers to come will add to rows: kept, so that contracts of today stay valid."""
 
 BOUND_SUFFIX = "__bound_pct"
-"""A recovered value's bound in per cent stands in the column named after the attribute with this suffix."""
+"""Suffix of the column that holds the bound of a recovered value in per cent."""
 
 OWN_BOUND_SUFFIX = "__bound"
-"""Its bound in the attribute's own unit stands in the column with this one, where the contract states `error`."""
+"""Suffix of the column that holds the bound in the attribute's own unit, if the contract states `error`."""
 
 _NAME = Text(
     pattern=rf"^(?!.*{OWN_BOUND_SUFFIX}(?:_pct)?\Z)[A-Za-z][A-Za-z0-9_]{{0,126}}\Z",
@@ -55,7 +55,7 @@ def is_attribute(column: str) -> bool:
 
 
 def is_bound(column: str) -> bool:
-    """Whether a column holds the bounds of an attribute.
+    """Return whether a column holds the bounds of an attribute.
 
     >>> is_bound("temp__bound_pct"), is_bound("temp__bound"), is_bound("temp")
     (True, True, False)
@@ -64,7 +64,7 @@ def is_bound(column: str) -> bool:
 
 
 def without_bound(column: str) -> str:
-    """The attribute whose value or bound a column holds.
+    """Return the attribute whose value or bound a column holds.
 
     >>> without_bound("temp__bound_pct"), without_bound("temp__bound"), without_bound("temp")
     ('temp', 'temp', 'temp')

@@ -32,7 +32,7 @@ _CHANNEL_NAME = Text(
 _Subject = TypeVar("_Subject", bound=Subject)
 _MOST_PARSED = 512
 _PARSED: dict[Any, tuple[Any, Mapping[str, int]]] = {}
-"""Contracts without a problem, and the lines of their fields, by kind, text and known levers: the newest of them."""
+"""The newest contracts without a problem, and the lines of their fields, by kind, text and known levers."""
 
 
 def load_contracts(schemas_dir: str | Path) -> Contracts:

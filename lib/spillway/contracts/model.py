@@ -98,8 +98,8 @@ class Attribute:
     )
     unit: str | None = rule(
         Maybe(Text()),
-        "unit of measure; of an order attribute that is an integer: what it counts (ns, us, ms, s, minute, hour, day, "
-        "yyyymmdd, yyyymm, year), which rate: {from: event_time} needs",
+        "unit of measure; for an integer order attribute: the unit of time that it counts (ns, us, ms, s, minute, "
+        "hour, day, yyyymmdd, yyyymm, year); rate: {from: event_time} needs it",
         None,
     )
     nullable: bool = rule(

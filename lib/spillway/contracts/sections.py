@@ -72,9 +72,9 @@ class Source:
     options: Options = rule(Record(Options), "how to read them", Options())
     parity: str = rule(
         Choice(("none", "secded")),
-        "secded: every line of csv or json ends with the parity of its bytes, as `spillway parity add FILE` writes it "
-        "(extended Hamming code; Ahuja 2006, Appendix A); one flipped bit is corrected, a line with more is refused, "
-        "and training discards a training set that holds one",
+        "secded: every line of csv or json ends with the parity of its bytes, written by `spillway parity add FILE` "
+        "(extended Hamming code; Ahuja 2006, Appendix A); one flipped bit in a line is corrected; a line with more "
+        "is refused, and training discards a training set with such a line; none: lines have no parity",
         "none",
     )
     settle_seconds: float = rule(
@@ -109,7 +109,7 @@ class Source:
         if self.parity != "none" and self.format == "parquet":
             yield (
                 "parity",
-                "be none where the format is parquet",
+                "be none if the format is parquet",
                 self.parity,
                 "send csv or json, which have lines",
             )
@@ -273,8 +273,8 @@ class Sketch:
 
     method: str = rule(
         Choice(METHODS),
-        "whose rules; paper: those of Deng 2007 (count_min: `estimator: cmm_mean`, 4.2.2, and `heavy_pct: null`; "
-        "pair_count: `rate: 0.5`, 5.5.2), as far as the contract does not state these settings itself",
+        "default: Spillway's rules; paper: the rules of Deng 2007 (count_min: `estimator: cmm_mean`, 4.2.2, and "
+        "`heavy_pct: null`; pair_count: `rate: 0.5`, 5.5.2); a setting that the contract states takes precedence",
         "default",
     )
     kind: str = rule(
@@ -297,8 +297,8 @@ class Sketch:
     )
     estimator: str = rule(
         Choice(("by_purpose", "cm", "cmm_mean", "cmm_median", "cmm_order")),
-        "count_min: what answers a frequency; by_purpose: chosen by what the answer is for; the others are those of "
-        "Deng 2007, 2.1.1, 4.2.2 and 4.2.4, and cmm_order ours",
+        "count_min: estimator of a frequency; by_purpose: chosen by the purpose of the question; cm, cmm_mean, "
+        "cmm_median: Deng 2007, 2.1.1, 4.2.2 and 4.2.4; cmm_order: Spillway's own",
         "by_purpose",
     )
     at_least: int | None = rule(

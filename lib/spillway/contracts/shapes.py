@@ -7,8 +7,8 @@ depends on another) stands in the dataclass's `rules()`, and for editors in its 
 it does not have would belong, in its `elsewhere(name)`: rule and remedy, or None. A default of None where the
 shape takes no null means that the record works it out.
 
-A record with a field `method` may state presets in its class attribute `PRESETS`: by method, the values of fields that
-the method selects. A field that the YAML states overrides the preset; of a nested mapping, each field by itself.
+A record with a field `method` may have presets in its class attribute `PRESETS`: the values that each method gives to
+other fields. A field that the YAML states takes precedence over the preset. Nested mappings are merged field by field.
 
 >>> import dataclasses
 >>> @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -266,7 +266,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class OneOrMore:
-    """The shape, or a list of it; read as a tuple."""
+    """One value of a shape, or a list of such values; read as a tuple."""
 
     shape: Shape
 
@@ -345,14 +345,14 @@ class Record:
 
 
 def _with_preset(of: type[Any], value: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return `value` with the fields that its `method` selects and that it does not state itself."""
+    """Return `value` with the preset of its `method`. Fields that `value` states are unchanged."""
     presets: Mapping[str, Mapping[str, Any]] = getattr(of, "PRESETS", {})
     method = value.get("method")
     return _merged(presets[method], value) if isinstance(method, str) and method in presets else value
 
 
 def _merged(preset: Mapping[Any, Any], stated: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return the fields of both mappings; where both have a field, the stated one, merged if both are mappings."""
+    """Return the preset updated with the stated fields; mappings in both are merged in the same way."""
     found = {**preset, **stated}
     for name in preset.keys() & stated.keys():
         if isinstance(preset[name], Mapping) and isinstance(stated[name], Mapping):

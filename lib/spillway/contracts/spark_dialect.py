@@ -10,7 +10,7 @@ from sqlglot.generators.spark import SparkGenerator
 
 
 class Spark4(Spark):
-    """Spark SQL as of Spark 4: a quote written twice within a text is that quote; before, it joined two texts."""
+    """Spark SQL as of Spark 4: a doubled quote within a string is one quote. Before Spark 4 it joined two strings."""
 
     class Tokenizer(Spark.Tokenizer):
         """The words of the dialect."""
@@ -30,7 +30,7 @@ DIALECT = Spark4
 
 
 def describe_parse_error(problem: Exception, prefix: str = "") -> str:
-    """Say where a text stops being SQL; `prefix` was put in front of the text.
+    """Return where the parser failed; `prefix` is text that was put in front of the statement.
 
     >>> import sqlglot
     >>> try:
@@ -42,9 +42,11 @@ def describe_parse_error(problem: Exception, prefix: str = "") -> str:
     errors = getattr(problem, "errors", None)
     if not errors:
         return (
-            "it has a quote or a bracket that is not closed" if "oken" in str(problem) else "it goes too deep"
+            "it has a quote or a bracket that is not closed"
+            if "oken" in str(problem)
+            else "it is nested too deeply"
         )
     at = errors[0]
     near = f"{at.get('start_context') or ''}{at.get('highlight') or ''}{at.get('end_context') or ''}"
     near = near.removeprefix(prefix).strip()
-    return f"it cannot be read at {near[-40:]!r}" if near else "it breaks off"
+    return f"it cannot be read at {near[-40:]!r}" if near else "it ends too early"

@@ -48,11 +48,11 @@ _REGIONS_OF = {
     "EST EDT": "America/New_York", "CST CDT": "America/Chicago", "MST MDT": "America/Denver",
     "PST PDT": "America/Los_Angeles", "BRT": "America/Sao_Paulo",
 }  # fmt: skip
-"""A region for each abbreviation: an example, for most stand for several."""
+"""An example of a region for each abbreviation; most abbreviations are used in several regions."""
 
 
 def zone_remedy(value: object) -> str:
-    """What to write instead of a name that is no zone; never another abbreviation, which may be hours off.
+    """Return what to write instead of a name that is not a zone. It is never an abbreviation: that may be hours off.
 
     >>> zone_remedy("CEST")
     'write the region whose clocks are meant, e.g. Europe/Berlin, or UTC'

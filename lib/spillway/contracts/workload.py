@@ -39,7 +39,7 @@ LONGEST_SECONDS = 1e10
 
 
 MOST_OVERLAP = 1000
-"""A moment lies in so many windows at most."""
+"""The maximum number of windows that contain the same moment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +61,19 @@ class TimeSpan:
 
     slide_seconds: float | None = rule(
         Maybe(Number(above=0, most=LONGEST_SECONDS)),
-        "how far apart windows begin, a whole part of `seconds`, so that windows overlap; null: one begins where the "
-        "last one ends",
+        "seconds from the start of a window to the start of the next; `seconds` must be a multiple of it; windows "
+        "overlap if it is smaller; null: a window starts where the last one ends",
         None,
     )
 
     @property
     def step(self) -> int:
-        """How far apart windows begin, in whole microseconds."""
+        """Microseconds from the start of a window to the start of the next."""
         return max(1, round((self.slide_seconds or self.seconds) * 1e6))
 
     @property
     def overlap(self) -> int:
-        """How many windows a moment lies in."""
+        """The number of windows that contain the same moment."""
         return round(self.seconds * 1e6 / self.step) if self.slide_seconds else 1
 
     def rules(self) -> Iterator[Broken]:
@@ -83,7 +83,7 @@ class TimeSpan:
         if times < 1 or abs(self.overlap * self.step - self.seconds * 1e6) > 0.5 or times > MOST_OVERLAP:
             yield (
                 "slide_seconds",
-                f"fit into window.seconds a whole number of times, from 1 to {MOST_OVERLAP:,}",
+                f"divide window.seconds into a whole number of parts, from 1 to {MOST_OVERLAP:,}",
                 self.slide_seconds,
                 f"write e.g. {self.seconds / 2:g}",
             )

@@ -291,12 +291,12 @@ def check_writable(name: str, root: str) -> Check:
 
 
 def check_committers(settings: Settings) -> Check:
-    """Say that a table on S3 has one committer; that nobody else writes cannot be seen from here."""
+    """Remind that only Spillway may commit to a table on S3; other writers cannot be detected from here."""
     on_s3 = sorted({root for root in (settings.lake, settings.destination) if _is_s3(root)})
     found = (
-        f"delta-rs (Spillway) must be the only program that commits to tables below {', '.join(on_s3)}: on S3 a "
-        "commit of delta-spark (OPTIMIZE, DELETE, ALTER, writes) can overwrite one of Spillway's without an error; "
-        "reading is safe"
+        f"Spillway must be the only program that writes to tables below {', '.join(on_s3)}: on S3 a commit of "
+        "delta-spark (also OPTIMIZE, DELETE, ALTER) can overwrite a commit of Spillway without an error; reading is "
+        "safe"
         if on_s3
         else "no table is on S3: programs that commit to one table do not overwrite each other's commits"
     )
@@ -385,7 +385,7 @@ def run_checks(
         try:
             settings = Settings.from_environment(env)
         except SpillwayError as problem:
-            remedy = "correct that variable; the other checks need it"
+            remedy = "correct that variable, then run doctor again: the other checks need it"
             return [
                 check_python(),
                 check_java(env),

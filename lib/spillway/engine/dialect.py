@@ -3,11 +3,11 @@
 
 A statement is parsed by sqlglot. Every node of the syntax tree must occur in an example of this module, with the same
 arguments; anything else is refused by name. Both engines run SQL that is generated from the checked tree, never the
-author's text: what an engine would read in a text that sqlglot reads differently cannot matter.
+author's text. So it does not matter if an engine would parse that text in another way than sqlglot.
 
 `AGREED` pairs an expression of Spark SQL with the DuckDB SQL that gives the same value, type and error. The process
-engine answers these expressions only. `SPARK_ONLY` lists further expressions that Spark answers. A function is added by
-adding a line: the differential test (`tests/engine/test_same_answer.py`) reads these lists.
+engine answers only these expressions. `SPARK_ONLY` lists further expressions, which need Spark. To add a function, add
+a line: the differential test (`tests/engine/test_same_answer.py`) reads these lists.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TEXT_FORMS = {
     "DATE": r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
     "TIMESTAMP": r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?",
 }
-"""Texts that both engines read alike when they are cast."""
+"""Forms of texts that both engines cast to the same value."""
 
 _AGREED = rf"""
 a + b | N N -> N | {{a}} + {{b}}
@@ -195,7 +195,7 @@ _UNITS = (
 
 
 def _form(pattern: str) -> str:
-    """Write a regular expression into a text that is formatted."""
+    """Escape the braces of a regular expression for `str.format`."""
     return pattern.replace("{", "{{").replace("}", "}}")
 
 
@@ -211,7 +211,7 @@ _KINDS = {
     "V": ("boolean", "int", "bigint", "double", "string", "date", "timestamp"),
     "T": ("boolean", "int", "bigint", "double", "decimal", "string", "date", "timestamp"),
 }
-"""Type variables of the lists: such a line stands for one line for each of these types."""
+"""Type variables of the lists: a line with a type variable is one line for each of these types."""
 
 SPARK_ONLY = """
 percentile(a, 0.5); percentile_approx(a, 0.5); median(a); approx_count_distinct(a); skewness(a); kurtosis(a); corr(a, b); mode(a)
@@ -330,20 +330,20 @@ ORDERED_ONLY = (
     exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead,
     exp.FirstValue, exp.LastValue,
 )  # fmt: skip
-"""Functions whose answer depends on the order of rows: they need OVER (... ORDER BY ...)."""
+"""Functions whose answer depends on the order of rows. They need OVER (... ORDER BY ...)."""
 _CLOCK = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-"""Texts that Spark reads as the time of the query when it casts a constant."""
+"""Constant texts that Spark casts to the time of the query."""
 _MAKES_TEXT = (exp.Func, exp.DPipe, exp.Bracket)
 _NO_TEXT = (
     exp.Cast, exp.Array, exp.Struct, exp.AggFunc, exp.And, exp.Or, exp.TimestampTrunc, exp.TsOrDsToDate, exp.If,
     exp.Case, exp.Coalesce, exp.Nullif, exp.Nvl2, exp.Greatest, exp.Least,
 )  # fmt: skip
-"""Functions that make no text, or hand on one of their literals."""
+"""Functions that return no text, or return one of their literals."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """An expression that both engines answer alike: the Spark SQL, the types, and the SQL of DuckDB."""
+    """An expression that both engines answer alike: Spark SQL, types, DuckDB SQL."""
 
     spark: str
     parameters: tuple[str, ...]
@@ -353,7 +353,7 @@ class Agreement:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters' names in both texts, in the order of the types."""
+        """The names of the parameters in both SQL texts, in the order of the types."""
         return tuple(sorted({column.name for column in self.tree.find_all(exp.Column)}))
 
 
@@ -374,7 +374,7 @@ def _parse(text: str) -> list[exp.Expr]:
 
 
 def _normalised(tree: exp.Expr) -> exp.Expr:
-    """Write a cast, a type and a text as one kind of node each, however the author writes them."""
+    """Give casts, types and texts one kind of node each, in whatever form they are written."""
     for node in list(tree.find_all(exp.TryCast, exp.RawString, exp.DataType)):
         if isinstance(node, exp.DataType):
             if node.this == exp.DType.TIMESTAMP:
@@ -398,14 +398,14 @@ AGREED = tuple(_agreements())
 
 
 def examples() -> list[exp.Expr]:
-    """Return the syntax trees of everything that a statement may hold."""
+    """Return the syntax trees of all examples of what a statement may contain."""
     only = [text for line in SPARK_ONLY.strip().splitlines() for text in line.split("; ")]
     trees = [_normalised(tree) for text in (*only, *STATEMENTS, *_SPARK_STATEMENTS) for tree in _parse(text)]
     return [*(one.tree for one in AGREED), *trees]
 
 
 def _shapes(node: exp.Expr) -> Iterator[tuple[type, str, object]]:
-    """The kind of a node with each of its arguments; of a word that is no name and no value, the word too."""
+    """Return the kind of a node with each of its arguments; if an argument is a keyword, with the keyword."""
     yield type(node), "", None
     for name, value in node.args.items():
         if value is None or value is False or value == []:
@@ -426,7 +426,7 @@ def _listed() -> frozenset[tuple[type, str, object]]:
 
 @lru_cache(maxsize=1024)
 def checked(statement: str) -> exp.Expr:
-    """Parse one statement and refuse what is not listed; the tree must not be changed.
+    """Parse one statement and refuse what is not listed. The returned tree is cached: do not change it.
 
     >>> checked("SELECT log(x) AS y FROM t -- natural").sql(DIALECT)
     'SELECT LN(x) AS y FROM t'
@@ -450,13 +450,13 @@ def checked(statement: str) -> exp.Expr:
         window = node.find_ancestor(exp.Window)
         if window is None or (window.args.get("order") is None and not window.args.get("alias")):
             rule = "give the same answer whenever it runs"
-            raise Refused("sql", rule, node.sql(DIALECT), "say in which order: OVER (... ORDER BY ...)")
+            raise Refused("sql", rule, node.sql(DIALECT), "state the order: OVER (... ORDER BY ...)")
     return tree
 
 
 def _refuse_unlisted(node: exp.Expr) -> None:
     name = _called(node)
-    # a column of such a name is a function to Spark where no input has it
+    # if no input has a column of this name, Spark reads it as a function
     column = node.name.lower() if isinstance(node, exp.Column) and not node.table else ""
     if name.lower() in _UNSTEADY or column in _UNSTEADY:
         name = column or name
@@ -464,7 +464,7 @@ def _refuse_unlisted(node: exp.Expr) -> None:
             "sql",
             "give the same answer whenever it runs",
             name,
-            "leave it out: an answer may depend on the rows alone"
+            "leave it out: an answer may only depend on the rows"
             + (f"; if it is a column, write input.{column}" if column else ""),
         )
     for shape in _shapes(node):
@@ -472,7 +472,10 @@ def _refuse_unlisted(node: exp.Expr) -> None:
             word = shape[2][0] if isinstance(shape[2], tuple) else shape[1]
             what = name if not word or isinstance(node, exp.DataType) else f"{name} {word}"
             raise Refused(
-                "sql", "use only functions and clauses that queries may use", what, _remedy(node, name)
+                "sql",
+                "use only functions and clauses that spillway/engine/dialect.py lists",
+                what,
+                _remedy(node, name),
             )
 
 
@@ -495,10 +498,10 @@ def _remedy(node: exp.Expr, name: str) -> str:
 
 
 def _refuse_clock(tree: exp.Expr) -> None:
-    """Refuse constant texts that Spark could read as the time of the query.
+    """Refuse constant texts that Spark could cast to the time of the query.
 
-    Spark does so where it casts a constant to a date or time, also without being told to. So no literal may be such a
-    word, and no function may make a text of literals alone.
+    Spark does so if it casts a constant to a date or time, also implicitly. So no literal may be such a word, and no
+    function may build a text from literals only.
     """
     for node in tree.find_all(exp.Literal, *_MAKES_TEXT):
         if isinstance(node, exp.Literal):
@@ -515,12 +518,13 @@ def _refuse_clock(tree: exp.Expr) -> None:
                 "sql",
                 "give the same answer whenever it runs",
                 node.sql(DIALECT),
-                "write a day or time out, and a constant text as one literal: Spark reads words as 'today' by its clock",
+                "write the date or time in digits, and a constant text as one literal: Spark replaces words such as "
+                "'today' by its clock",
             )
 
 
 def refuse_tables(tree: exp.Expr, known: Collection[str]) -> None:
-    """Refuse a statement that reads anything but the views and steps of these names, and its own WITH clauses."""
+    """Refuse a statement that reads anything except these views and steps, and its own WITH clauses."""
     names = {name.lower() for name in known}
     for table in tree.find_all(exp.Table):
         if table.name.lower() not in names and table.name.lower() not in _with_names(table):
@@ -533,7 +537,7 @@ def refuse_tables(tree: exp.Expr, known: Collection[str]) -> None:
 
 
 def _with_names(table: exp.Table) -> frozenset[str]:
-    """The names of the WITH clauses that a table of this statement may stand for."""
+    """Return the names of the WITH clauses that a table name may refer to."""
     found: set[str] = set()
     inner: exp.Expr = table
     while inner.parent is not None:

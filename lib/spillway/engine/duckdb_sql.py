@@ -1,11 +1,11 @@
 """The DuckDB SQL that answers a checked statement as Spark 4 does (ANSI mode, times in UTC).
 
 Every expression gets its type by Spark's rules, from the columns upwards. Every implicit cast of Spark becomes an
-explicit one, so that DuckDB's own rules for mixed types never apply. An expression is written by the line of `AGREED`
-that fits its form and its types; where there is none, the query needs Spark, and the error names the expression.
+explicit one, so that DuckDB's own rules for mixed types never apply. The line of `AGREED` with the expression's form
+and types gives its SQL. If there is no such line, the query needs Spark, and the error names the expression.
 
-Types: boolean, int, bigint, double, decimal (of a number with a point in the statement), string, date, timestamp, and
-null (of NULL, which becomes any other).
+Types: boolean, int, bigint, double, decimal (a literal with a decimal point), string, date, timestamp, and null (NULL,
+which can become any other).
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Typed(NamedTuple):
     sql: str
     type: str
     number: str | None = None
-    """The number as it is written in the statement, if it is one."""
+    """The literal as it is written in the statement, if it is a number."""
 
 
 class Step(NamedTuple):
-    """A statement for DuckDB, and the columns of its answer as the author spells them."""
+    """A statement for DuckDB, and the names of its columns as the author writes them."""
 
     sql: str
     columns: Columns
@@ -103,7 +103,7 @@ def duckdb_step(statement: str, views: tuple[tuple[str, Columns], ...]) -> Step:
     columns = _Translator(tree, dict(views)).outputs
     sql = tree.sql(dialect="duckdb", comments=False)
     if len(sql) > _LONGEST:
-        raise NeedsSpark.because("a statement that is very long for DuckDB", "use steps")
+        raise NeedsSpark.because("a statement that is too long for DuckDB", "use steps")
     if not names:
         spelled = {name.lower(): name for _, known in views for name, _ in known}
         names = [spelled.get(name, name) for name, _ in columns]
@@ -130,14 +130,14 @@ def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
         name = (named[1] or named[2]).replace('"', "")
         known = list(dict.fromkeys(column for columns in views.values() for column, _ in columns))
         if name.lower() in [one.lower() for one in known]:
-            rule, remedy = "name the input of a column that several have", f"write input.{name}"
+            rule, remedy = "name the input of a column that several inputs have", f"write input.{name}"
         else:
             rule, remedy = "name columns that its inputs have", suggest(name.rpartition(".")[2], known)
         raise Refused("sql", rule, name, remedy) from None
 
 
 def _output_names(written: exp.Expr) -> list[str]:
-    """Return the answer's columns as the author spells them; none where a star hides them."""
+    """Return the names of the answer's columns as the author writes them; none if the statement has a star."""
     select = written
     while not isinstance(select, exp.Select):
         select = select.this
@@ -147,12 +147,12 @@ def _output_names(written: exp.Expr) -> list[str]:
 
 
 def _shown(node: exp.Expr) -> str:
-    """Return a part of the query for a message."""
+    """Return the SQL of a node, short enough for a message."""
     return str(node.sql(DIALECT, comments=False)).replace("`", "")[:120]
 
 
 class _Translator:
-    """Replaces the expressions of a qualified tree, scope by scope from the inside, by SQL of DuckDB."""
+    """Translates the expressions of a qualified tree to DuckDB SQL, from the inner scopes to the outer ones."""
 
     def __init__(self, tree: exp.Expr, views: Mapping[str, Columns]) -> None:
         self._views = {name.lower(): columns for name, columns in views.items()}
@@ -389,7 +389,7 @@ class _Translator:
     def _alike(
         self, nodes: Sequence[exp.Expr], of: exp.Expr, compared: bool = False
     ) -> tuple[str, list[str]]:
-        """Return the type that Spark gives to some expressions together, and each of them as that type."""
+        """Return the common type that Spark gives to some expressions, and each of them cast to it."""
         values = [self._of(node) for node in nodes]
         kind = _common([one.type for one in values], compared)
         if kind == "":
@@ -408,7 +408,7 @@ class _Translator:
             return f"({CAST_OF_TEXT[kind].duckdb.format(a=value.sql)})"
         if kind in _WIDER.get(value.type, ()):
             return f"CAST({value.sql} AS {DUCKDB_TYPES[kind]})"
-        raise NeedsSpark.because(f"{_shown(node)}, of type {value.type} and not {kind}", "cast it")
+        raise NeedsSpark.because(f"{_shown(node)}, of type {value.type} instead of {kind}", "cast it")
 
     # Lines of AGREED
 
@@ -419,7 +419,9 @@ class _Translator:
         given = {name: self._argument(inner, found) for name, inner in found[0][1].items()}
         types = [given[name].type for name in sorted(given)]
         compared = isinstance(node, _COMPARISONS)
-        if compared and "string" in types:  # a constant day or time is compared as one
+        if (
+            compared and "string" in types
+        ):  # a constant text next to a date or time is compared as a date or time
             other = next((one for one in types if one in ("date", "timestamp")), None)
             if other is not None:
                 given = {
@@ -459,7 +461,7 @@ class _Translator:
 
 
 def _pattern_is_plain(node: exp.Expr) -> bool:
-    """Say whether every escape in a pattern of LIKE escapes what Spark lets it."""
+    """Return whether every escape in a LIKE pattern is one that Spark allows."""
     return node.is_string and re.fullmatch(r"(?s)([^\\]|\\[\\%_])*", node.this) is not None
 
 
@@ -470,7 +472,7 @@ _WRITTEN = {
     "digits": lambda node: isinstance(node, exp.Literal) and node.is_int and int(node.this) <= 15,
     "pattern": _pattern_is_plain,
 }
-"""Parameters that are no expressions: numbers and patterns that the statement must write out."""
+"""Parameters that must be literals: numbers and patterns."""
 _TYPES = {
     "BOOLEAN": "boolean", "INT": "int", "BIGINT": "bigint", "DOUBLE": "double", "STRING": "string", "DATE": "date",
     "TIMESTAMP": "timestamp",
@@ -498,7 +500,7 @@ def _number(text: str, node: exp.Expr) -> Typed:
 
 
 def _common(types: Sequence[str], compared: bool) -> str:
-    """Return the type that Spark gives to values of some types together; "" where the process engine has none."""
+    """Return the common type that Spark gives to values of these types; "" if the process engine has none."""
     known = [one for one in dict.fromkeys(types) if one != "null"]
     if compared and "string" in known:  # constants only: `_cast` refuses others
         known = [one for one in known if one in ("date", "timestamp")] or known
@@ -525,7 +527,7 @@ CAST_OF_TEXT = {one.returns: one for one in _BY_KIND[exp.Cast] if one.parameters
 
 
 def _matches(node: exp.Expr) -> list[tuple[Agreement, dict[str, exp.Expr]]]:
-    """Return the lines that an expression has the form of, and what stands for their parameters."""
+    """Return the lines whose form an expression has, with the expressions in the place of the parameters."""
     found = []
     for line in _BY_KIND.get(type(node), ()):
         bound: dict[str, exp.Expr] = {}
@@ -559,7 +561,7 @@ def _fits(pattern: object, node: object, bound: dict[str, exp.Expr]) -> bool:
 
 
 def _line_for(lines: Sequence[Agreement], types: Sequence[str]) -> Agreement | None:
-    """Return the line that Spark's implicit casts lead to: the types themselves, else the narrowest."""
+    """Return the line that Spark's implicit casts select: that of the types themselves, else the narrowest."""
     for line in lines:
         if line.parameters == tuple(types):
             return line

@@ -1,7 +1,7 @@
-"""Queries: named steps over named views, each of which reads the views or steps before it.
+"""Queries: named steps over named views. A step reads views and earlier steps.
 
-A step is Spark SQL (`dialect`). Spark runs the SQL that is generated from its syntax tree; this process runs what
-`duckdb_sql` makes of that tree, and refuses by name what only Spark can answer. Neither reads anything but the views.
+A step is Spark SQL (`dialect`). Spark runs the SQL that is generated from its syntax tree. The process engine runs the
+translation of that tree by `duckdb_sql`, and refuses by name what only Spark can answer. Both read only the views.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class SqlView:
 
 
 class NeedsSpark(Refused):
-    """A query that the process engine cannot answer as Spark does."""
+    """A query that the process engine does not answer, because its answer could differ from Spark's."""
 
-    RULE = "use only what the process engine is known to answer as Spark does"
+    RULE = "use only functions and casts that the process engine answers as Spark does"
 
     @staticmethod
     def because(what: str, remedy: str = "") -> NeedsSpark:
-        """Name the part of the query, and another way to write it if there is one."""
+        """Return the error for a part of the query; `remedy`: another way to write it, if there is one."""
         return NeedsSpark(
             "sql", NeedsSpark.RULE, what, f"run it with --engine spark{remedy and f', or {remedy}'}"
         )
@@ -120,7 +120,7 @@ def ask_duckdb(
 
 
 def columns_by_duckdb(views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
-    """Return the columns of the answer: statements are analysed, and no row is read.
+    """Return the columns of the answer. Statements are analysed; no row is read.
 
     >>> seen = SqlView(pa.schema([("x", pa.int64())]), [])
     >>> columns_by_duckdb({"t": seen}, [("answer", "SELECT avg(x) AS Mean FROM t")]).names
@@ -189,7 +189,7 @@ def closed_connection() -> duckdb.DuckDBPyConnection:
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Return times as the times of UTC without a zone: DuckDB computes with them as Spark does in a session of UTC."""
+    """Return times as UTC times without a zone: DuckDB then computes like a Spark session in UTC."""
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             values = table.column(at).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
@@ -204,7 +204,7 @@ def ask_spark(
     most_rows: int,
     most_seconds: float | None = None,
 ) -> pa.Table:
-    """Return the answer, computed by a session of its own: its views are nobody else's, and it is stopped alone."""
+    """Return the answer, computed by a separate session: its views are private, and it can be stopped alone."""
     limit = _Limit(most_seconds)
     try:
         with _by_spark(spark, views, steps) as frame, limit.ending_by(frame.sparkSession.interruptAll):
@@ -216,7 +216,7 @@ def ask_spark(
 
 
 def columns_by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
-    """Return the columns of the answer: statements are analysed, and no task is started."""
+    """Return the columns of the answer. Statements are analysed; no task is started."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     with _by_spark(spark, views, steps) as frame:

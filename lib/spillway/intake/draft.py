@@ -266,13 +266,13 @@ def _order(columns: Sequence[SampleColumn], path: Path) -> SampleColumn:
     if found is None:
         names = ", ".join(f"{safely(c.field)} ({c.type})" for c in columns)
         numbering = "".join(
-            f"{safely(c.field)} numbers the rows, which is no time; " for c in columns if c.is_row_number
+            f"{safely(c.field)} is a row number, not a time;  " for c in columns if c.is_row_number
         )
         raise Refused(
             path.name,
             "hold a timestamp, a date or a rising number",
             names,
-            f"{numbering}add the time of each record in one column, as ISO 8601 writes it: 2013-01-01T06:00:00Z",
+            f"{numbering}add a column with the time of each record in ISO 8601, e.g. 2013-01-01T06:00:00Z",
         )
     return found
 

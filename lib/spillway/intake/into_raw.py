@@ -260,7 +260,7 @@ def _noted(contract: StreamContract, parsed: Sequence[ParsedFiles], rows: int) -
 
 
 def _delivered_before(contract: StreamContract, batch: Batch) -> int:
-    """The records of whole files that were delivered before; the header of a CSV file is none."""
+    """Return the records of whole files that were delivered before; the header of a CSV file does not count."""
     header = contract.source.format == "csv" and contract.source.options.header
     return sum(max(0, file.records - header) for file in batch.files if file.status == "duplicate")
 

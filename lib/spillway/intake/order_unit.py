@@ -1,8 +1,8 @@
-"""Recognise what a whole-number order attribute counts: an epoch, a year, a month, a date, or rows.
+"""Recognise the unit of an integer order attribute: an epoch, a year, a month, a date, or none (a row number).
 
-A rate needs seconds, so the unit must be known. It is known if the contract states it (`unit: ms`). Otherwise it is
-recognised by the attribute's name together with the magnitude of its values. If the two disagree, or if neither tells,
-the unit is unknown: the values may rise, but nobody knows how fast time passes between them.
+A rate is per second, so the unit must be known. The contract may state it (`unit: ms`). Otherwise it is recognised by
+the attribute's name together with the magnitude of its values. If the two disagree, or if neither is conclusive, the
+unit is unknown, and event time gives no rate.
 
 >>> import numpy as np
 >>> [recognise_unit(name, np.array(values)) for name, values in (
@@ -31,13 +31,13 @@ SECONDS_PER = {
     "yyyymm": 365.2425 * 86_400 / 12,
     "year": 365.2425 * 86_400,
 }
-"""Seconds in one step of each unit, from the finest unit to the coarsest; a month and a year have their mean length."""
+"""Seconds per step of each unit, from the finest to the coarsest; a month and a year have their mean length."""
 
 _EPOCH_DIGITS = {"s": (9, 10), "ms": (12, 13), "us": (15, 16), "ns": (18, 19)}
 """Decimal digits of an epoch between 1973 and 2286, in each unit."""
 
 EPOCH_UNITS = frozenset([*_EPOCH_DIGITS, "yyyymmdd"])
-"""Units of values that are moments, also if a sample does not hold them in order."""
+"""Units whose values are moments, even if they are not sorted in a sample."""
 
 _SUFFIXES = {
     "ns": "ns", "nanos": "ns", "nanoseconds": "ns",
@@ -48,7 +48,7 @@ _SUFFIXES = {
 }  # fmt: skip
 """Words at the end of a name, and in `unit:`, that name a unit."""
 _PARTS_OF_TIME = frozenset(["second", "minute", "hour", "day"])
-"""Names that more often hold the part of a clock or calendar (0 to 59, 1 to 31) than an elapsed time."""
+"""Names whose values are more often a field of a clock or calendar (0 to 59, 1 to 31) than an elapsed time."""
 _TIME_WORDS = frozenset(
     ["at", "t", "ts", "time", "timestamp", "datetime", "epoch", "unix", "when", "created", "updated", "received",
      "sent", "start", "end", "started", "ended", "clock", "utc"]
@@ -60,7 +60,7 @@ _COUNTER_WORDS = frozenset(
 _ROW_WORDS = frozenset(
     ["row", "rows", "rownum", "rowid", "index", "idx", "no", "nr", "line", "record", "unnamed"]
 )
-"""Words of a name that numbers rows; so do `id` alone and a header without a name."""
+"""Words in the name of a row number; `id` alone and an empty header are row numbers, too."""
 _FIRST_YEAR, _LAST_YEAR = 1000, 2999
 
 
@@ -96,12 +96,12 @@ def recognise_unit(name: str, values: Integers) -> str | None:
         return None
     if _TIME_WORDS & set(words):
         return by_digits
-    # without a telling name: counters of twelve digits and more are rare, counters of ten are not
+    # the name gives no unit: counters of twelve digits and more are rare, counters of ten are not
     return by_digits if by_digits in ("ms", "us", "ns") else None
 
 
 def is_row_number(name: str, values: Integers) -> bool:
-    """Return whether a column numbers its rows: by its name, and because it rises by one from row to row.
+    """Return whether a column is a row number: by its name, and because it rises by one from row to row.
 
     >>> is_row_number("no", np.arange(9)), is_row_number("at", np.arange(9)), is_row_number("no", np.arange(9) * 3)
     (True, False, False)
@@ -113,7 +113,7 @@ def is_row_number(name: str, values: Integers) -> bool:
 
 
 def in_steps(values: Integers, unit: str) -> Integers:
-    """Return values that rise by one per step of the unit: calendar numbers become years, months or days since 1970.
+    """Return values as steps of the unit: calendar numbers become years, months or days since 1970.
 
     >>> [in_steps(np.array(values), unit).tolist() for values, unit in (
     ...     ([200_112, 200_201], "yyyymm"), ([20_011_231, 20_020_101], "yyyymmdd"), ([1971], "year"))]
@@ -130,7 +130,7 @@ def in_steps(values: Integers, unit: str) -> Integers:
 
 
 def _calendar_unit(values: Integers) -> str | None:
-    """Return `yyyymm` or `yyyymmdd` if nearly all values read so."""
+    """Return `yyyymm` or `yyyymmdd` if nearly all values have that form."""
     for unit, month, day in (("yyyymm", values % 100, None), ("yyyymmdd", values // 100 % 100, values % 100)):
         year = values // (100 if day is None else 10_000)
         fits = (year >= _FIRST_YEAR) & (year <= _LAST_YEAR) & (month >= 1) & (month <= 12)

@@ -138,9 +138,9 @@ def rate_of(
 def _rate_without_unit(
     contract: StreamContract, batch: Batch, rows: int, known: Sequence[Rated], arrival: float | None
 ) -> tuple[float | None, str | None]:
-    """Return the time between arrivals, or a borrowed rate, for an order attribute whose unit is unknown.
+    """Return the rate from arrival times, or a borrowed rate, for an order attribute of unknown unit.
 
-    The note names the remedy: an unknown unit makes every rate from event time a guess.
+    The note has a remedy, because event time gives no rate without a unit.
     """
     remedy = (
         f"the unit of {contract.order} is unknown, so event time gives no rate: state `unit:` of {contract.order} "

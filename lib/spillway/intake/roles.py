@@ -28,7 +28,7 @@ _NAMING = frozenset(
 )  # fmt: skip
 """Last words of names whose values say which one, not how much: nearly the same number is another one."""
 _COARSE = frozenset(["week", "month", "quarter", "year"])
-"""Words of a name that tell of a time coarser than a day."""
+"""Words in the name of a time unit coarser than a day."""
 _MOST_SHOWN = 60
 """Characters of a value that a note repeats."""
 
@@ -60,7 +60,7 @@ class SampleColumn:
 
     @cached_property
     def unit(self) -> str | None:
-        """What a whole number counts, if its name and magnitude show it."""
+        """The unit of an integer, if its name and magnitude show it."""
         return recognise_unit(self.name, self._integers) if self.type == "integer" else None
 
     @property
@@ -69,7 +69,7 @@ class SampleColumn:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether it names a month, a quarter or a year, of which a stream's rows share one."""
+        """Whether it is a month, a quarter or a year, which many rows have in common."""
         return self.unit in ("yyyymm", "year") or (
             self.type in ("timestamp", "date") and not _COARSE.isdisjoint(self.name.split("_"))
         )
@@ -85,11 +85,11 @@ class SampleColumn:
 
 
 def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
-    """Return the column that says when, or None.
+    """Return the column with the time of a row, or None.
 
-    A time comes before a year or a month, and both before a number of unknown unit. Within a group, a column that rises
-    from row to row comes first; of these the one with the most different values, which is the finest. A row number is
-    never the order: it says nothing of time.
+    A time is preferred to a year or a month, and both to a number of unknown unit. Within a group, a column that rises
+    from row to row is preferred, then the column with the most different values, which is the finest. A row number is
+    never the order, because it is not a time.
 
     >>> year = SampleColumn("year", "year", "integer", pa.array([2000, 2000, 2000, 2001]))
     >>> date = SampleColumn("date", "date", "integer", pa.array([20000131, 20000229, 20000331, 20010131]))
@@ -109,7 +109,7 @@ def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
         [c for c in counts if c.ascending and not c.name.endswith("month")],
     )
     found = next((group for group in groups if group), [])
-    # of two that are equally fine, the first
+    # the first of equally fine columns
     return max(found, key=lambda one: one.distinct, default=None)
 
 
@@ -180,15 +180,16 @@ _QUARTER_MICROSECONDS = 900_000_000
 _QUARTERS_PER_HOUR = 4
 _FIRST_LOOK_ROWS = 64
 _FIRST_LOOK_SHARE = 0.3
-"""A clock that fits has this share of equal differences among a few rows, even if half of them are in summer time."""
+"""The smallest share of equal differences in a few rows for a clock that fits; half of the rows may be in summer
+time."""
 
 
 @lru_cache(maxsize=1024)
 def part_of_time(column: SampleColumn, order: SampleColumn) -> str | None:
-    """Return which part of the order attribute's time a whole number is, up to a constant, or None.
+    """Return which field of the order attribute's time an integer is, up to a constant, or None.
 
-    The clock may be any whole number of quarters of an hour from UTC, and may be put forward for summer. The result is
-    kept per pair of columns, because a draft asks for it several times.
+    The offset of the clock from UTC may be any multiple of 15 minutes, and may change for summer time. The result is
+    cached per pair of columns, because a draft needs it several times.
 
     >>> at = SampleColumn("at", "at", "timestamp", pa.array([i * 3_600_000_000 for i in range(99)], pa.timestamp("us")))
     >>> hour = SampleColumn("h", "h", "integer", pa.array([(i - 5) % 24 for i in range(99)]))
@@ -207,7 +208,7 @@ def _search_part_of_time(column: SampleColumn, order: SampleColumn) -> str | Non
     times = np.asarray(order.values.filter(both).cast(pa.timestamp("us")).cast(pa.int64()))[::step]
     if len(numbers) < _LEAST_TIMES:
         return None
-    # a number that never falls may be a counter that looks like a day or a minute; a year never does
+    # a number that never falls may be a counter, not a day or a minute; a year never falls either
     falls = bool((numbers[1:] < numbers[:-1]).any())
     hours = 14 if order.type == "timestamp" else 0
     shifts = np.arange(-hours * _QUARTERS_PER_HOUR, hours * _QUARTERS_PER_HOUR + 1) * _QUARTER_MICROSECONDS
@@ -221,8 +222,8 @@ def _search_part_of_time(column: SampleColumn, order: SampleColumn) -> str | Non
         for shift in shifts[_may_fit(_difference(numbers[few], part, times[few] + shifts[:, None]))]:
             apart = _difference(numbers, part, times + shift)
             if (numbers - apart == numbers[0] - apart[0]).all():
-                continue  # this part stands still on this clock, so it says nothing
-            # in summer the difference is that of the clock one hour ahead
+                continue  # this field is constant on this clock, so it proves nothing
+            # in summer the difference is that of a clock one hour ahead
             summer = _difference(numbers, part, times + shift + _QUARTERS_PER_HOUR * _QUARTER_MICROSECONDS)
             usual = _most_frequent(apart)
             if float(((apart == usual) | (summer == usual)).mean()) >= _MOSTLY:
@@ -284,14 +285,14 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
     elif role in ("order", "key") and missing:
         yield f"missing or odd in {missing} of the sample: rejected then"
     if role == "order" and column.unit is not None:
-        yield f"the unit is a guess by name and magnitude: {_UNIT_TEXT.get(column.unit, column.unit)}"
+        yield f"unit guessed by name and magnitude: {_UNIT_TEXT.get(column.unit, column.unit)}"
     elif role == "order" and column.type == "integer":
-        yield "its unit is unknown: state unit: (s, ms, day, ...) if it counts time"
+        yield "unknown unit: if it is a time, state unit: (s, ms, day, ...)"
     if role == "order" and column.is_coarse:
-        yield "coarse: if the file can hold it, deliver one column with the whole time"
+        yield "coarse: better deliver one column with the full time"
     if role == "protected" and names_something(column):
         yield "says which one, by its name, and so is exact; a quantity: role: measure"
     elif role == "protected" and column.is_row_number:
-        yield "numbers the rows, as seq does"
+        yield "a row number, like seq"
     if part is not None:
         yield f"the {part} of {order.name}; as a measure with codes: true it is shed, and given back exactly from that"

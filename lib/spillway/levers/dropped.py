@@ -1,7 +1,7 @@
-"""Rows that a lever dropped of a batch, and when they happened: what a window must know of rows that it cannot read.
+"""Counts of rows that a lever dropped from a batch, by event time, for windows that cannot read these rows.
 
 A lever that sheds rows returns one `DroppedRows` per batch (`Lever.dropped_rows`). The counts are exact. Spans of event
-time say which window the rows belong to; without spans only the batch is known.
+time show to which window the rows belong. Without spans only the batch is known.
 
 >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
 >>> spans = (DroppedSpan(noon, noon + timedelta(minutes=1), offered=10, kept=4, unsampled=3),)
@@ -28,34 +28,35 @@ class DroppedSpan:
     offered: int
     kept: int
     unsampled: int
-    """Rows of regions of which no row is kept: no weight stands for them."""
+    """Rows of regions of which no row is kept, so that no weight represents them."""
 
 
 @dataclass(frozen=True)
 class DroppedRows:
-    """What a lever did to the rows of one batch."""
+    """Counts of the rows of one batch, before and after a lever."""
 
     offered: int
     kept: int
     unsampled: int = 0
-    """Of the dropped rows, those of regions of which no row is kept: no weight stands for them."""
+    """Dropped rows of regions of which no row is kept, so that no weight represents them."""
     largest_weight: float = 1.0
-    """The largest weight that a kept row may have where rows were dropped."""
+    """The largest weight that a kept row may have."""
     spans: tuple[DroppedSpan, ...] | None = None
     """The counts by event time; None: not recorded."""
     least_kept: float = math.inf
-    """Fewest rows kept of a region of which some were dropped and some kept; 0: not known. Rows of a region repel one
-    another in the sample, since a fixed number is kept: pairs within a small region are rarer in it than by chance."""
+    """The smallest number of rows kept of a partly dropped region; 0: not known. A fixed number of rows
+    of each region is kept, so that pairs within a small region are rarer than in an independent sample."""
     kept_aside: bool = False
-    """Whether dropped rows are stored at the source, and are given back to whoever reads the batch."""
+    """Whether dropped rows are stored at the source, and recovered when the batch is read."""
 
     @property
     def dropped(self) -> int:
-        """The number of rows that went."""
+        """The number of dropped rows."""
         return self.offered - self.kept
 
     def within(self, begin: datetime, end: datetime) -> tuple[int, int, int, int]:
-        """Return the least and the most rows dropped between two moments, and the same of unsampled rows."""
+        """Return the smallest and the largest possible number of rows dropped between two moments, then the same for
+        unsampled rows."""
         least = most = unsampled_least = unsampled_most = 0
         for span in self.spans or ():
             if span.to_time <= begin or end <= span.from_time:

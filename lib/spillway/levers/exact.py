@@ -1,4 +1,4 @@
-"""Exact rationals behind floats, so that a whole number is never lifted by a float's last bit."""
+"""Exact rationals behind floats, so that the last bit of a float never changes the result of ceil."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from fractions import Fraction
 from functools import lru_cache
 
 _WRITTEN_DIGITS = 12
-"""Significant digits of a decimal that somebody wrote; a quotient rarely prints with so few."""
+"""Most significant digits of a float that counts as a written decimal; a quotient rarely prints with so few."""
 
 
 def exact(number: float | Fraction) -> Fraction:
-    """Return the rational number that a float stands for.
+    """Return the rational number that a float was rounded from.
 
-    A float that prints with at most 12 significant digits is that decimal, as somebody wrote it: 0.1 is 1/10. Any
-    other is the result of a calculation, and is the fraction with the least denominator that rounds to it: a quotient
-    of short numbers, such as a stream's share of a channel, is found again although it was stored as a double.
+    A float that prints with at most 12 significant digits was written as that decimal: 0.1 is 1/10. Any other float is
+    the result of a calculation. It becomes the fraction with the smallest denominator that rounds to it. So a quotient
+    of short numbers, such as a stream's share of a channel, is restored from the stored double.
 
     >>> exact(0.1), exact(128 / 3), exact(Fraction(2, 7))
     (Fraction(1, 10), Fraction(128, 3), Fraction(2, 7))
@@ -32,7 +32,7 @@ def _exact(number: float) -> Fraction:
         return written
     half = Fraction(math.ulp(number)) / 2
     middle = Fraction(abs(number))
-    # strictly inside: what lies on the edge may round to the neighbour
+    # strictly inside: a number on the edge may round to the neighbour
     low, high = middle - half * Fraction(999, 1000), middle + half * Fraction(999, 1000)
     if middle.numerator & (middle.numerator - 1) == 0:
         low = middle - half / 2  # below a power of two floats are twice as dense

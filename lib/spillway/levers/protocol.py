@@ -151,7 +151,7 @@ class Lesson:
     say: Say
     channel: Channel
     damaged: Callable[[int, int], int]
-    """(from, to): how many tuples between two `seq` were refused because their parity does not hold."""
+    """(from, to): number of tuples between two `seq` that were refused because parity could not correct them."""
 
 
 @dataclass(frozen=True)
@@ -380,11 +380,11 @@ class Lever(ABC):
         return {}
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
-        """Return, by batch, which rows the lever dropped."""
+        """Return the rows of each batch that the lever dropped."""
         return {}
 
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
-        """Return the attributes of which the lever may hand on values that are only right within a bound."""
+        """Return the attributes whose values the lever may round, or recover within a bound."""
         return frozenset()
 
     def whole_bound_pct(self, facts: Facts | None) -> float:
@@ -406,7 +406,7 @@ class Lever(ABC):
     def doubts(
         self, contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]
     ) -> list[OpenQuestion]:
-        """What of the contract the last tuples make doubtful; `edge`: (columns, count) of them."""
+        """Return doubts about the contract that the last tuples raise; `edge`: their columns and count."""
         return []
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:

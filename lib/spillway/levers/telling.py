@@ -19,7 +19,7 @@ class Noticed:
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """A doubt about what a contract says or leaves out, and what to write so that there is none."""
+    """A doubt about a contract, and what to write to remove it."""
 
     sentence: str
     remedy: str

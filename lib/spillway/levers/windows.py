@@ -145,10 +145,10 @@ class Portion:
 
 @dataclass(frozen=True)
 class InputLoss:
-    """Rows of an input that were produced for a window and that nobody can read in it.
+    """Rows of an input that were produced in a window but cannot be read.
 
-    Rows that a lever dropped at random are represented by the weights of the kept ones. *Unsampled* rows are not: of
-    their region no row was kept. Counts are ranges where the time of the rows is not known.
+    The weights of kept rows represent the rows that a lever dropped at random. They do not represent *unsampled* rows:
+    no row of their region was kept. Counts are ranges if the time of the rows is not known.
     """
 
     dropped: float = 0.0
@@ -160,11 +160,11 @@ class InputLoss:
     unsampled_most: int = 0
     largest_weight: float = 1.0
     refused: float = 0.0
-    """Rows that were refused at intake, by the best estimate of their time."""
+    """Estimated number of rows that were refused at intake."""
     given_back: int = 0
-    """Rows that were kept aside and are read with the others; which portion each belongs to is not known."""
+    """Rows that were stored at the source and are recovered when the window is read; their portions are not known."""
     least_kept: float = math.inf
-    """Fewest rows kept of a region that lost some (`DroppedRows.least_kept`)."""
+    """The smallest number of rows kept of a partly dropped region (`DroppedRows.least_kept`)."""
 
     @property
     def lost(self) -> float:
@@ -226,7 +226,7 @@ class WindowWork:
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By input stream, the columns it can be read with."""
     losses: Mapping[int, Mapping[str, InputLoss]] = field(default_factory=dict)
-    """By window and input stream, the rows that were produced and cannot be read."""
+    """The rows that were produced and cannot be read, by window and input stream."""
 
 
 class WindowDecision(ABC):
@@ -331,7 +331,7 @@ class WindowLever(ABC):
         return {}
 
     def exact_columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
-        """Return by input stream the columns of which it needs exact values, each as a field of its entry names it."""
+        """Return, by input stream, the columns that must have exact values."""
         return {}
 
     def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
@@ -342,7 +342,7 @@ class WindowLever(ABC):
         return ()
 
     def broken_in_room(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
-        """Yield what its room can never hold; `others` are the other joins or queries of the room."""
+        """Yield settings that the capacity of its room rules out; `others`: the other joins or queries of the room."""
         return ()
 
     def most_rows(self, contract: Workload) -> int:

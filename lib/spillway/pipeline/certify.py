@@ -101,7 +101,7 @@ def recover_and_certify(
 
 
 def _present_said(certificates: Sequence[Mapping[str, Any]]) -> str:
-    """What the destination has by itself: a value that never crossed is no recovered value."""
+    """Return what is present at the destination, in words; values that were never sent are absent there."""
     there = certified_presence(certificates) or Presence(0)
     return there.words("measure values" if any(row["attribute"] for row in certificates) else "rows")
 

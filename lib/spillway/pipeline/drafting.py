@@ -162,7 +162,7 @@ def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> Non
     try:
         _publish(tables, way, drafts, seconds, left)
     except StoreFault:
-        raise  # a commit whose answer was lost may stand: its files must stay
+        raise  # the commit may have succeeded although its answer was lost: its files must stay
     except BaseException:
         for draft in left:
             drafts.tables[draft.table].discard(draft)

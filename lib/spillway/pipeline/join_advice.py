@@ -83,7 +83,7 @@ def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = M
     settings = contract.lever_settings("joins")
     said = list(_from_sketches(tables, contract, settings))
     said += [
-        (f"rows of {stream} that its {table.num_rows:,} rows here stand for", _produced(table))
+        (f"rows of {stream} that the {table.num_rows:,} kept rows represent", _produced(table))
         for stream, table in rows.items()
         if pc.any(pc.greater(table[WEIGHT], 1.0)).as_py()
     ]
@@ -96,7 +96,7 @@ def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = M
 
 def _produced(rows: pa.Table) -> Answer:
     total = float(pc.sum(rows[WEIGHT]).as_py())
-    note = "what follows is of the rows here alone: rows that were dropped before have no part in it"
+    note = "the figures below cover the kept rows only, not the rows that were dropped before"
     return Answer(total, total, total, 1.0, "sum of weights", note=note)
 
 

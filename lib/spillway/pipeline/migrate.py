@@ -83,7 +83,7 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
     filled = list(_presence_before(tables, dry_run))
     if filled:
         version = tables.contract("certificates").version
-        change = f"{sum(filled):,} rows say what is present at the destination"
+        change = f"present and absent values filled in for {sum(filled):,} rows"
         one = Migration("certificates", version, version, (change,))
         say(one.said)
         done.append(one)
@@ -117,16 +117,16 @@ def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:
 
 
 def _presence_before(tables: Tables, dry_run: bool) -> Iterator[int]:
-    """By stream, certificates of before they said what the destination has; they are filled from the ledger.
+    """Fill in the counts of present and absent values of older certificates, by stream, from the ledger.
 
-    Certificates of a stream without a contract that can be used stay as they are.
+    If the contract of a stream cannot be used, its certificates are unchanged.
     """
     certificates = tables.at("certificates")
     unfilled = certificates.rows(["stream", "batch"], offered_values=None)
     try:
         streams = load_usable(tables.settings.schemas).streams if unfilled.num_rows else {}
     except ContractError:
-        return  # a lake is migrated whatever state its contracts are in; the next `spillway migrate` fills
+        return  # a contract may be broken while a lake is migrated; the next `spillway migrate` fills these in
     for stream in sorted(set(unfilled["stream"].to_pylist()) & streams.keys()):
         numbers = unfilled["batch"].filter(pc.equal(unfilled["stream"], stream)).unique().to_pylist()
         batches = load_batches(tables, stream, batch=numbers)

@@ -1,8 +1,9 @@
-"""How much of a stream the destination has, and how much is absent there.
+"""Which share of a stream's values is present at the destination, and which is absent.
 
-A value is absent at the destination when its column is kept at the source (a synopsis that is not sent), when its row
-is kept at the source, or when its row was dropped for good. Every other value is present: as it was, or within its
-bound. Certificates measure what *can* be recovered where the source is at hand; this module says what is *there*.
+A value is absent at the destination if its column is kept at the source (its synopsis is not sent), if its row is kept
+at the source, or if its row was dropped for good. Every other value is present, exact or within its bound. Certificates
+measure which values *can* be recovered with the help of the source. This module counts the values that *are* at the
+destination.
 
 >>> two = Presence(100, held=50) + Presence(100, lost=10)
 >>> two.present_pct, two.absent_pct, two.words("values")
@@ -23,32 +24,32 @@ from spillway.registry import lever
 from spillway.store.tables import Tables
 
 WHOLE_ROWS = ""
-"""Stands for the rows where an attribute is named."""
+"""In place of an attribute: the row as a whole."""
 
 
 @dataclass(frozen=True)
 class Presence:
-    """Counts of values (or rows) by what became of them at the destination."""
+    """Counts of values (or rows) that are present or absent at the destination."""
 
     offered: int
     """Taken in."""
     held: int = 0
-    """Kept at the source until somebody asks for them."""
+    """Kept at the source, available on request."""
     lost: int = 0
     """Dropped for good."""
 
     @property
     def absent_pct(self) -> float:
-        """The share in % that the destination does not have."""
+        """The share in % that is absent at the destination."""
         return 100.0 * (self.held + self.lost) / self.offered if self.offered else 0.0
 
     @property
     def present_pct(self) -> float:
-        """The share in % that the destination has, as it was or within its bound."""
+        """The share in % that is present at the destination, exact or within its bound."""
         return 100.0 - self.absent_pct
 
     def words(self, unit: str) -> str:
-        """The shares in one clause."""
+        """Return both shares in words."""
         if not self.held + self.lost:
             return f"all {self.offered:,} {unit} are present at the destination"
         held = f"{self.held:,} kept at the source" if self.held else ""
@@ -63,7 +64,7 @@ class Presence:
 
 
 def _pct(share: float) -> str:
-    """A share that is not all is never shown as all.
+    """Return a share in words; a share below 100 % is never shown as 100.
 
     >>> _pct(99.9996), _pct(100.0), _pct(33.333)
     ('99.9996', '100', '33.3')
@@ -72,14 +73,14 @@ def _pct(share: float) -> str:
 
 
 def whole(parts: Iterable[Presence]) -> Presence:
-    """The sum of parts."""
+    """Return the sum of some counts."""
     return sum(parts, Presence(0))
 
 
 def absent_values(
     tables: Tables, contract: StreamContract, batches: Sequence[Batch]
 ) -> dict[tuple[int, str], int]:
-    """By batch and attribute, how many values the destination lacks until it asks, all levers added up."""
+    """Return, by batch and attribute, how many values all levers keep at the source."""
     found: dict[tuple[int, str], int] = {}
     for name in sorted({name for batch in batches for name in batch.levers}):
         mine = [batch for batch in batches if name in batch.levers]
@@ -91,9 +92,10 @@ def absent_values(
 def presence(
     tables: Tables, contract: StreamContract, batches: Sequence[Batch], ledger: Iterable[Row]
 ) -> dict[tuple[int, str], Presence]:
-    """By batch and attribute (or `WHOLE_ROWS`) what the destination has; `ledger`: lines of the batches.
+    """Return what is present at the destination, by batch and attribute (or `WHOLE_ROWS`).
 
-    If a value is kept at the source and its row is dropped behind that, the value counts once.
+    `ledger`: lines of the batches. If a value is kept at the source and a later lever drops its row, the value counts
+    once.
     """
     rows: dict[int, Presence] = {batch.batch: Presence(batch.rows or 0) for batch in batches}
     for line in ledger:
@@ -111,9 +113,9 @@ def presence(
 
 
 def certified_presence(certificates: Iterable[Row]) -> Presence | None:
-    """What certificates say of the values of attributes, or, where they speak of none, of whole rows.
+    """Return the presence of all values that certificates state; of whole rows, if they state no values.
 
-    None: there is none, or one was written before certificates said it (`spillway migrate` fills it in).
+    None: there is no certificate, or an older one without these counts (`spillway migrate` fills them in).
     """
     by_place: dict[tuple[int, str], Presence] = {}
     for row in certificates:
@@ -125,5 +127,5 @@ def certified_presence(certificates: Iterable[Row]) -> Presence | None:
 
 
 def presence_of_row(row: Row) -> Presence:
-    """What one certificate says."""
+    """Return the counts of one certificate."""
     return Presence(int(row["offered_values"]), int(row["held_values"]), int(row["lost_values"]))

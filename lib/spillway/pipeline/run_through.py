@@ -2,8 +2,8 @@
 
 What the DAGs do in four runs of their own, here in one go, for whoever has no Airflow or wants to see a stream through
 now. A stream that fails at a step keeps no other back, and goes on with what it has; at the end the sentences of all
-that went wrong are raised together. A file that the run refused whole, and a batch that exceeds its channel, are among
-them: what they left behind is complete and on record, but nobody may take the run for a good one.
+that went wrong are raised together. A file that the run refused whole, and a batch that exceeds its channel, count as
+faults, too: their tables are complete, but the run must not end with exit code 0.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ def run_through(
 
 
 def _done(tables: Tables, stream: str) -> set[int]:
-    """The batches of a stream that went the whole way."""
+    """Return the batches of a stream whose status is `done`."""
     return set(tables.at("batches").rows(["batch"], stream=stream, status=DONE)["batch"].to_pylist())
 
 
 def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_before: Set[int]) -> list[str]:
-    """A sentence for each file that the run refused whole, and one if batches that it sent exceed their channel.
+    """Return a sentence for each file that the run refused whole, and one if batches that it sent exceed their channel.
 
-    A stream that is observed, and a batch that somebody asked to be sent whole, may exceed their channel.
+    A stream with `mode: observe`, and a batch that is sent whole on request, may exceed their channel.
     """
     stream = contract.stream
     found = [
-        file.reason or f"{safely(file.name)}: `the file` must be readable, got none; see the table rejected"
+        file.reason or f"{safely(file.name)}: the file was refused whole; the table rejected says why"
         for batch in load_batches(tables, stream, run_id=run_id)
         for file in batch.files
         if file.status == REFUSED

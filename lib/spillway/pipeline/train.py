@@ -88,7 +88,7 @@ def train_stream(
 
 
 def damaged_tuples(tables: Tables, stream: str, from_seq: int, to_seq: int) -> int:
-    """Count the tuples of a range of `seq` that were refused because their parity does not hold."""
+    """Count the tuples of a range of `seq` that were refused because parity could not correct them."""
     rows = tables.at("rejected").rows(["rule"], stream=stream, seq=Between(from_seq, to_seq))
     return rows["rule"].to_pylist().count(RULE)
 

@@ -26,9 +26,9 @@ _CUT_BY = timedelta(microseconds=999)
 
 @dataclass(frozen=True)
 class WindowGrid:
-    """Windows that begin every so many microseconds: cells of time, of which a window is one or several.
+    """Windows that start at equal distances. The time axis is divided into cells, and a window is one or several cells.
 
-    Windows that slide overlap: window n is made of the cells n to n + cells - 1. Every moment lies in one cell.
+    Sliding windows overlap: window n consists of the cells n to n + cells - 1. Every moment lies in one cell.
 
     >>> sliding = WindowGrid(60_000_000, cells=3)
     >>> [edge.minute for edge in sliding.span(1)], list(sliding.windows_of(4)), list(sliding.cells_of(4))
@@ -48,7 +48,7 @@ class WindowGrid:
         return WindowGrid(contract.window.step, contract.window.overlap)
 
     def at(self, edge: date) -> int:
-        """The cell that a moment, or the midnight that a date begins with, lies in."""
+        """Return the cell of a moment; of a date, the cell of its first moment."""
         return micros_of(edge) // self.step
 
     def span(self, number: int) -> tuple[datetime, datetime]:
@@ -56,24 +56,24 @@ class WindowGrid:
         return moment_of(number * self.step), moment_of((number + self.cells) * self.step)
 
     def cell(self, number: int) -> tuple[datetime, datetime]:
-        """The first moment of a cell, and the one after its last."""
+        """Return the start of a cell (inclusive) and its end (exclusive)."""
         return moment_of(number * self.step), moment_of((number + 1) * self.step)
 
     def windows_of(self, cell: int) -> range:
-        """The windows that a cell is part of."""
+        """Return the windows that contain a cell."""
         return range(cell - self.cells + 1, cell + 1)
 
     def cells_of(self, window: int) -> range:
-        """The cells that a window is made of."""
+        """Return the cells of a window."""
         return range(window, window + self.cells)
 
     def numbers(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        """Of moments or dates, none of them null, the cells they lie in."""
+        """Return the cells of moments or dates, none of them null."""
         micros = np.asarray(times.cast(pa.timestamp("us")).cast(pa.int64()))
         return np.asarray(micros // self.step)
 
     def holding(self, file: DataFile, order: str) -> int | None:
-        """The one cell that all rows of a file lie in, as its statistics tell; None: it is to be read."""
+        """Return the only cell of a file's rows, by its statistics; None: the file must be read."""
         low, high = file.low(order), file.high(order)
         if low is None or high is None:
             return None
@@ -83,14 +83,14 @@ class WindowGrid:
         return first if first == self.at(high) else None
 
     def of_group(self, group: RowGroup, order: str) -> int | None:
-        """The one cell that all rows of a row group lie in, as its footer tells; None: it is to be read."""
+        """Return the only cell of a row group's rows, by the footer; None: the row group must be read."""
         if order not in group.edges:
             return None
         first, last = (self.at(_in_utc(edge)) for edge in group.edges[order])
         return first if first == last else None
 
     def of_batches(self, file: DataFile, order: str, batches: set[int]) -> set[tuple[int, int]]:
-        """Of these batches' rows in a file, every batch with a cell that it has rows in."""
+        """Return pairs of a batch and a cell in which the batch has rows in this file."""
         low, high, one = file.low("batch"), file.high("batch"), self.holding(file, order)
         if low is not None and low == high and one is not None:
             return {(low, one)} if low in batches else set()

@@ -74,7 +74,7 @@ class WindowRows:
         if not parts:
             return pa.table({name: pa.nulls(0, schema.field(name).type) for name in columns})
         rows = pa.concat_tables(parts).sort_by("seq").select(list(columns))
-        if WEIGHT in rows.column_names:  # a batch that went through no lever that drops rows has none
+        if WEIGHT in rows.column_names:  # a batch without a lever that drops rows has no weights
             place = rows.schema.get_field_index(WEIGHT)
             rows = rows.set_column(place, WEIGHT, pc.fill_null(rows[WEIGHT], 1.0))
         return rows
@@ -102,7 +102,7 @@ class WindowRows:
     def field(self, name: str) -> pa.Field:
         if name in self.schema.names:
             return self.schema.field(name)
-        if name == WEIGHT:  # of a stream that loses no rows: each stands for itself
+        if name == WEIGHT:  # the stream loses no rows: each row represents itself
             return pa.field(WEIGHT, pa.float64())
         if without_bound(name) not in self.schema.names:
             known = [one for one in self.schema.names if not is_bound(one)]

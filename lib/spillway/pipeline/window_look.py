@@ -125,7 +125,7 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
     ends = {
         stream: max((n for n, own in waiting.items() if _has(own, stream)), default=None) for stream in new
     }
-    # the last window of a stream begins with the last cell that it has come to
+    # the last window of a stream starts at the last cell with rows of the stream
     end = _end(ends.values(), contract)
     if end is None:
         return WindowsFound(known, came)
@@ -142,7 +142,8 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
 
 
 def _end(ends: Collection[int | None], contract: Workload) -> int | None:
-    """The first cell that is not past: that of the slowest input, or so long before that of the fastest one."""
+    """Return the first open cell: the cell of the slowest input, but at most the waiting time before that of the
+    fastest."""
     sent = [one for one in ends if one is not None]
     if not sent:
         return None
@@ -213,16 +214,16 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
         return
     was = (last.to_time - last.from_time).total_seconds()
     field, value, now = "seconds", contract.window.seconds, was
-    rule = "stay as long as the windows that were worked out"
+    rule = "stay the length of the windows that were computed"
     if abs(was - contract.window.seconds) <= _ROUNDED.total_seconds():
-        rule = "stay as it was when windows were worked out"
+        rule = "stay the step of the windows that were computed"
         field, value = "slide_seconds", contract.window.slide_seconds or contract.window.seconds
         now = micros_of(last.from_time) / last.window / 1e6 if last.window else was
     raise Refused(
         f"window.{field}",
-        f"{rule}, {now:g}: others would stand beside them",
+        f"{rule}, {now:g}, because their results are stored already",
         value,
-        f"write {now:g} again, or give it a new name: its results begin anew under that",
+        f"write {now:g} again, or give the query or join a new name, which starts with no results",
         where=contract.subject,
     )
 
@@ -254,7 +255,7 @@ def _sent(tables: Tables, stream: str) -> list[int]:
 def _cells_of(
     tables: Tables, grid: WindowGrid, stream: str, order: str, batches: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Every batch of these with a cell that it has rows in; a file is opened at most once."""
+    """Return pairs of a batch and a cell in which it has rows; a file is opened at most once."""
     if batches:
         for file in tables.at("transmitted", stream).files(batch=batches):
             yield from grid.of_batches(file, order, set(batches))

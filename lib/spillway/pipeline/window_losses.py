@@ -1,14 +1,14 @@
-"""Rows of an input that were produced for a window and cannot be read in it: dropped by a lever, or refused at intake.
+"""Count rows of an input that were produced in a window but cannot be read: dropped by a lever, or refused at intake.
 
-What a lever dropped is counted by event time where the lever records that (`Lever.dropped_rows`). Otherwise:
+Dropped rows are counted by event time, if the lever records it (`Lever.dropped_rows`). Otherwise:
 
-- if all rows of a batch lie in one window, all rows that were dropped count there;
-- else the row weights of the kept rows say how many dropped rows each window had. Rows of regions of which no row is
-  kept have no weight to stand for them: they are spread as the others, and only a range is known.
+- if all rows of a batch lie in one window, all dropped rows of the batch count there;
+- else the weights of the kept rows give the dropped rows of each window. No weight represents rows of a region of which
+  no row is kept: they are spread like the others, and only a range is known.
 
-Refused rows have no event time that can be trusted. They count in the windows of their batch, in proportion to the rows
-taken in. A batch of which no row was taken in counts in the windows from the batch before it to the batch after it.
-Rows that a replay has read again since are rows of a later batch and do not count twice.
+Refused rows have no reliable event time. They count in the windows of their batch, in proportion to the accepted rows.
+If no row of a batch was accepted, its rows count in the windows from the previous batch to the next. Refused rows that
+a replay has read belong to a later batch and do not count twice.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from spillway.store.tables import Tables
 
 INTAKE = "intake"
 NEIGHBOURS = 8
-"""Batches before and after those of a window that may hold rows of the window, all of them dropped or refused."""
+"""How many batches before and after those of a window are searched for rows that were all dropped or refused."""
 _DELIVERED_BEFORE = "delivered before"
 
 
 @dataclass(frozen=True)
 class Losses:
-    """What was lost of an input by cell of the time axis, and what is given back although it was dropped."""
+    """Lost rows of an input by cell of the time axis, and dropped rows that are recovered."""
 
     lost: Mapping[int, InputLoss] = field(default_factory=dict)
     aside: Mapping[tuple[int, int], InputLoss] = field(default_factory=dict)
-    """By batch and cell, dropped rows that were kept aside: whoever reads the batch there is given them back."""
+    """By batch and cell, dropped rows that are stored at the source: they are recovered if the batch is read in that
+    cell."""
 
     def of_window(self, cells: Iterable[int], batches: Iterable[int]) -> tuple[InputLoss, dict[int, int]]:
-        """Return what was lost of a window's cells, and by batch that is read there, how many rows are given back."""
+        """Return the lost rows of a window's cells, and the recovered rows of each batch that is read there."""
         read, found = set(batches), InputLoss()
         given_back: dict[int, int] = {}
         for cell in cells:
@@ -56,10 +57,10 @@ class Losses:
                 least, most = loss.dropped_least, loss.dropped_most
                 if batch in read:
                     given_back[batch] = given_back.get(batch, 0) + least
-                    # where a count is cut it is not known how many are given back
+                    # if a cell splits a count, the number of recovered rows is not known
                     found += InputLoss(dropped_most=most - least, given_back=least)
                 else:
-                    # no row of the batch was sent for this window, so that the batch is not read for it
+                    # no row of the batch was sent for this window, so the batch is not read
                     found += replace(loss, unsampled=loss.dropped, unsampled_least=least, unsampled_most=most)
         return found, given_back
 
@@ -80,7 +81,7 @@ def input_losses(
     cells: Sequence[int],
     tuples: Mapping[int, Mapping[int, int]],
 ) -> Losses:
-    """Return what was lost of a stream; `tuples`: by batch and cell, the rows that are here."""
+    """Return the lost rows of a stream; `tuples`: the rows that arrived, by batch and cell."""
     if not tuples:
         return Losses()
     near = range(max(1, min(tuples) - NEIGHBOURS), max(tuples) + NEIGHBOURS + 1)
@@ -108,7 +109,7 @@ def input_losses(
 def _ranges(
     dropped: DroppedRows, grid: WindowGrid, cells: Sequence[int], here: Mapping[int, int]
 ) -> dict[int, InputLoss]:
-    """Return between which counts the dropped rows of a batch lie, by cell; the middle is the first guess."""
+    """Return the range of the dropped rows of a batch, by cell; its middle is the first estimate."""
     if dropped.spans is not None:
         found = {cell: dropped.within(*grid.cell(cell)) for cell in cells}
     else:
@@ -132,7 +133,7 @@ def _weighted(
     weights: Mapping[int, float],
     here: Mapping[int, int],
 ) -> dict[int, InputLoss]:
-    """Replace the first guesses by what row weights say, within the ranges."""
+    """Replace the first estimates by those from row weights, limited to the ranges."""
     found = {}
     total = sum(weights.values())
     for cell, one in ranges.items():
@@ -150,7 +151,7 @@ def _within(value: float, least: float, most: float) -> float:
 
 
 def _dropped(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
-    """Return, by batch, what levers dropped for good; a lever that does not say more is known by the ledger."""
+    """Return the rows of each batch that levers dropped for good; from the ledger, if a lever records no more."""
     found: dict[int, DroppedRows] = {}
     for name in LEVERS:
         one = lever(name)
@@ -172,7 +173,7 @@ def _dropped(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, D
 
 
 def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: int) -> dict[int, float]:
-    """Return the sum of row weights of a batch by cell; nothing where rows have no weight."""
+    """Return the sum of row weights of a batch by cell; empty if rows have no weight."""
     found: dict[int, float] = {}
     table = tables.at("transmitted", stream)
     if "weight" not in table.schema.names:
@@ -195,7 +196,7 @@ def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: i
 
 
 def _refused(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:
-    """Return, by batch, the rows that were refused at intake and have not been read again since."""
+    """Return the rows of each batch that were refused at intake and not replayed."""
     rows = tables.at("ledger").rows(
         ["batch", "rejected"],
         scope="stream",
@@ -221,13 +222,13 @@ def _refused(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, i
 
 
 def _records(tables: Tables, stream: str, batch: int, file: str) -> int:
-    """Return how many records a file had that was refused whole."""
+    """Return the number of records of a file that was refused whole."""
     rows = tables.at("batches").rows(["files"], stream=stream, batch=batch).to_pylist()
     return sum(one["records"] or 0 for row in rows for one in row["files"] if one["name"] == file)
 
 
 def _edges(tables: Tables, subject: str, stream: str, grid: WindowGrid) -> dict[int, tuple[int, int]]:
-    """Return the first and the last cell of every batch with rows in a window of a query."""
+    """Return the first and the last cell of every batch with rows in a window."""
     found: dict[int, tuple[int, int]] = {}
     for row in tables.at("windows").rows(["window", "inputs"], subject=subject).to_pylist():
         for one in row["inputs"] or ():
@@ -244,7 +245,7 @@ def _spread(
     tuples: Mapping[int, Mapping[int, int]],
     edges: Mapping[int, tuple[int, int]],
 ) -> Iterable[tuple[int, float]]:
-    """Return the cells that refused rows of a batch count in, and how many in each."""
+    """Return the cells in which refused rows of a batch count, with the number of rows."""
     mine = tuples.get(batch)
     if mine:
         total = sum(mine.values())
@@ -267,8 +268,10 @@ def held_losses(
     inputs: Mapping[int, Mapping[str, ReadColumns]],
     back_seconds: float,
 ) -> dict[int, dict[str, InputLoss]]:
-    """Return by window and input stream what was lost, for windows whose rows were read: those of the windows that they
-    look back at are among them.
+    """Return the lost rows by window and input stream.
+
+    Rows lost in the windows that a window looks back at are included.
+
     """
     grid = WindowGrid.of(contract)
     back = -(-round(back_seconds * 1e6) // grid.step)

@@ -7,8 +7,7 @@ where it lies in several windows or batches: then its times are read, and no oth
 read with what is kept. The portions of a batch touch one another in `seq`, so that rows which an earlier lever laid
 aside belong to one of them.
 
-The rows that were produced for a window and are not here (dropped by an earlier lever, or refused) are counted by
-`window_losses`.
+`window_losses` counts the rows that were produced in a window but dropped by an earlier lever, or refused.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _LAST_SEQ = 2**62
 
 @dataclass(frozen=True)
 class WindowOffers:
-    """By window: its portions, and by input stream the rows that were produced and are in none of them."""
+    """The portions of each window, and the produced rows of each input stream that are in no portion."""
 
     portions: Mapping[int, tuple[Portion, ...]]
     losses: Mapping[int, Mapping[str, InputLoss]]
@@ -51,7 +50,7 @@ def window_portions(
 def window_offers(
     tables: Tables, contracts: Contracts, contract: Workload, windows: Sequence[Window], most: int | None
 ) -> WindowOffers:
-    """Return the portions of windows, and what was produced for the windows and is in no portion."""
+    """Return the portions of windows, and the produced rows that are in no portion."""
     found: dict[int, list[Portion]] = {window.window: [] for window in windows}
     losses: dict[int, dict[str, InputLoss]] = {window.window: {} for window in windows}
     grid = WindowGrid.of(contract)
@@ -105,9 +104,10 @@ def window_offers(
 
 
 def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
-    """Add the rows of a window that were kept aside to a batch's portions, by their size.
+    """Add the rows of a window that are recovered from the source to the portions of a batch, in proportion to their
+    size.
 
-    They may lie before the first and behind the last row that was sent.
+    These rows may lie before the first row that was sent, or after the last.
     """
     if not portions:
         return []
@@ -123,7 +123,7 @@ def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
 
 
 def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Portion]:
-    """Spread the rows of a window that cannot be read over the window's own portions, by their size."""
+    """Spread the rows of a window that cannot be read over its portions, in proportion to their size."""
     tuples = sum(one.tuples for one in portions)
     each = (tuples + loss.lost) / tuples if tuples else 1.0
     for one in portions:
@@ -208,7 +208,7 @@ def _touching(portions: list[Portion]) -> list[Portion]:
     found: list[Portion] = []
     for one in sorted(portions, key=lambda one: (one.from_seq, one.to_seq)):
         if found and one.to_seq <= found[-1].to_seq:
-            # cells of time may lie in one another in the order of arrival
+            # in the order of arrival, rows of several cells may alternate
             last = found[-1]
             found[-1] = replace(
                 last,

@@ -38,9 +38,9 @@ def refuse_always(contracts: Contracts, contract: Workload) -> None:
 
 
 def broken_workloads(contracts: Contracts, engine: str = "process") -> list[Problem]:
-    """Return what is wrong with joins and queries that can be read, file by file; streams that cannot are left out.
+    """Return the problems of joins and queries, file by file; streams with invalid contracts are left out.
 
-    `engine`: the one that a run will use. A query that only Spark can answer is no problem for `spark`.
+    `engine`: the engine of the run. For `spark`, a query that only Spark can answer is not a problem.
     """
     found: list[Problem] = []
     for folder, workloads in (("joins", contracts.joins), ("queries", contracts.queries)):
@@ -53,7 +53,7 @@ def broken_workloads(contracts: Contracts, engine: str = "process") -> list[Prob
 
 
 def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
-    """Return the columns of the answer over inputs with these columns; no row is read."""
+    """Return the columns of the answer, given the columns of the inputs; no row is read."""
     views = {
         name: SqlView(pa.schema([schemas[read.stream].field(one) for one in read.columns]), ())
         for name, read in question.reads.items()
@@ -62,7 +62,8 @@ def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[st
 
 
 def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list[Problem]:
-    """Return what a run would refuse of a query's statements, bound over empty tables with its inputs' columns."""
+    """Return the problems of a query's statements, which are analysed over empty tables with the columns of the
+    inputs."""
     found = lever(contract.lever_names[0])
     assert isinstance(found, WindowLever)
     streams = dict.fromkeys(contract.inputs)
@@ -83,12 +84,12 @@ def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list
 def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
     name, levers = contract.subject, contract.lever_names
     if len(levers) != 1:
-        rule = "be one for a join or a query: its results are not rows that another could thin out"
+        rule = "be a single lever for a join or a query, because no other lever can shed its results"
         yield Problem(name, "levers", rule, list(levers), "keep the one that works it out")
         return
     found = lever(levers[0])
     if contract.window.slide_seconds is not None and not getattr(found, "slides", False):
-        rule, remedy = "be left out: its windows do not overlap", "leave it out"
+        rule, remedy = "be absent, because windows of this lever do not overlap", "leave it out"
         yield Problem(name, "window.slide_seconds", rule, contract.window.slide_seconds, remedy)
         return
     if not isinstance(found, WindowLever):
@@ -126,8 +127,8 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
                 yield Problem(
                     name,
                     column,
-                    f"be exact where {name} matches rows by it, and the lever {inexact[column]} of {stream} may round "
-                    "it, or recover it within a bound: rows that differ would be pairs, and pairs be missed",
+                    f"be exact, because {name} matches rows by it, but the lever {inexact[column]} of {stream} may "
+                    "round it, or recover it within a bound",
                     f"{stream}.{column}",
                     f"write role: protected or error: 0 for {column} in the contract of {stream}, or match by another",
                 )

@@ -237,7 +237,7 @@ def _on_clocks(local: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
 
 
 def skipped_hour(value: object, zone: str) -> tuple[str, str] | None:
-    """The rule and the remedy for a time that lies in an hour that clocks in the zone skip; None for any other.
+    """Return the rule and the remedy for a time in an hour that clocks in the zone skip; None for any other time.
 
     >>> skipped_hour("2026-03-29 02:30", "Europe/Berlin")[0]
     'be a time that clocks in Europe/Berlin show'
@@ -253,14 +253,14 @@ def skipped_hour(value: object, zone: str) -> tuple[str, str] | None:
         return None
     return (
         f"be a time that clocks in {zone} show",
-        f"they are set forward there and skip this hour: send the time with an offset, e.g. {standard}",
+        f"clocks are set forward and skip this hour: send the time with an offset, e.g. {standard}",
     )
 
 
 def shown_twice(delivered: pa.Array, moments: pa.Array, zone: str) -> Mask:
-    """Which of these times have no offset and lie in an hour that clocks in the zone show twice.
+    """Return which of these times have no offset and lie in an hour that clocks in the zone show twice.
 
-    `moments`: the times as `convert` read them, the earlier of the two.
+    `moments`: the times as `convert` read them, the earlier of both.
 
     >>> texts = pa.array(["2026-10-25T02:30:00", "2026-10-25T02:30:00+02:00", "2026-10-25T03:30:00"])
     >>> shown_twice(texts, convert(texts, "timestamp", "Europe/Berlin")[0], "Europe/Berlin").tolist()

@@ -137,7 +137,7 @@ def _header_fits(
 
 
 def _other_delimiter(contract: StreamContract, header: bytes) -> str:
-    """The remedy for a header whose names another delimiter parts; empty where none does."""
+    """Return the remedy for a header with another delimiter; empty if there is none."""
     known = {a.source_name for a in contract.attributes}
     mine = contract.source.options.delimiter
 

@@ -80,14 +80,14 @@ def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
 
 
 def _of_array(line: bytes) -> str:
-    """The remedy for a line of a JSON array; empty for any other.
+    """Return the remedy for a line of a JSON array; empty for any other line.
 
     >>> [bool(_of_array(line)) for line in (b"[", b'[{"a": 1},', b'{"a": 1},', b"]", b'{"a": 1', b"7")]
     [True, True, True, True, False, False]
     """
     text = line.strip()
     if text[:1] == b"[" or text in (b"]", b"],") or (text[:1] == b"{" and text[-2:] in (b"},", b"}]")):
-        return "it is a JSON array: send its objects one a line, e.g. with: jq -c '.[]' FILE"
+        return "the file is a JSON array: send one object per line, e.g. with: jq -c '.[]' FILE"
     return ""
 
 

@@ -1,18 +1,18 @@
 """Lines that carry the parity of their own bytes (Ahuja 2006, section 3.2.1.1 and Appendix A).
 
-The sender appends to each line a tab and check digits; `spillway parity add FILE` does it. The receiver corrects a line
-with one flipped bit, wherever it is, and refuses a line with more. Parity covers the bytes as they are delivered: a
-flipped bit of a text such as 81.77 changes one bit of the line, but many bits of the number that is read from it.
+The sender appends a tab and check digits to each line (`spillway parity add FILE`). The receiver corrects one flipped
+bit in a line, and refuses a line with more. Parity covers the delivered bytes: a flipped bit in the text 81.77 changes
+one bit of the line, but many bits of the parsed number.
 
     line = payload, tab, digits of (CRC-32 of the payload, then its extended Hamming parity over payload and CRC)
 
-A digit is one of `@ABCDEFGHIJKLMNO`, four bits each: the upper four bits of such a byte never change, so that a flipped
-bit of a digit is one flipped bit of the code. The CRC-32 (4 bytes) refuses what is no line of the sender at all: half a
-line, or two in one, after a line feed was flipped away or into the line.
+A digit is one of `@ABCDEFGHIJKLMNO` and holds four bits. The upper four bits of such a byte are constant, so a flipped
+bit of a digit is one flipped bit of the code. The CRC-32 (4 bytes) detects half a line, or two lines in one, after a
+flipped bit made or removed a line feed.
 
-Guarantee: of lines with one flipped bit none is read wrongly. A flipped bit inside a line is corrected. Where a line
-feed is made or lost, the lines that it touches are refused. Two flipped bits in one line are refused. A line with more
-is read wrongly with a probability of about 2^-32.
+Guarantee: a line with one flipped bit is never read wrongly. A flipped bit inside a line is corrected. If a line feed
+is made or lost, the affected lines are refused. A line with two flipped bits is refused. A line with more is read
+wrongly with a probability of about 2^-32.
 
 >>> sent = protected_line(b"r1,2026-03-02T08:00:00Z,81.77")
 >>> sent
@@ -40,24 +40,24 @@ from spillway.records.rejects import Rejects, WholeFile
 from spillway.records.wrapper import PlainBytes
 
 MOST_PAYLOAD_BYTES = 64 << 10
-"""A longer line is not protected: one correctable bit in half a million protects little."""
-FIELD, RULE = "the line", "carry parity that holds"
+"""Longer lines are refused: one correctable bit in half a million bits is little protection."""
+FIELD, RULE = "the line", "have at most one flipped bit, by its parity"
 REMEDY = "send it again as `spillway parity add` writes it"
 CORRECTED = "a bit corrected by parity"
-"""What a line is noted for that is taken all the same."""
+"""The note of a record whose line was corrected."""
 
 _TAB, _DIGIT = 0x09, 0x40
 _CRC_BYTES = 4
 _AT_ONCE_BYTES = 4 << 20
 _REFUSED = b"\xffparity "
-"""What stands in the place of a refused line: no UTF-8, so every reader refuses the record that holds it."""
+"""Replacement of a refused line: it is not UTF-8, so every reader refuses the record."""
 
 _Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class CheckedLine:
-    """A line as the sender wrote it, without its parity; None where two bits or more are flipped."""
+    """A line as the sender wrote it, without its parity; `payload` is None if two or more bits are flipped."""
 
     payload: bytes | None
     corrected: bool = False
@@ -90,7 +90,8 @@ def protected_lines(payloads: Sequence[bytes]) -> list[bytes]:
 
 
 def checked_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
-    """Return what the sender wrote, with single flipped bits corrected; None in the place of what cannot be."""
+    """Return the lines that the sender wrote, with single flipped bits corrected; None for lines that cannot be
+    corrected."""
     found = [CheckedLine(None)] * len(lines)
     for places, rows in _by_length(lines, range(len(lines))):
         payload_bytes = _payload_bytes(rows.shape[1])
@@ -104,11 +105,11 @@ def checked_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
 
 
 def _checked(rows: _Bytes, payload_bytes: int) -> tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Payloads as corrected, which of them were, and which can be believed."""
+    """Return the payloads, which of them were corrected, and which are valid."""
     digits = rows[:, payload_bytes + 1 :]
     check: _Bytes = ((digits[:, 0::2] & 0x0F) << 4 | (digits[:, 1::2] & 0x0F)).astype(np.uint8)
     crc, parity = check[:, :_CRC_BYTES], check[:, _CRC_BYTES:]
-    # bits that never change: of the tab, of digits, and those that fill up the last digit
+    # constant bits: of the tab, of digits, and the padding of the last digit
     spare = 8 * parity.shape[1] - _code_bits(payload_bytes)
     outside = _ones(rows[:, payload_bytes : payload_bytes + 1] ^ np.uint8(_TAB))
     outside = outside + _ones((digits ^ np.uint8(_DIGIT)) & np.uint8(0xF0))
@@ -131,7 +132,7 @@ def _parity_bytes(payload_bytes: int) -> int:
 
 
 def _payload_bytes(line_bytes: int) -> int | None:
-    """The length of the payload in a protected line of this length; None: no such line is this long.
+    """Return the length of the payload of a protected line; None: no protected line has this length.
 
     >>> [_payload_bytes(len(protected_line(b"x" * size))) for size in (0, 7, 300)], _payload_bytes(5)
     ([0, 7, 300], None)
@@ -153,7 +154,7 @@ def _ones(values: _Bytes) -> npt.NDArray[np.int64]:
 
 
 def _by_length(lines: Sequence[bytes], places: Sequence[int]) -> Iterator[tuple[list[int], _Bytes]]:
-    """Lines of one length as rows of bytes, some at a time, and their places."""
+    """Yield lines of equal length as rows of bytes, with their places."""
     groups: dict[int, list[int]] = {}
     for place in places:
         groups.setdefault(len(lines[place]), []).append(place)
@@ -166,7 +167,7 @@ def _by_length(lines: Sequence[bytes], places: Sequence[int]) -> Iterator[tuple[
 
 
 def protected(plain: PlainBytes) -> Iterator[bytes]:
-    """Yield a file's lines with their parity appended, some at a time; each keeps its line feed or has none."""
+    """Yield a file's lines with their parity appended, some at a time; line feeds are unchanged."""
     yield from _in_lines(plain, protected_lines)
 
 
@@ -177,14 +178,14 @@ def _in_lines(plain: PlainBytes, make: Callable[[Sequence[bytes]], Sequence[byte
         if not block:
             continue
         lines = block.split(b"\n")
-        # behind the last line feed begins no line
+        # no line starts after the last line feed
         last = [] if lines[-1] else [lines.pop()]
         yield b"\n".join([*make(lines), *last])
 
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """What the parity of a file's lines shows: how many there are, how many were corrected, and which are refused."""
+    """The result of a parity check: the number of lines, of corrected lines, and the refused lines."""
 
     lines: int
     corrected: int
@@ -193,7 +194,7 @@ class CheckedFile:
 
 
 def checked_file(plain: PlainBytes) -> CheckedFile:
-    """Return what the parity of a file's lines shows."""
+    """Check the parity of a file's lines."""
     lines, corrected, refused = 0, 0, list[int]()
 
     def check(some: Sequence[bytes]) -> list[bytes]:
@@ -209,9 +210,9 @@ def checked_file(plain: PlainBytes) -> CheckedFile:
 
 
 class CheckedBytes:
-    """A file as its sender wrote it: each line without its parity, and corrected.
+    """A file as its sender wrote it: corrected lines without their parity.
 
-    A refused line stays a line, so that every other keeps its number, and is one that no reader accepts.
+    A refused line is replaced by a line that every reader refuses, so that the line numbers of the others stay.
     """
 
     def __init__(self, plain: PlainBytes, has_header: bool = False) -> None:
@@ -221,14 +222,14 @@ class CheckedBytes:
         self._corrected = 0
 
     def read(self, count: int) -> bytes:
-        """The next bytes, at most `count`; none at the end."""
+        """Return the next bytes, at most `count`; none at the end."""
         while not self._held and (part := next(self._parts, None)) is not None:
             self._held = part
         found, self._held = self._held[:count], self._held[count:]
         return found
 
     def take_corrected(self) -> int:
-        """How many lines were corrected since this was last asked."""
+        """Return the number of lines corrected since the last call."""
         found, self._corrected = self._corrected, 0
         return found
 
@@ -245,7 +246,8 @@ class CheckedBytes:
 
 
 def with_parity_told(file_name: str, part: Parsed, corrected: int) -> Parsed:
-    """The parsed records of checked lines: refused lines named as such, original bytes as they were delivered."""
+    """Return the parsed records of checked lines; rejects name the parity, and have the bytes as they were
+    delivered."""
     rejects = Rejects(file_name)
     for row in part.rejected.to_pylist():
         pieces = row["original"].split(b"\n")

@@ -31,12 +31,12 @@ _TWICE = " in an hour that clocks show twice, read as the earlier"
 
 
 def repeated_hour(name: str) -> str:
-    """A time without an offset that clocks showed twice: which one is meant is not known."""
+    """Return the note of times without an offset in an hour that clocks showed twice."""
     return f"{safely(name, MOST_NAME)}{_TWICE}"
 
 
 def is_repeated_hour(note: str) -> bool:
-    """Whether a note counts times of a repeated hour.
+    """Return whether a note counts times of a repeated hour.
 
     >>> is_repeated_hour(repeated_hour("at")), is_repeated_hour(absent_column("at"))
     (True, False)
@@ -45,7 +45,7 @@ def is_repeated_hour(note: str) -> bool:
 
 
 def is_absent_column(note: str) -> bool:
-    """Whether a note counts records without a column of the contract."""
+    """Return whether a note counts records without a column of the contract."""
     return note.endswith(" absent")
 
 

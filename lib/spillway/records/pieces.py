@@ -2,8 +2,8 @@
 
 Where a file is cut depends on its bytes alone. Text is cut at the end of a record, and only as far as every quote
 stands where one may (`csv_quotes`): from the first that does not, the rest is one piece, and its task reads record by
-record. Parquet is cut between row groups. What is wrapped is one piece, for it can only be read from its beginning,
-and so is a file whose lines carry parity.
+record. Parquet is cut between row groups. A wrapped file is one piece, because it can only be read from its beginning.
+So is a file whose lines have parity.
 """
 
 from __future__ import annotations

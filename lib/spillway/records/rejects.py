@@ -34,7 +34,7 @@ class WholeFile(Exception):
 
 
 TO_UTF8 = "convert the file to UTF-8, e.g. with: iconv -f LATIN1 -t UTF-8 FILE"
-"""What to do about text that is not UTF-8."""
+"""The remedy for text that is not UTF-8."""
 MOST_VALUE = 200
 """Characters of a value at fault that are told; its original bytes are kept beside it."""
 
@@ -45,7 +45,7 @@ class Rejects:
 
     file_name: str
     notes: dict[str, int] = field(default_factory=dict)
-    """Counts of what is odd about records that are taken all the same."""
+    """Counts of oddities of accepted records."""
     _rows: dict[int, tuple[str | bytes, ...]] = field(default_factory=dict)
 
     def add(self, line: int, name: str, rule: str, value: object, remedy: str, original: bytes) -> None:

@@ -50,11 +50,11 @@ class Explanation:
     exempt: str | None = None
     """Why nothing of the stream is shed from its next batch on, where somebody asked for it; it overrules all above."""
     notes: tuple[str, ...] = ()
-    """What is odd about values that were taken all the same."""
+    """Oddities of values that were accepted."""
 
 
 def stream_named(contracts: Contracts, stream: str) -> StreamContract:
-    """The contract of a stream; a name that is none is refused with the nearest one."""
+    """Return the contract of a stream; refuse an unknown name and suggest the nearest one."""
     streams = contracts.streams
     for one in contracts.broken:
         if one.subject == stream:
@@ -72,7 +72,7 @@ def stream_named(contracts: Contracts, stream: str) -> StreamContract:
 
 
 def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
-    """Explain one attribute, from what its stream's levers tell and from the ledger."""
+    """Explain one attribute, from the explanations of the levers and from the ledger."""
     contracts = load_usable(tables.settings.schemas)
     contract = stream_named(contracts, stream)
     if attribute not in contract.names:
@@ -94,7 +94,7 @@ def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
 
 
 def repeated_hours(ledger: Iterable[Row]) -> dict[str, int]:
-    """By note, how many times without an offset lie in an hour that clocks show twice."""
+    """Return, by note, the number of times without an offset in an hour that clocks show twice."""
     found: dict[str, int] = {}
     for row in ledger:
         if row["dimension_kind"] == "note" and is_repeated_hour(row["dimension"]):
@@ -103,7 +103,7 @@ def repeated_hours(ledger: Iterable[Row]) -> dict[str, int]:
 
 
 def _notes(contract: StreamContract, column: str, recent: Recent) -> Iterator[str]:
-    """What the last batches had that is odd, of one column of the source."""
+    """Yield what was odd in the last batches about one column of the source."""
     odd: dict[str, int] = {}
     for row in recent.ledger:
         if row["dimension_kind"] == "note":

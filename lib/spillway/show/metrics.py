@@ -104,7 +104,7 @@ _OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
     ),
     "values_lost": (f"Of the values shed, those shed for good{_LAST}.", lambda one: one.values.lost),
     "absent_ratio": (
-        f"Share of what was taken in that is absent at the destination{_LAST}; NaN where nothing is validated.",
+        f"Share of the values taken in that are absent at the destination{_LAST}; NaN if nothing is validated.",
         lambda one: math.nan if one.figures.absent_pct is None else one.figures.absent_pct / 100.0,
     ),
     "batches_over_capacity": (

@@ -137,7 +137,7 @@ def overview(tables: Tables) -> Overview:
 
 @dataclass(frozen=True)
 class StreamExplanation:
-    """A stream at a glance: what was done to its attributes, and what is odd or doubtful."""
+    """An overview of a stream: what was done to its attributes, and what is odd."""
 
     stream: str
     mode: str
@@ -145,12 +145,12 @@ class StreamExplanation:
     levers: tuple[str, ...]
     attributes: tuple[str, ...]
     overview: StreamOverview | None
-    """None: nothing of it went through yet."""
+    """None: no batch was processed yet."""
     notes: tuple[str, ...]
 
 
 def explain_stream(tables: Tables, stream: str) -> StreamExplanation:
-    """Explain a stream attribute by attribute; an unknown name is refused with the nearest one."""
+    """Explain a stream attribute by attribute; refuse an unknown name and suggest the nearest one."""
     contract = stream_named(load_usable(tables.settings.schemas), stream)
     found = stream_overviews(tables, {stream: contract})
     ledger = read_recent(tables, stream).ledger
@@ -372,11 +372,11 @@ def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
 
 
 def presence_lines(figures: StreamFigures) -> list[str]:
-    """What of a stream is absent at the destination; nothing where all of it is there."""
+    """Return lines about values that are absent at the destination; none if all are present."""
     if not figures.absent_pct:
         return []
     return sentences(
-        f"{figures.stream}: {share_said(figures.present_pct or 0.0)} of what was taken in is at the destination within "
-        f"its bound, {share_said(figures.absent_pct)} is absent there: {figures.held_values:,} values kept at the "
-        f"source, {figures.lost_values:,} dropped for good."
+        f"{figures.stream}: {share_said(figures.present_pct or 0.0)} of the values taken in are present at the "
+        f"destination within their bound, {share_said(figures.absent_pct)} are absent there ({figures.held_values:,} "
+        f"kept at the source, {figures.lost_values:,} dropped for good)."
     )

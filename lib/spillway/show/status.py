@@ -310,7 +310,7 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
 
 
 def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
-    """What was odd about rows that were taken: columns of the last batch that came or went, and repeated hours."""
+    """Yield what was odd about accepted rows: new and absent columns of the last batch, and repeated hours."""
     last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
     notes = [row for row in recent.ledger if row["dimension_kind"] == "note"]
     of_last = [row for row in notes if row["batch"] == last and not is_repeated_hour(row["dimension"])]
@@ -337,14 +337,14 @@ def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
 
 
 def _doubtful(tables: Tables, contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
-    """What of the contract its last batch makes doubtful, as far as raw still has the batch."""
+    """Yield doubts about the contract that rows of the last batch raise, if raw still has them."""
     last = [batch for batch in recent.batches if batch.rows and batch.is_in_raw][-1:]
     edge = edge_of(tables, contract.stream, last)
     for name in contract.lever_names if last else ():
         try:
             found = lever(name).doubts(contract, edge)
         except SpillwayError:
-            continue  # rows that cannot be read are reported by whoever needs them
+            continue  # another step reports rows that cannot be read
         for one in found:
             yield Shortage(contract.stream, "doubtful", False, one.sentence, one.remedy)
 
@@ -379,13 +379,13 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
 
 
 def _absent(figures: StreamFigures) -> Iterator[Shortage]:
-    """What the destination lacks: the bounds of what is there say nothing of it."""
+    """Yield the share of values that are absent at the destination; no bound covers them."""
     if figures.absent_pct:
         yield Shortage(
             figures.stream, "absent", False,
-            f"{share_said(figures.absent_pct)} of what was taken in is absent at the destination: "
-            f"{figures.held_values:,} values are kept at the source, {figures.lost_values:,} were dropped for good",
-            f"what the source keeps: spillway recover {figures.stream}; to send more, widen the channel",
+            f"{share_said(figures.absent_pct)} of the values taken in are absent at the destination: "
+            f"{figures.held_values:,} are kept at the source, {figures.lost_values:,} were dropped for good",
+            f"for the values kept at the source: spillway recover {figures.stream}; to send more, widen the channel",
         )  # fmt: skip
 
 

@@ -67,10 +67,10 @@ class StreamFigures:
     rows_shed: int = 0
     rows_lost: int = 0
     present_pct: float | None = None
-    """Of the values of measures (where there are no certificates of any, of the rows): the share that the destination
-    has, as they were or within their bound. None: nothing was validated, or `spillway migrate` has to fill it in."""
+    """Share of the values of measures that are present at the destination, exact or within their bound; the share of
+    rows if no measure has a certificate. None: nothing was validated, or `spillway migrate` must fill it in."""
     absent_pct: float | None = None
-    """The share that the destination does not have: kept at the source, or dropped with its row."""
+    """The share that is absent at the destination: kept at the source, or dropped with its row."""
     held_values: int = 0
     lost_values: int = 0
 

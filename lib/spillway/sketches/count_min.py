@@ -15,10 +15,10 @@ No estimator is best for every question, so a question states its `purpose`:
 
 - `frequent` (default): a key that is expected to be frequent. `cmm_order`: of the keys of Figure 4.2 (the 100 most
   frequent) it has the least error at every skew.
-- `any`: a key that may be rare. `cmm_mean` where the table is so crowded that a rare key cannot be told from noise, as
-  its counters show, else `cmm_order`. In crowded tables `cmm_order` errs up to 4.5 times as much (Figure 4.1).
-- `sum`: the answers are added up. `cmm_unbiased`: the others are clamped at 0, and their sums are too large by several
-  times where most keys are rare.
+- `any`: a key that may be rare. `cmm_mean` if the counters show that the table is too crowded to distinguish a rare key
+  from noise, else `cmm_order`. In crowded tables the error of `cmm_order` is up to 4.5 times as large (Figure 4.1).
+- `sum`: the answers are added up. `cmm_unbiased`: the others are clamped at 0, so if most keys are rare, their sums are
+  several times too large.
 
 Ting ("Count-Min: Optimal Estimation and Tight Error Bounds using Empirical Error Distributions", KDD 2018, arXiv
 1811.04150) estimates the distribution of the noise from the counters, as `noise` does, and takes the estimate that is
@@ -70,7 +70,7 @@ from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
 ESTIMATORS = ("cm", "cmm_mean", "cmm_median", "cmm_order", "cmm_unbiased")
 PURPOSES = ("frequent", "any", "sum")
-"""What an answer is for: one frequent key, one key that may be rare, or a sum over keys."""
+"""Purposes of an answer: one frequent key, one key that may be rare, or a sum over keys."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class CountMin(binary.CounterSketch):
     def point(
         self, keys: object, estimator: str = "auto", confidence: float = 0.95, purpose: str = "frequent"
     ) -> Estimates:
-        """The frequency of each key, with an interval; `auto` is the estimator for the purpose."""
+        """Return the frequency of each key, with an interval; `auto` is the estimator for the purpose."""
         beyond = (1.0 - check_confidence(confidence)) / 2
         if estimator == "auto":
             estimator = self.estimator_for(purpose)
@@ -230,7 +230,7 @@ class CountMin(binary.CounterSketch):
         return Estimates(np.clip(estimate, 0.0, minimum), low, high, confidence, estimator)
 
     def without(self, counted: Mapping[int, int]) -> CountMin:
-        """Return the table without keys whose frequencies are known: the noise that is left is that of the others."""
+        """Return the table without keys whose frequencies are known, so that only the other keys are noise."""
         rest = CountMin(self.parameters)
         rest.table = self.table.copy()
         rest.total, rest.updates, rest.absolute = self.total, self.updates, self.absolute

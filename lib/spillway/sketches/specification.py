@@ -32,7 +32,7 @@ class SketchSpec:
     stream's own (`side`) where it is below 1. `within`
     (alternating_bloom) is how many rows back nothing is forgotten. `seed` is that of count_min and pair_count:
     quantiles hash nothing, and all `distinct` hash alike, so that any two of them unite. `estimator` (count_min)
-    answers every frequency, whatever it is for; `by_purpose` leaves that to the question.
+    answers every frequency; `by_purpose` selects it by the purpose of the question.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class SketchSpec:
     def context(self) -> dict[str, Any]:
         """What the keys are made of; travels inside the payload."""
         found = {"attributes": list(self.attributes), "types": list(self.types), "seed": self.seed}
-        # only where it is stated: sketches that were built before merge with those of today
+        # only if stated: older sketches then merge with new ones
         stated = self.kind == "count_min" and self.estimator != BY_PURPOSE
         return {**found, "estimator": self.estimator} if stated else found
 

@@ -274,7 +274,7 @@ def _asked(kind: Kind, method: str, payloads: pa.Array, *values: pa.Array) -> pa
 
 
 def _purpose(column: pa.Array) -> str:
-    """What the answers are for: one purpose for all rows."""
+    """Return the purpose of the answers, the same for all rows."""
     given = column.unique().to_pylist()
     if len(given) != 1 or not isinstance(given[0], str):
         raise Refused("purpose", f"be one of {', '.join(PURPOSES)} for all rows", given[:3], "write 'sum'")

@@ -32,7 +32,7 @@ _ANSWERS = (
     (
         r"URL scheme is not allowed",
         "be reached over https",
-        "set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL is meant to be http, or write https:// there",
+        "set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL must be http, or write https:// there",
     ),
     (
         r"loading credentials|IMDS|169\.254\.|InvalidAccessKeyId|INVALID_ACCESS_KEY_ID|SignatureDoesNotMatch"
@@ -44,26 +44,26 @@ _ANSWERS = (
     (
         r"403 Forbidden|HTTP status 403|ACCESS_DENIED|AccessDenied|necessary privileges",
         "permit the request",
-        "see that the key is right, and give it the right to list, read, write and delete below this path",
+        "check the key, and permit it to list, read, write and delete below this path",
     ),
     (
         r"NoSuchBucket|NO_SUCH_BUCKET|Bucket '.*' not found",
         "have the bucket",
-        "make the bucket, or correct SPILLWAY_LAKE, SPILLWAY_DESTINATION or SPILLWAY_LANDING",
+        "create the bucket, or correct SPILLWAY_LAKE, SPILLWAY_DESTINATION or SPILLWAY_LANDING",
     ),
     (
         r"Received redirect|PermanentRedirect|HTTP status 301",
-        "lie in the region that is asked",
+        "lie in the requested region",
         "set AWS_REGION to the bucket's region",
     ),
     (
         r"NETWORK_CONNECTION|error sending request|[Cc]onnection|[Cc]ould not (?:connect|resolve)|dns error|timed out",
         "be reachable",
-        "see that AWS_ENDPOINT_URL is right and that this machine reaches it; running again is safe",
+        "check AWS_ENDPOINT_URL, and that this machine can reach it; it is safe to run again",
     ),
-    (r"", "answer without an error", "see what the store says of it; running again is safe"),
+    (r"", "answer without an error", "check the store's message; it is safe to run again"),
 )
-"""What a store's answer means: a pattern of it, the rule that is broken, the remedy. The first that matches counts."""
+"""Answers of object stores: a pattern, the rule that is broken, the remedy. The first match counts."""
 _OF_A_STORE = re.compile(
     r"AWS Error|Generic \w+ error|Object at location|Error performing|google::cloud::|Azure Error|curlCode"
     r"|Bucket '.*' not found"
@@ -102,11 +102,11 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 def store_fault(path: str, problem: BaseException) -> StoreFault:
-    """Return what a store answered as one problem with a remedy.
+    """Return a store's error as one problem with a remedy.
 
     >>> print(store_fault("s3://b/t", OSError("Kernel error -> Generic S3 error\\n  URL scheme is not allowed")))
     s3://b/t: `store` must be reached over https, got 'Kernel error -> Generic S3 error: URL scheme is not allowed'; \
-set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL is meant to be http, or write https:// there
+set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL must be http, or write https:// there
     """
     lines = re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(problem)).split(
         "\n"
@@ -121,9 +121,9 @@ set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL is meant to be http, or write https:
 
 @contextmanager
 def store_faults(path: str, missing_too: bool = False) -> Iterator[None]:
-    """Raise what goes wrong with an object store as a `StoreFault`; a disk's faults stay as they are.
+    """Raise errors of an object store as `StoreFault`; errors of a local disk are unchanged.
 
-    `missing_too`: also a file that is not there, where there must be one.
+    `missing_too`: raise it also if a file does not exist.
     """
     try:
         yield
@@ -134,9 +134,9 @@ def store_faults(path: str, missing_too: bool = False) -> Iterator[None]:
 
 
 def refuse_store_fault(path: str, problem: BaseException) -> None:
-    """Raise the fault of the store that lies behind an exception; return if there is none.
+    """Raise the store's fault that caused an exception; return if there is none.
 
-    What reads a file says of each `OSError` that the file is damaged: a store that fails says nothing about the file.
+    Readers report each `OSError` as a damaged file. If the store failed, the file may be intact.
     """
     chain: list[BaseException] = []
     one: BaseException | None = problem

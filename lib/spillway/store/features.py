@@ -33,9 +33,9 @@ _READERS_LISTED_FROM, _WRITERS_LISTED_FROM = 3, 7
 def refuse_features(
     path: str, table: Any | None, to_write: bool, known: frozenset[str] = READ_FEATURES
 ) -> None:
-    """Refuse a table (of delta-rs; None: there is none yet) that asks for what is not known.
+    """Refuse a table (of delta-rs; None: it does not exist yet) that needs an unknown feature.
 
-    `known`: the features that the caller's way of reading applies.
+    `known`: the features that the caller's reader supports.
     """
     if table is None:
         return

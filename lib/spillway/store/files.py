@@ -189,7 +189,7 @@ def rows_of(
     """The rows of one file, some at a time; a column that it does not have is null.
 
     `within`: whole numbers and their ranges (None is open), to leave out the row groups that hold none of them.
-    `needed_from`: a column and its least value that is still needed, asked before each row group is read.
+    `needed_from`: a column, and a function that returns its smallest value still needed; called before each row group.
     """
     with _opened(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]

@@ -11,13 +11,13 @@ from spillway.store.blobs import plain_uri, store_fault, store_faults
 from spillway.store.features import READ_FEATURES, refuse_features, refuse_unknown
 
 FOREIGN_READ_FEATURES = READ_FEATURES | {"columnMapping", "deletionVectors", "v2Checkpoint"}
-"""The reader features that delta-rs's `QueryBuilder` applies when it reads rows."""
+"""The reader features that delta-rs's `QueryBuilder` supports."""
 
 
 def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -> pa.Table:
-    """Return the columns of a table that `columns` chooses of its names.
+    """Return columns of a table; `columns` chooses them from all names.
 
-    A table that asks its readers for an unknown feature is refused by the feature's name. Rows are read by delta-rs's
+    A table with an unknown reader feature is refused by the name of the feature. Rows are read by delta-rs's
     `QueryBuilder`, which applies deletion vectors and column mapping; its `to_pyarrow_table` refuses the first and
     returns nulls for the second.
     """
@@ -32,7 +32,7 @@ def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -
         return pa.table(rows.read_all())
     except SpillwayError:
         raise
-    except Exception as problem:  # a file that is gone or damaged is a bare Exception of delta-rs
+    except Exception as problem:  # for an absent or damaged file delta-rs raises a bare Exception
         refuse_unknown(path, problem)
         if isinstance(problem, OSError) and "://" in path:
             raise store_fault(path, problem) from problem
@@ -42,5 +42,5 @@ def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -
 
 
 def _quoted(name: str) -> str:
-    """A column's name as SQL spells it, capitals and quotation marks included."""
+    """Return a column's name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'

@@ -79,9 +79,9 @@ class TableContract:
         """The table of one stream: these columns, those its levers add to rows, and the stream's attributes.
 
         `attributes`: (name, contract type); `added`: (name, column type, meaning); `own_bounds`: the attributes with a
-        bound in their own unit, for which `recovered` has a column of its own. All of them may be null in the
-        lake, whatever the contract says of delivered tuples: shed ones are null in `transmitted`, and a contract may
-        gain or lose an attribute or a lever between batches.
+        bound in their own unit, which has a column in `recovered`. All of them may be null in the lake, whatever the
+        contract says of delivered tuples: shed ones are null in `transmitted`, and a contract may gain or lose an
+        attribute or a lever between batches.
         """
         extra = [TableColumn(name, kind, True, meaning) for name, kind, meaning in added]
         extra += [TableColumn(name, SPARK_TYPES[kind], True, "see the contract") for name, kind in attributes]
@@ -91,8 +91,8 @@ class TableContract:
                     name + BOUND_SUFFIX,
                     "double",
                     True,
-                    f"bound of {name} in %; null where it is as it was, NaN where only {name}{OWN_BOUND_SUFFIX} bounds "
-                    "it, infinite where it was shed and is not here",
+                    f"bound of {name} in %; null: exact; NaN: only {name}{OWN_BOUND_SUFFIX} bounds it; infinite: "
+                    "absent",
                 )
                 for name, _ in attributes
             ]
@@ -101,7 +101,7 @@ class TableContract:
                     name + OWN_BOUND_SUFFIX,
                     "double",
                     True,
-                    f"bound of {name} in its own unit; null where it is as it was, or is not here",
+                    f"bound of {name} in its own unit; null: exact or absent",
                 )
                 for name, _ in attributes
                 if name in own_bounds

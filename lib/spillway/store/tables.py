@@ -244,7 +244,7 @@ class Table:
         try:
             self._commit(written, where)
         except StoreFault:
-            raise  # the commit may stand although its answer was lost; files in no table are swept by `spillway keep`
+            raise  # the commit may have succeeded; if not, `spillway keep` removes the files
         except SpillwayError:
             discard(self.path, written)
             raise

@@ -302,7 +302,7 @@ def test_a_join_by_an_attribute_that_may_be_inexact_is_refused_by_name(world: Wo
     world.contract_becomes(lossy, {**lossy, "stream": "west", "source": {"path": "west", "format": "json"}})
     contract_becomes(world, JOIN, **by_level)
     with pytest.raises(
-        SpillwayError, match=r"alike: `level` must be exact .* got 'east.level'; write role: prot"
+        SpillwayError, match=r"alike: `level` must be exact, .* got 'east.level'; write role: prot"
     ):
         run(world)
     (problem,) = {one.field for one in broken_workloads(world.contracts)}
@@ -338,7 +338,7 @@ def test_rows_with_an_inexact_value_match_nothing_and_leave_no_upper_end(tmp_pat
     assert {row["left_bound_pct"] or 0.0 for row in world.rows("joined", "alike")} <= {0.0}
     told = LEVER.told(world.contracts.joins["alike"], world.tables.now())
     assert told is not None
-    assert "rows match nothing, since a value they are joined by was rounded" in told.way
+    assert "rows match nothing, because a value of the join key was rounded" in told.way
     assert "at least " in told.way
     assert "no upper end: rows with inexact values match nothing" in told.way
     assert told.numbers["... at most"] is None

@@ -69,7 +69,7 @@ def test_an_unknown_stream_is_refused_when_contracts_are_read(tmp_path: Path) ->
         ({"sql": "DROP TABLE sites"}, "`sql` must be one SELECT statement"),
         (
             {"sql": "SELECT count(*) AS n FROM sites, read_csv('/etc/passwd')"},
-            "`sql` must use only functions and clauses that queries may use, got 'read_csv'",
+            "`sql` must use only functions and clauses that spillway/engine/dialect.py lists, got 'read_csv'",
         ),
         ({"sql": "SELECT 1 AS one"}, "`inputs` must be read by its statements, got 'sites'"),
         ({"sql": "SELECT count(*) AS n FROM others"}, "out of inputs; others is read, and is no input"),

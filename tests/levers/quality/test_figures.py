@@ -153,5 +153,5 @@ def test_results_that_cannot_stand_in_one_table_are_refused(forgetting: list[Lak
         {"name": "one", "sql": "SELECT word AS n FROM posts"},
         {"name": "other", "sql": "SELECT number AS n FROM posts"},
     ]
-    with pytest.raises(SpillwayError, match="must have one type for a column that several results have"):
+    with pytest.raises(SpillwayError, match="must have the same type for a column in all results"):
         answer(lake, steps=steps)

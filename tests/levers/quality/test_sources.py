@@ -127,14 +127,14 @@ def test_sources_of_a_sifted_stream_count_what_their_rows_stand_for(forgetting: 
 def test_sources_are_told_apart_by_an_attribute_that_there_is(forgetting: list[Sifted]) -> None:
     made = lake_of("absent", forgetting, polls("fast", 0, 30))
     with pytest.raises(
-        SpillwayError, match="`sources` must be told apart by an attribute of meters, got 'rooter'"
+        SpillwayError, match="`sources` must be identified by an attribute of meters, got 'rooter'"
     ):
         coverage_of(made, "absent", sources={"by": "rooter"})
     for rule, said in (
-        ({"expected": ["a"]}, "be said of sources that `by` tells apart"),
+        ({"expected": ["a"]}, "be absent without `by`"),
         (
             {"by": "site", "weights": [{"source": "a", "weight": 1}, {"source": "a", "weight": 2}]},
-            "stand once",
+            "occur once",
         ),
     ):
         with pytest.raises(SpillwayError, match=said):

@@ -62,5 +62,5 @@ def test_explain_says_that_a_fixed_cost_exceeds_the_capacity(tmp_path: Path) -> 
     again = {**rows[0], "seconds": 1e4 + 1, "cost": 1e4 + 1, "cost_offered": 1e5}
     world.tables.at("coverage").replace([*slow, again], subject="means")
     told = explain_workload(world.tables.now(), "means")
-    assert "an answer takes 1e+04 s before it reads a tuple, more than the room has" in str(told)
+    assert "the fixed cost of an answer, 1e+04 s, exceeds the capacity" in str(told)
     assert "wait for its next windows" not in str(told)

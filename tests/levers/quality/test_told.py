@@ -32,7 +32,7 @@ def window(
     ("settings", "windows", "said"),
     [
         # the file that was left out holds 490 tuples: no slice of 300 ever reads it
-        ({}, [window(490, 2, 1)], "its files hold 490 tuples and more"),
+        ({}, [window(490, 2, 1)], "its files hold 490 tuples or more"),
         (
             {"portion_tuples": 490},
             [window(490, 2, 1)],
@@ -64,7 +64,7 @@ def test_fixed_cost_above_the_capacity_is_the_cause(capacity: float, is_cause: b
     found = dearer_than_the_room(read_workload(query("means", MEAN)), rows)
     assert (found is not None) == is_cause
     if found is not None:
-        assert "an answer takes 0.5 s before it reads a tuple" in found.why
+        assert "the fixed cost of an answer, 0.5 s, exceeds" in found.why
         assert "tried every 8 slices" in found.why
         assert "raise the capacity above 0.5 seconds" in found.remedy
 

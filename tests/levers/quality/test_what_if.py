@@ -120,7 +120,7 @@ def test_windows_of_another_length_are_refused_as_a_run_refuses_them(tmp_path: P
     world = begun(tmp_path, query("means", MEAN, **SMALL))
     run(world)
     put_queries(world, query("means", MEAN, window={"seconds": 1200}, **SMALL))
-    with pytest.raises(SpillwayError, match=r"`window\.seconds` must stay as long as the windows"):
+    with pytest.raises(SpillwayError, match=r"`window\.seconds` must stay the length of the windows"):
         what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges())
 
 

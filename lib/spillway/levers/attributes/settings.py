@@ -87,7 +87,9 @@ class Reevaluate:
     interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
     factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
     cap_windows: int | None = rule(
-        Maybe(Number(least=1, whole=True)), "the interval grows no further; null: the paper, no limit", 512
+        Maybe(Number(least=1, whole=True)),
+        "upper limit of the interval, in windows; null: no limit, as in the paper",
+        512,
     )
     hysteresis: float = rule(
         Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.0
@@ -116,8 +118,8 @@ class Training:
     tuples: int = rule(Number(least=1, whole=True), "how many of the first tuples to train on", 10_000)
     candidates: int = rule(
         Number(least=1, whole=True),
-        "source.parity: training sets tried, one after the other, before training is given up; a set with a line that "
-        "parity cannot correct is discarded",
+        "with source.parity: number of training sets to try; a set with a line that parity cannot correct is "
+        "discarded, and training fails if all are",
         8,
     )
 
@@ -126,7 +128,7 @@ class Training:
         if name not in ("parity", "parity_attribute"):
             return None
         return (
-            "be absent: it protected values as they were read, not the bytes that were delivered",
+            "be absent: it protected values after they were read, not the delivered bytes",
             "let the sender write lines with `spillway parity add FILE`, and write parity: secded under source",
         )
 
@@ -159,10 +161,10 @@ class AttributeSettings:
 
     method: str = rule(
         Choice(METHODS),
-        "whose rules; paper: those of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, `plan: prefix`, `fit: "
-        "count`, `synopsis: hold`, `ways: [keep, shed]`, `predictors: [last]`, and `reevaluate` as Algorithm 2 is "
-        "printed), as far as the contract does not state these settings itself; several streams share a channel by "
-        "her rule with `divide_by: proportional`",
+        "default: Spillway's rules; paper: the rules of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, `plan: "
+        "prefix`, `fit: count`, `synopsis: hold`, `ways: [keep, shed]`, `predictors: [last]`, and `reevaluate` as "
+        "Algorithm 2 is printed); a setting that the contract states takes precedence; for her rule on a shared "
+        "channel, write `divide_by: proportional` in the channel",
         "default",
     )
     criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
@@ -182,9 +184,9 @@ class AttributeSettings:
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
     rank_by: str = rule(
         Choice(RANK_BY),
-        "what makes an attribute worth less; recoverability: the bytes that shedding it saves as training measured "
-        "them, the same for every window; stddev: standard deviation (Ahuja 2006, 3.2.3.2); relative: standard "
-        "deviation over mean, free of units. Which of them loses least depends on the stream: see the evidence",
+        "score by which attributes are ranked for shedding; recoverability: bytes saved by shedding it, measured in "
+        "training, the same for every window; stddev: standard deviation (Ahuja 2006, 3.2.3.2); relative: standard "
+        "deviation / mean, without a unit. No score is best for every stream: see the evidence",
         "recoverability",
     )
     plan: str = rule(
@@ -233,7 +235,7 @@ class AttributeSettings:
                 "add shed: a prefix is shed whole",
             )
         if self.plan == "least_loss" and self.fit in FITS and self.fit != "bits":
-            yield "fit", "be absent unless the plan is prefix", self.fit, "write plan: prefix, or fit: bits"
+            yield "fit", "be absent if the plan is not prefix", self.fit, "write plan: prefix, or fit: bits"
 
     @staticmethod
     def schema_extra() -> dict[str, Any]:

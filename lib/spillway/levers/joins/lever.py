@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 JOINED, JOIN_WINDOWS = "joined", "join_windows"
 WEIGHT = "weight"
-"""The column of an input in which a row says how many produced rows it stands for."""
+"""The column of an input with the row weight: the number of produced rows that a row represents."""
 
 
 class JoinPlan(WindowPlan):
@@ -115,8 +115,8 @@ def sides_of(
 ) -> tuple[Operand, Operand, SideBounds, int]:
     """Return the rows of both inputs, their items as ordinals of one dictionary, and how many rows match nothing.
 
-    A row with a value that was rounded, or recovered within a bound, has no items: it may be a pair of other rows than
-    its true value is, so it is left out and counted.
+    A row whose value was rounded, or recovered within a bound, has no items, because it may match other rows than the
+    true value would. It is left out and counted.
     """
     streams = input_streams(contract)
     tables = [
@@ -155,7 +155,7 @@ def sides_of(
 
 
 def lost_of(work: WindowWork, stream: str) -> LostRows:
-    """Return what was lost of a stream in the window, and in the windows that it looks back at."""
+    """Return the rows of a stream that were lost in the window, and in the windows that it looks back at."""
     (window,) = work.windows
     own = work.losses.get(window.window, {}).get(stream, InputLoss())
     reached = sum(
@@ -216,7 +216,7 @@ def _bounds(table: pa.Table, side: JoinSide) -> Array | None:
 
 
 def _widest(bounds: pa.ChunkedArray) -> Array:
-    """Bounds in per cent, not a number where a value is as it came; one in its own unit alone bounds no share."""
+    """Return bounds in per cent; NaN for exact values, and for values that are bounded in their own unit only."""
     found = np.array(bounds.cast(pa.float64()), np.float64)
     return np.where(np.isnan(found) & np.asarray(bounds.is_valid()), np.inf, found)
 
@@ -293,7 +293,7 @@ class JoinLever(WindowLever):
         left, right, _, inexact = sides_of(contract, room, settings, inputs)
         if inexact:
             count = float(inexact)
-            note = "what they are joined by was rounded, or recovered within a bound; a join by it is refused"
+            note = "the join key was rounded, or recovered within a bound; a join by it is refused"
             yield Advised("rows left out", Answer(count, count, count, 1.0, "counted", note=note))
         yield from advised(left, right, settings, len(set(contract.inputs)) == 1)
 

@@ -178,9 +178,10 @@ class JoinSettings:
 
     method: str = rule(
         Choice(METHODS),
-        "whose rules; paper: those of Gedik, Wu, Yu and Liu 2007 (`adapt`: `rate: followed`, Algorithm 1; "
-        "`correlation: true`, Algorithms 2 and 3; `direction: whole`, Algorithm 4, or `each`, Algorithm 5, where rows "
-        "have `types`; `sample_pct: 10`; `memory: 0`), as far as the contract does not state these settings itself",
+        "default: Spillway's rules; paper: the rules of Gedik, Wu, Yu and Liu 2007 (`adapt`: `rate: followed`, "
+        "Algorithm 1; "
+        "`correlation: true`, Algorithms 2 and 3; `direction: whole`, Algorithm 4, or `each`, Algorithm 5, if rows "
+        "have `types`; `sample_pct: 10`; `memory: 0`); a setting that the contract states takes precedence",
         "default",
     )
     left: JoinSide = rule(Record(JoinSide), "the first input")
@@ -283,7 +284,7 @@ class JoinSettings:
         if self.method == "paper" and self.types and self.adapt.direction == "whole":
             yield (
                 "adapt.direction",
-                "be each where rows have types (Algorithm 5)",
+                "be each if rows have types (Algorithm 5)",
                 self.adapt.direction,
                 "write adapt: {direction: each}",
             )

@@ -40,7 +40,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     inexact = sum(row.get("inexact_rows") or 0 for row in rows)
     if inexact:
         what += (
-            f"; {inexact:,} rows match nothing, since a value they are joined by was rounded, or recovered within a "
+            f"; {inexact:,} rows match nothing, because a value of the join key was rounded, or recovered within a "
             "bound"
         )
     bound = max((row["bound_pct"] for row in rows if row["bound_pct"] is not None), default=None)
@@ -112,32 +112,32 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
 
 
 def _lost_before(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return what is known of rows that were lost before the join, where any were."""
+    """Return the figures about rows that were lost before the join; empty if none were."""
     weighted = [row for row in rows if row.get("missed_here") is not None]
     if not weighted:
         return {}
     return {
-        "... of them of rows that came, and were not compared": round(
+        "... of them pairs of rows that came and were not compared": round(
             sum(row["missed_here"] for row in weighted)
         ),
         "rows that came": sum(row["left_rows"] + row["right_rows"] for row in weighted),
-        "rows that were produced, about": round(
+        "rows that were produced (estimate)": round(
             sum(row["left_produced"] + row["right_produced"] for row in weighted)
         ),
-        "rows lost before that no row stands for, at most": max(
+        "rows lost before the join that no weight represents (at most)": max(
             row["unweighted_rows"] or 0 for row in weighted
         ),
     }
 
 
 def _windows_of_a_row(contract: Workload, settings: JoinSettings) -> int:
-    """Return in how many windows a row is looked for: what windows miss by its loss, they miss together."""
+    """Return in how many windows a row is searched for. If the row is lost, all of them miss its pairs."""
     lasts = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
     return 1 + math.ceil(lasts / contract.window.seconds)
 
 
 def _sic(rows: Sequence[Row]) -> float:
-    """Of these windows, each as the rows produced in it are many."""
+    """Return the mean sic of these windows, weighted by the rows that were produced in each."""
     came = [
         row["left_rows"] + row["right_rows"]
         if row.get("left_produced") is None
@@ -149,7 +149,7 @@ def _sic(rows: Sequence[Row]) -> float:
 
 
 def missed_in(rows: Sequence[Row], windows_of_a_row: int = 1) -> Missed:
-    """Return what these windows missed together: counts are added, and samples are taken together as one.
+    """Return the pairs that these windows missed in total. Counts are added; samples are merged into one sample.
 
     A window of an older Spillway, whose sample was of rows, adds up by the square of its half-width. Where rows were
     lost before, windows miss pairs of the same rows: of n windows that share rows the variance of the sum is at most n
@@ -189,24 +189,24 @@ def told_of_missed(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
     )
     if math.isinf(missed.high):
         return (
-            f"at least {missed.low:,.0f} are missed with 95 % confidence, about {missed.estimate:,.0f} by what is "
-            f"here; there is no upper end: {_why_open(rows)}{beside}"
+            f"about {missed.estimate:,.0f} are missed (at least {missed.low:,.0f} with 95 % confidence; no upper end: "
+            f"{_why_open(rows)}{beside})"
         )
     if any(row.get("unweighted_rows") for row in rows):
         beside += (
-            "; no weight stands for some of the rows that were lost before: the upper end is by their count"
+            "; no weight represents some of the rows that were lost before: the upper end uses their count"
         )
     between = f"{missed.low:,.0f} to {missed.high:,.0f} with 95 % confidence"
     return f"about {missed.estimate:,.0f} are missed ({between}{beside})"
 
 
 def _why_open(rows: Sequence[Row]) -> str:
-    """Return why what was missed has no upper end."""
+    """Return why the number of missed pairs has no upper end."""
     if any(row.get("inexact_rows") for row in rows):
         return "rows with inexact values match nothing"
     if any(row.get("unweighted_rows") for row in rows):
-        return "rows were refused, and it is not known when they were"
-    return "rows were lost before, and it is not recorded how many"
+        return "the times of refused rows are not known"
+    return "the number of rows lost before is not recorded"
 
 
 def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:

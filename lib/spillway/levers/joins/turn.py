@@ -71,7 +71,7 @@ class JoinTurn:
     losses: tuple[LostRows, LostRows] = field(default_factory=lambda: (LostRows(), LostRows()))
     """By side, the rows that were produced and did not come."""
     inexact_rows: int = 0
-    """Rows that match nothing, since what they are joined by is not known exactly."""
+    """Rows that match nothing, because their join key is not known exactly."""
 
     @property
     def weighted(self) -> bool:

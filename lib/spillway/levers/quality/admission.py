@@ -13,8 +13,8 @@ Ours, beside the text:
   equal size the paper's order), or as
   `turn` says where it is given; ties by `tie`: drawn by seed, so that of one source any batch is as likely to be kept
   as any other, and answers may be scaled up (see `intervals`).
-- Costs may be affine: the first batch that is admitted of a group (a query's window, one question to the engine) costs
-  the group's fixed cost in addition to its own.
+- Costs may be affine. A group is a window of a query, which the engine answers once. The first admitted batch of a
+  group costs the group's fixed cost in addition to its own.
 - What must be kept goes first; then the query that has waited longest gets one batch (`waited`, see `entitled`); then
   every query is brought to its floor; then priorities in turn.
 
@@ -58,20 +58,21 @@ class Batches:
     turn: np.ndarray | None = None
     """From 0 to 1: order of a query's own batches, the lowest first; by default by what they carry for their cost."""
     group: np.ndarray | None = None
-    """By batch, its group, a place in `fixed`; None: no batch has a fixed cost."""
+    """The group of each batch, as an index into `fixed`; None: no batch has a fixed cost."""
     fixed: np.ndarray | None = None
-    """By group, what the first batch that is admitted of it costs in addition to its own cost."""
+    """The fixed cost of each group: the cost of its first admitted batch in addition to the batch's own."""
 
     @property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
-        """`group` and `fixed`, where there are none one group without a fixed cost."""
+        """Return `group` and `fixed`; one group without a fixed cost if there are none."""
         if self.group is None or self.fixed is None:
             return np.zeros(len(self), np.int64), np.zeros(1)
         return self.group, self.fixed
 
     @property
     def spread(self) -> Batches:
-        """The same batches without fixed costs: each bears its share of its group's, by its own cost."""
+        """Return the batches without fixed costs: each batch bears a share of its group's, in proportion to its own
+        cost."""
         if self.group is None or self.fixed is None:
             return self
         own = np.bincount(self.group, self.cost, len(self.fixed))
@@ -82,7 +83,7 @@ class Batches:
         return Batches(self.query, self.sic, self.cost + share * self.fixed[self.group], self.tie, self.turn)
 
     def costs_of(self, admitted: np.ndarray) -> float:
-        """Return what a choice of batches costs, with the fixed costs of their groups."""
+        """Return the cost of the admitted batches, with the fixed costs of their groups."""
         group, fixed = self.groups
         opened = np.bincount(group[admitted], minlength=len(fixed)) > 0
         return float(self.cost[admitted].sum() + fixed[opened].sum())
@@ -176,7 +177,7 @@ class _Order:
         self.no_cap = np.full(len(self.weight), np.inf)
         self.group, fixed = batches.groups
         self.unpaid = fixed.astype(np.float64).copy()
-        """By group, its fixed cost while none of its batches is admitted, then 0."""
+        """Return the fixed cost of each group as long as none of its batches is admitted, then 0."""
 
     def fill(
         self, admitted: np.ndarray, left: float, among: np.ndarray | None, cap: np.ndarray | None = None

@@ -43,7 +43,7 @@ OURS = ("window", "batch_date", "window_start", "window_end", "result_step", "ro
 """Columns of an answer that the system writes."""
 MOST_NUMBERS = 50_000_000
 WEIGHT = "weight"
-"""The column with the number of rows that a row stands for."""
+"""The column with the row weight: the number of rows that a row represents."""
 _PARTS = 1_000_000
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
@@ -62,7 +62,7 @@ class AskedQuery(AskingDecision):
 
     numbers_before: NumbersBefore = field(default_factory=NumbersBefore)
     losses: Mapping[int, Mapping[str, InputLoss]] = field(default_factory=dict)
-    """By window and input, what was produced and cannot be read."""
+    """The rows that were produced and cannot be read, by window and input."""
 
     @property
     def asks(self) -> str:
@@ -89,31 +89,31 @@ class AskedQuery(AskingDecision):
 
     @property
     def _told_apart(self) -> list[tuple[str, SourceRule]]:
-        """The inputs of which an attribute tells sources apart."""
+        """The inputs whose sources are identified by an attribute."""
         rules = ((name, self.settings.source_rule(name)) for name in self.sources)
         return [(name, rule) for name, rule in rules if rule is not None and rule.by is not None]
 
     def refuse_sources(self) -> None:
-        """Refuse sources that are told apart by what is no attribute of their input."""
+        """Refuse a rule for sources whose `by` is not an attribute of the input."""
         for name, rule in self._told_apart:
             if rule.by not in self.columns[name]:
                 raise Refused(
                     "sources",
-                    f"be told apart by an attribute of {name}",
+                    f"be identified by an attribute of {name}",
                     rule.by,
                     "name one of its keys",
                     self.query,
                 )
 
     def _by_source(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuestion:
-        """How many tuples of every source arrived, also in portions that are shed: these columns alone."""
+        """Return the arrived tuples of every source, in kept and shed portions; only these columns are read."""
         assert rule.by is not None
         columns = (rule.by, *({WEIGHT} & set(self.columns[name]) - {rule.by}))
         read = SqlRead(name, columns, tuple(one for one in offered if one.stream == name), True)
         return SqlQuestion({name: read}, (("counted", sources_asked(name, rule, columns)),), _PARTS)
 
     def _dropped(self, window: Window) -> InputLoss | None:
-        """What was dropped of a plain aggregate's input in the window, where that matters to its answer."""
+        """Return the dropped rows of a plain aggregate's input in the window, if they change its answer."""
         found = self.losses.get(window.window, {}).get(self.sources[0])
         if found is None:
             return None
@@ -122,7 +122,8 @@ class AskedQuery(AskingDecision):
         return found if found.dropped_most or (found.given_back and left_out) else None
 
     def _is_scaled(self, window: Window, inexact: Inexact) -> bool:
-        """Whether portions are asked for their parts: some are left out, rows were dropped, or values are inexact."""
+        """Return whether the answer needs estimates: portions are left out, rows were dropped, or values are
+        inexact."""
         if self.aggregate is None:
             return False
         share = self.shares[window.window]
@@ -160,7 +161,7 @@ class AskedQuery(AskingDecision):
         return self.settings.results(self.query)
 
     def asked(self, kept: Sequence[Portion], result: str) -> SqlQuestion:
-        """The author's question for one of the results, of some portions."""
+        """Return the author's query for one of the results, over some portions."""
         said, steps = self.settings, dict(self.statements)
         needed, waiting = {result}, [result]
         while waiting:
@@ -180,7 +181,7 @@ class AskedQuery(AskingDecision):
         )
 
     def result_shares(self) -> dict[str, dict[str, float]]:
-        """By input and result, the share of what the input carries that arrives at the result."""
+        """Return, by input and result, the share of the input's information content that arrives at the result."""
         reads = {
             name: [
                 *(one for one in self.sources if one in names_in(sql)),
@@ -322,7 +323,7 @@ class AskedQuery(AskingDecision):
         return found
 
     def _joined(self, results: Sequence[pa.Table], told: WindowTally) -> tuple[pa.Table, np.ndarray]:
-        """The rows of all results with what each row carries; a column that a result has not is null in its rows."""
+        """Return the rows of all results with their sic. A column that a result lacks is null in its rows."""
         if len(results) == 1:
             rows = results[0].num_rows
             return results[0], np.full(rows, told.sic / max(1, rows))
@@ -338,7 +339,7 @@ class AskedQuery(AskingDecision):
         except pa.ArrowException as problem:
             raise Refused(
                 "steps",
-                "have one type for a column that several results have",
+                "have the same type for a column in all results",
                 problem,
                 "give one of them another name with AS",
                 self.query,
@@ -378,7 +379,7 @@ class AskedQuery(AskingDecision):
 def fates_by_source(
     numbers: pa.Table, of: Numbered, before: Mapping[str, int]
 ) -> tuple[dict[str, SequenceFates], dict[str, int]]:
-    """What became of the tuples of every source of an input, and with which number each ended."""
+    """Return the tuples of every source of an input, kept and lost, and the last number of each source."""
     kind = numbers.schema.field(of.attribute).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise Refused(
@@ -400,7 +401,7 @@ def fates_by_source(
 
 
 def seconds_of(window: Window) -> float:
-    """How long a window is."""
+    """Return the length of a window in seconds."""
     return (window.to_time - window.from_time).total_seconds()
 
 

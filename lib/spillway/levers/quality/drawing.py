@@ -35,15 +35,15 @@ from spillway.levers.windows import Portion
 
 @dataclass(frozen=True)
 class Offer:
-    """The portions of some windows in columns, one element per portion, those of a window together."""
+    """The portions of some windows as columns, one element per portion; portions of a window are contiguous."""
 
     windows: tuple[tuple[str, int], ...]
     """The query and the number of each window."""
     streams: tuple[str, ...]
     window: np.ndarray
-    """Place in `windows`."""
+    """Index into `windows`."""
     stream: np.ndarray
-    """Place in `streams`."""
+    """Index into `streams`."""
     batch: np.ndarray
     from_seq: np.ndarray
     tuples: np.ndarray
@@ -51,7 +51,7 @@ class Offer:
 
     @staticmethod
     def of(place: Sequence[tuple[str, int, Portion]]) -> Offer:
-        """Return the columns of portions, each with its query and its window, those of a window together."""
+        """Return portions as columns, with the query and the window of each; portions of a window are contiguous."""
         windows = list(dict.fromkeys((name, window) for name, window, _ in place))
         found = []
         for name, window in windows:
@@ -61,7 +61,7 @@ class Offer:
 
     @staticmethod
     def of_windows(windows: Sequence[tuple[str, int, Sequence[Portion], Sequence[str]]]) -> Offer:
-        """Return the columns of the portions of some windows, each with its query and the streams it reads."""
+        """Return the portions of some windows as columns; each window has its query and the streams it reads."""
         counts = np.array([len(portions) for _, _, portions, _ in windows], np.int64)
         every = [portion for _, _, portions, _ in windows for portion in portions]
         window = np.repeat(np.arange(len(counts)), counts)
@@ -91,7 +91,7 @@ class Offer:
 
 
 def chance_order(room: str, number: int, offer: Offer) -> np.ndarray:
-    """Return a permutation of the portions by each one's own hash."""
+    """Return a random permutation of the portions, by a hash of each."""
     seeds = np.array(
         [[_seed(room, number, *window, stream) for stream in offer.streams] for window in offer.windows],
         np.uint64,
@@ -128,9 +128,9 @@ def _hashes(
 def turns(
     room: str, number: int, offer: Offer, tie: np.ndarray, among: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return when each portion's turn comes in its window, from 0 to 1; `tie` orders equals.
+    """Return the position of each portion in the order of its window, from 0 to 1; `tie` orders equal ones.
 
-    `among`: places of the portions that are looked at, by default all; the result has one element for each of them.
+    `among`: indices of the portions to consider, by default all; the result has one element for each.
     """
     of = slice(None) if among is None else among
     window = offer.window[of]
@@ -192,7 +192,8 @@ def _ranks(seed: np.uint64, stretches: int) -> np.ndarray:
 def _turns_of_input(
     mine: np.ndarray, tuples: np.ndarray, tie: np.ndarray, rank: np.ndarray, stretches: int, found: np.ndarray
 ) -> None:
-    """Cut the portions of an input into stretches whose lengths differ by one at most; in each they go by `tie`."""
+    """Divide the portions of an input into stretches whose lengths differ by at most one; in each, `tie` gives the
+    order."""
     short, longer = len(mine) // stretches, len(mine) % stretches
     begin = 0
     for stretch in range(stretches):
@@ -248,7 +249,7 @@ def drawn_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> n
 def _first_kept(
     window: np.ndarray, turn: np.ndarray, tie: np.ndarray, kept: np.ndarray, found: np.ndarray
 ) -> None:
-    """Mark the kept batches of each window that come before all of its batches left out, by turn and then tie."""
+    """Mark the kept batches of each window that precede all batches left out, in the order of turn and tie."""
     start = 0
     while start < len(window):
         end = start + 1

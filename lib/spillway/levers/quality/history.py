@@ -31,9 +31,9 @@ _COLUMNS = (
     "arrived_first",
 )
 MEASURED = 16
-"""Answers of a query that its cost is fitted to."""
+"""The number of answers of a query that its cost is fitted to."""
 MEAN_OF = 10
-"""Slices that the paper's cost of a tuple is averaged over."""
+"""The number of slices over which the paper's cost of a tuple is averaged."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class RoomHistory:
     """By query and slice: what it reached, what it was offered, and what it was given."""
 
     sic: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(dict))
-    """By query and slice: the sum of its windows' sic, and how many windows there are."""
+    """By query and slice: the sum of the windows' sic, and the number of windows."""
     offered: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     given: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
     measured: dict[str, Measurements] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class RoomHistory:
     def add(
         self, query: str, number: int, sic: float, offered: float, given: float, windows: int = 1
     ) -> None:
-        """Add windows of a slice, worked out or planned: the sums of their sic and costs."""
+        """Add windows of a slice, computed or planned: the sums of their sic and costs."""
         reached = self.sic[query].setdefault(number, [0.0, 0])
         reached[0] += sic
         reached[1] += windows
@@ -98,7 +98,7 @@ class RoomHistory:
     def costs(self, names: Iterable[str]) -> dict[str, tuple[float, float]]:
         """Return by query its fixed cost and its cost per tuple, in seconds (`overload.fit_costs`).
 
-        A query without a measurement costs what the median query does; if there is no measurement at all, nothing.
+        A query without a measurement has the cost of the median query; 0 if no query was measured.
         """
         known = list(self.measured)
         fixed, per_tuple = fit_costs([self.measured[name] for name in known])
@@ -107,7 +107,7 @@ class RoomHistory:
         return {name: found.get(name, usual) for name in names}
 
     def is_little_measured(self, query: str) -> bool:
-        """Whether one slow answer can decide what a query is taken to cost."""
+        """Return whether the query has so few measurements that one slow answer decides its estimated cost."""
         return len(self.measured.get(query, ())) < FEW_MEASUREMENTS
 
 
@@ -135,7 +135,7 @@ def history_of(
     since: int | None = None,
     last_slices: int = 0,
 ) -> RoomHistory:
-    """Return the history that rows of `coverage` hold."""
+    """Return the history from rows of `coverage`."""
     found = RoomHistory()
     if not rows.num_rows:
         return found
@@ -150,7 +150,7 @@ def history_of(
     )
     ends = np.searchsorted(query, np.arange(len(names) + 1))
     number = begins // step
-    # what answers took is measured, whatever becomes of their windows
+    # times are measurements, also those of windows that are computed again
     took = (kept > 0) & (seconds > 0)
     age = ends[query + 1] - 1 - np.arange(len(query))
     for at, name in enumerate(names):
@@ -180,10 +180,10 @@ def history_of(
 
 
 def telling_measurements(tuples: np.ndarray) -> np.ndarray:
-    """Return the places of the measurements that a cost is fitted to: the latest half of `MEASURED`, and others.
+    """Return the indices of the measurements that a cost is fitted to: the latest half of `MEASURED`, and others.
 
-    The others are the latest of another size than these, if there are any: of answers of one size nothing tells the
-    fixed cost from the cost per tuple. `tuples` are in the order of time.
+    The others are the latest ones of another size, if there are any. Answers of one size cannot separate the fixed cost
+    from the cost per tuple. `tuples` are in the order of time.
     """
     if len(tuples) <= MEASURED:
         return np.arange(len(tuples))

@@ -45,17 +45,17 @@ def any_inexact(names: frozenset[str]) -> str:
 
 @dataclass(frozen=True)
 class OffAndUnknown:
-    """Expressions: by how much the values of a measure may be off, and of how many nothing is known."""
+    """Expressions for the possible error of a measure's values, and for the number of unknown values."""
 
     off: str
-    """Of all of them together."""
+    """For the sum of all values."""
     unknown: str
     each: str | None = None
-    """Of one value; None: values that are added up are exact or unknown."""
+    """For one value; None: values that are added up are exact or unknown."""
 
 
 def off_and_unknown(one: Measure, inexact: frozenset[str]) -> OffAndUnknown | None:
-    """By how much a measure's values may be off, as expressions; None: they are exact.
+    """Return expressions for the possible error of a measure's values; None: they are exact.
 
     >>> off_and_unknown(Measure("m", "avg", "wind"), frozenset({"temp"})) is None
     True
@@ -81,7 +81,7 @@ def widened(
     off: np.ndarray,
     seen_off: np.ndarray | None = None,
 ) -> Estimate | None:
-    """An estimate with the interval of all that its values may stand for.
+    """Return the estimate with an interval over all possible true values.
 
     Where rows have weights, `off` is weighted, and `seen_off` counts every row once.
 
@@ -101,7 +101,7 @@ def widened(
 
 
 def _moved(sample: PartlyRead, off: np.ndarray, sign: int, seen_off: np.ndarray | None) -> PartlyRead:
-    """The sample with values that are off by so much, batch by batch."""
+    """Return the sample with values shifted by `off`, batch by batch."""
     rows = sample.rows
     if rows is not None and seen_off is not None:
         rows = replace(rows, seen=replace(rows.seen, total=rows.seen.total + sign * seen_off))

@@ -51,7 +51,7 @@ CHOSEN = f"chance alone chose fewer than {FEWEST} of the portions that were read
 UNEVEN_SIZES = "portions differ much in size"
 RARE = "too few portions hold what is asked for, or one makes most of it"
 BEYOND = "nothing says how far values that were left out may lie"
-DROPPED = "nothing says how far values of rows that were dropped may lie: state a range rule of the attribute"
+DROPPED = "values of dropped rows have no known range: state a rule of kind range for the attribute"
 UNBOUNDED = "values that were shed or rounded say which rows count, or are bounded by nothing"
 REASONS = (FEW_READ, CHOSEN, UNEVEN_SIZES, RARE, BEYOND, DROPPED, UNBOUNDED)
 """Why an estimate has no interval; all but the last two where portions were left out, the first where few were read."""
@@ -86,13 +86,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class SampledRows:
-    """Rows of the window that an earlier lever dropped, and what the kept ones say of them (Horvitz and Thompson 1952).
+    """Rows of the window that an earlier lever dropped, estimated from the kept ones (Horvitz and Thompson 1952).
 
-    A row that was kept with probability p has the weight w = 1 / p. Of a total of y, the variance of sampling is at
-    most sum of w (w - 1) y^2 over the kept rows, as for rows that are drawn one by one; a sifter draws with less.
-    Variance says nothing of rows unlike all that were kept. So `hidden` rows may hold anything that a row can hold:
-    that all of m rows were dropped has the chance (1 - 1 / w)^m, and m is the largest number for which that is not rare
-    (2.5 %). *Unsampled* rows were dropped without a draw: each of them may hold anything.
+    A row that was kept with probability p has the weight w = 1 / p. The sampling variance of a total of y is at most
+    the sum of w (w - 1) y^2 over the kept rows. This is the variance of independent draws; that of a sifter is smaller.
+    The variance does not cover dropped rows that differ from all kept rows. Therefore `hidden` rows may have any value.
+    The probability that all of m rows were dropped is (1 - 1 / w)^m, and m is the largest number for which it is at
+    least 2.5 %. *Unsampled* rows were not sampled at all: each of them may have any value.
     """
 
     seen: Clusters
@@ -109,18 +109,18 @@ class SampledRows:
     unsampled_most: int
     largest_weight: float
     left_rows: float = 0.0
-    """Rows that are here, in portions that were left out."""
+    """Rows that arrived, in portions that were left out."""
     left_unknown: float = 0.0
-    """By how many that may be wrong."""
+    """The possible error of that number."""
     off_squares: float = 0.0
-    """Sum of w (w - 1) o^2, where a value is within o of the truth."""
+    """Sum of w (w - 1) o^2, if a value is within o of the truth."""
 
     @property
     def hidden(self) -> float:
-        """The most sampled rows of which it is no rare chance that all of them were dropped."""
+        """The largest number of sampled rows that may all have been dropped, with a probability of at least 2.5 %."""
         most = max(0, self.dropped_most - self.unsampled_least)
         if self.largest_weight <= 1.0:
-            return float(most)  # nothing says with which weight they were dropped
+            return float(most)  # the weight with which they were dropped is not known
         return min(float(most), math.log(DOUBT) / math.log1p(-1.0 / self.largest_weight))
 
     def half_of_total(self) -> float:
@@ -146,7 +146,7 @@ class PartlyRead:
     """What a row that was not read may add; None: nobody knows."""
     assume_alike: bool = False
     rows: SampledRows | None = None
-    """What is known of rows that were dropped; `read` is then weighted, and `left` counts dropped rows too."""
+    """The dropped rows, if there are any; then `read` is weighted, and `left` includes dropped rows."""
 
     @property
     def no_reason(self) -> str | None:
@@ -237,7 +237,7 @@ class PartlyRead:
         return _within(value, _both(sure, likely))
 
     def _mean_of_rows(self, ratio: float, ends: tuple[float, float]) -> Estimate:
-        """Widen the ends of an average by what dropped rows may hold."""
+        """Widen the ends of an average by the possible values of dropped rows."""
         rows = self.rows
         assert rows is not None
         counted = float(self.read.counted.sum())
@@ -255,7 +255,8 @@ class PartlyRead:
 
     @property
     def _unread(self) -> tuple[float, float]:
-        """Between which numbers the rows lie that nobody read: of portions that were left out, and dropped ones."""
+        """Return the smallest and the largest possible number of unread rows: rows of portions left out, and dropped
+        rows."""
         assert self.rows is not None
         rows = self.rows
         least = max(0.0, rows.left_rows - rows.left_unknown)

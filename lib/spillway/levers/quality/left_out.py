@@ -74,7 +74,7 @@ class Reach:
 
     @property
     def added(self) -> tuple[float, float]:
-        """The least and the most that a row may add to a total."""
+        """The smallest and the largest value that a row may add to a total."""
         return (self.least, self.most) if self.always else (min(0.0, self.least), max(0.0, self.most))
 
 

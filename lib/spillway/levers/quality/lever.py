@@ -173,7 +173,7 @@ class Quality(WindowLever):
         if capacity is not None and portion is not None and portion > capacity:
             yield (
                 "portion_tuples",
-                f"be at most {capacity:g}, the capacity of its room in tuples: no portion would ever fit",
+                f"be at most {capacity:g}, the capacity of its room in tuples, because a larger portion never fits",
                 portion,
                 f"write e.g. {max(1, int(capacity / 10))}, or raise the capacity",
             )

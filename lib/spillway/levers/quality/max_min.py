@@ -32,13 +32,13 @@ class Filled:
 
 
 def fill_level(batches: Batches, to: Entitlements, room: float) -> Filled:
-    """Return the level of the max-min optimum; priorities, floors and rules set aside."""
+    """Return the level of the max-min optimum, without priorities, floors and rules."""
     refuse_room(room)
     queries, query = len(to.weight), batches.query.astype(np.int64)
     whole = to.reached + np.bincount(query, batches.sic, queries)
     if batches.cost.sum() <= room:
         return Filled(float((whole / to.weight).max(initial=0.0)), whole)
-    # of each query the batch that carries most for its cost first; where on its scale of sic each batch begins
+    # batches of a query in the order of sic / cost; `begins`: the sum of sic before each batch
     order = np.lexsort([-batches.sic / np.maximum(batches.cost, 1e-300), query])
     query, sic = query[order], batches.sic[order].astype(np.float64)
     before = np.cumsum(sic) - sic

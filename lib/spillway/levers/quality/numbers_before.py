@@ -72,7 +72,7 @@ class NumbersBefore:
 
 
 def numbers_before(tables: Views, subject: str, windows: Sequence[Window], overlap: int = 1) -> NumbersBefore:
-    """How what lies before these windows ended, as tables tell; `overlap`: windows that a moment lies in."""
+    """Return the state at the end of the windows before these; `overlap`: number of windows that contain a moment."""
     now = {one.window for one in windows}
     rows = tables.at("windows").rows(["window", "status"], subject=subject).to_pylist()
     status = {row["window"]: row["status"] for row in rows}

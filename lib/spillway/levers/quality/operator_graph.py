@@ -119,10 +119,10 @@ def in_order(operators: Mapping[str, OperatorNode], there: Mapping[str, object])
 def result_shares(
     inputs: Sequence[str], reads: Mapping[str, Sequence[str]], results: Sequence[str]
 ) -> dict[str, dict[str, Fraction]]:
-    """By input and result, the share of what the input carries that arrives at the result.
+    """Return, by input and result, the share of the input's information content that arrives at the result.
 
-    `reads`: by step, the inputs and steps that it reads. A step hands all of its rows to each of its readers, so that
-    each reader gets an equal part of what they carry (eq. 3.3); being a result counts as a reader.
+    `reads`: the inputs and steps that each step reads. A step passes all of its rows to each of its readers, so each
+    reader gets an equal part of their information content (eq. 3.3). A result counts as one more reader.
 
     >>> reads = {"hits": ["posts"], "good": ["hits"], "bad": ["hits"], "ratio": ["good", "bad"]}
     >>> shares = result_shares(["posts"], reads, ["good", "bad", "ratio"])["posts"]

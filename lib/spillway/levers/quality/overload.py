@@ -45,20 +45,20 @@ from numba import njit
 from spillway.errors import Refused
 
 HALF_LIFE = 8.0
-"""Windows of a query after which one of its measurements weighs half."""
+"""The number of windows after which a measurement has half its weight."""
 FEW_MEASUREMENTS = 3
-"""With fewer, one slow measurement can decide the fit."""
+"""With fewer measurements, a single slow one can decide the fit."""
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What answers of one query took; one element per answer."""
+    """Measured answers of one query; one element per answer."""
 
     tuples: np.ndarray
     """Tuples that were read, above 0."""
     seconds: np.ndarray
     age: np.ndarray
-    """How many of the query's windows came after it, answered or not."""
+    """The age: the number of later windows of the query, answered or not."""
 
     def __len__(self) -> int:
         return len(self.tuples)
@@ -108,9 +108,9 @@ def _fit(tuples: np.ndarray, seconds: np.ndarray, age: np.ndarray) -> tuple[floa
         fixed = _weighted_median(seconds - slope * tuples, weights)
         if fixed >= 0.0:
             return fixed, slope
-        # F would be negative: everything is cost per tuple
+        # F would be negative: all cost is per tuple
         return 0.0, _weighted_median(seconds / tuples, weights)
-    # answers of one size do not tell F from m n: half each, so that finding out takes less than twice the capacity
+    # answers of one size cannot separate F from m n: half each, so that a try costs less than twice the capacity
     whole = _weighted_median(seconds, weights)
     return whole / 2.0, whole / 2.0 / tuples[0]
 

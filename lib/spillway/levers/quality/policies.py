@@ -2,14 +2,14 @@
 
 - `fair`: `admission.admit_fairly`, our form of the paper's rule.
 - `algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic, admit its
-  batch of the highest sic, until the admitted batches fill the room. So the last batch may pass the room (erratum D6).
-  Priorities, floors and the promise of `starve_slices` have no place in it; a weight divides a query's sic.
+  batch of the highest sic, until the admitted batches fill the room. So the last batch may exceed the room (erratum
+  D6). Priorities, floors and `starve_slices` are ignored; a weight divides a query's sic.
 - `random`: batches in random order.
 - `round_robin`: a batch of each query in turn, beginning with those that have waited longest (`Entitlements.waited`).
 - `priority`: one query after the other, the most important first, then in the order they come.
 
-All keep first what must be kept. All but `algorithm_1` pass over a batch that does not fit. Chance is `Batches.tie`,
-drawn from a seed: the same input gives the same choice.
+All policies first keep the batches that must be kept. All but `algorithm_1` skip a batch that does not fit. Random
+order is `Batches.tie`, drawn from a seed: the same input gives the same choice.
 
 >>> two = Batches(np.array([0, 0, 0, 1]), np.array([0.3, 0.3, 0.4, 1.0]), np.ones(4))
 >>> {name: chosen(name, two, Entitlements.equal(2), 3.0).tolist() for name in ("round_robin", "priority")}
@@ -65,7 +65,7 @@ def algorithm_1(
 ) -> np.ndarray:
     """Return which batches the paper's shedder admits (Fiscato 2012, Algorithm 1).
 
-    Equal queries are taken by their number, equal batches by `tie`; the paper leaves both open.
+    Ties between queries are resolved by their number, ties between batches by `tie`; the paper leaves both open.
     """
     refuse_room(room)
     admitted = np.zeros(len(batches), np.bool_)
@@ -150,7 +150,7 @@ def _turn(query: np.ndarray, worth: np.ndarray, tie: np.ndarray) -> np.ndarray:
 def _as_fits(
     cost: np.ndarray, order: np.ndarray, group: np.ndarray, fixed: np.ndarray, room: float
 ) -> np.ndarray:
-    """Admit in this order each batch that fits into what the earlier ones left."""
+    """Admit batches in this order; skip each batch that does not fit into the remaining room."""
     admitted, unpaid, left = np.zeros(len(cost), np.bool_), fixed.copy(), room
     for place in order:
         whole = cost[place] + unpaid[group[place]]

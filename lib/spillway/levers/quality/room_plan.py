@@ -126,7 +126,7 @@ def _weights(settings: Mapping[str, QualitySettings]) -> dict[str, float]:
 def plan_room(
     room: Room, work: Sequence[WindowWork], rules: RoomRules | None = None, history: RoomHistory | None = None
 ) -> dict[tuple[str, int], WindowShare]:
-    """Return by query and window what it is given."""
+    """Return the portions that each query and window is given."""
     rules = room_rules(room) if rules is None else rules
     slices: dict[int, list[tuple[WindowWork, Window]]] = {}
     for one in work:
@@ -154,11 +154,11 @@ def _looked_back(rules: RoomRules, first: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Offered:
-    """What a slice is offered."""
+    """The portions that a slice is offered."""
 
     offer: Offer
     batches: Batches
-    """The portions as batches of their queries; a group is a window."""
+    """The portions as batches of their queries; each window is a group."""
     must_keep: np.ndarray
 
 
@@ -169,7 +169,7 @@ def _plan_slice(
     number: int,
     windows: Sequence[tuple[WindowWork, Window]],
 ) -> dict[tuple[str, int], WindowShare]:
-    """Return what each window of a slice is given, and add it to the history."""
+    """Return the portions that each window of a slice is given, and add them to the history."""
     names = list(dict.fromkeys(one.contract.subject for one, _ in windows))
     offered = _offered(room, rules, history, number, names, windows)
     opened = {(one.contract.subject, w.window) for one, w in windows if w.late and w.status == PLANNED}
@@ -261,7 +261,7 @@ def _offered(
 
 
 def _late(offer: Offer, windows: Sequence[tuple[WindowWork, Window]]) -> np.ndarray:
-    """Return which portions came when their window had been worked out."""
+    """Return which portions arrived after their window was computed."""
     found = np.zeros(len(offer), np.bool_)
     for at, (_, window) in enumerate(windows):
         if window.late:
@@ -319,7 +319,7 @@ def _keep_more(
     left: float,
     kept: np.ndarray,
 ) -> None:
-    """Add to what is kept again what fits into the capacity that is left, by the policy."""
+    """Add portions to those that are kept again, by the policy, as far as the remaining capacity allows."""
     now: dict[str, int] = {}
     for at in np.flatnonzero(np.bincount(offered.offer.window)).tolist():
         name = offered.offer.windows[at][0]
@@ -369,14 +369,14 @@ def _try_others(
     to: Entitlements,
     kept: np.ndarray,
 ) -> None:
-    """Keep the cheapest portion of queries that their estimated cost keeps out of the capacity altogether.
+    """Keep the cheapest portion of queries whose estimated cost exceeds the whole capacity.
 
-    The estimate may be wrong: one slow answer, or costs that have changed. Without a new measurement it would stay so,
-    and the query silent for ever. So a query of which even the cheapest portion is estimated to cost more than the
-    whole capacity is tried every `starve_slices` slices, and of those that were measured fewer than `FEW_MEASUREMENTS`
-    times one in every slice. Under the policy `priority`, where nobody waits for a turn, so is one estimated to
-    fit and got nothing. A try is in addition to what the others are given. Only a capacity in seconds is estimated:
-    tuples are counted.
+    The estimate may be wrong, because of one slow answer or because costs have changed. Without a new measurement the
+    query would never be answered again. So if the estimated cost of the cheapest portion exceeds the whole capacity,
+    the query is tried every `starve_slices` slices. If it was measured fewer than `FEW_MEASUREMENTS` times, one such
+    query is tried in every slice. Under the policy `priority`, which has no turns, a query that was estimated to fit
+    and got nothing is tried, too. A try is in addition to the portions of the other queries. Only costs in seconds are
+    estimated; tuples are counted.
     """
     if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
         return
@@ -403,13 +403,13 @@ def _try_others(
 
 
 def _taken(rules: RoomRules, history: RoomHistory, number: int) -> float:
-    """What queries of the room were given of a slice's capacity before: tries (`_try_others`) take none of it."""
+    """Return the capacity that queries of the room used in a slice before; tries (`_try_others`) use none."""
     tried = _tried(rules, history, number)
     return sum(history.given.get(name, {}).get(number, 0.0) for name in rules.queries if name not in tried)
 
 
 def _tried(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
-    """Queries that were tried in a slice: given a part of what they were offered, for more than the capacity."""
+    """Return the queries that were tried in a slice: they got a part of their offer, at a cost above the capacity."""
     if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
         return set()
     given, offered = (

@@ -40,9 +40,9 @@ Ranges = Mapping[str, tuple[float, float]]
 
 
 def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = False) -> str:
-    """For every portion and group, what its measures are made of.
+    """Return the SQL for the sums and counts of all measures, by portion and group.
 
-    `weighted`: rows were dropped before, so that Horvitz-Thompson sums are asked for too.
+    `weighted`: rows were dropped before, so Horvitz-Thompson sums are included.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
     >>> parts_asked(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
@@ -63,7 +63,7 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = Fa
 
 
 def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:
-    """What a measure's Horvitz-Thompson sums and their variances are made of; a row without a weight stands for itself.
+    """Return the expressions for a measure's Horvitz-Thompson sums and variances; a null weight counts as 1.
 
     `wn`, `ws`, `wo`: weighted count, sum, and by how much values may be off; `vn`, `vc`, `vs`, `vo`: the sums of
     w (w - 1), and of the same times the value, its square, and the square of what it may be off.
@@ -162,14 +162,14 @@ def with_bounds(
     doubted: bool = False,
     loss: InputLoss | None = None,
 ) -> pa.Table:
-    """The answer that parts add up to, with what it would be over all that arrived and was not refused.
+    """Return the answer from the parts, with an estimate over all rows that were produced and not refused.
 
-    `loss`: what was dropped of the window before. `doubted`: it is not known for sure which rows are counted, or in
-    which group, so that nothing bounds the answer.
+    `loss`: the rows of the window that an earlier lever dropped. `doubted`: it is not certain which rows are counted,
+    or in which group, so the answer has no bound.
     """
     found, held = answer_of_parts(of, parts), _Parts.of(parts, of.keys)
     if loss is not None and f"{PART}wn0" not in parts.column_names:
-        # rows say nothing of what was dropped
+        # the kept rows do not represent the dropped ones
         loss = replace(loss, unsampled_least=loss.dropped_least, unsampled_most=loss.dropped_most)
     for at, one in enumerate(of.measures):
         made = [*_estimates(held, of, one, at, _Read(share, ranges, assume_alike, loss))]
@@ -184,7 +184,7 @@ def with_bounds(
 
 @dataclass(frozen=True)
 class _Read:
-    """What is known of a window beside its parts."""
+    """Facts about a window in addition to its parts."""
 
     share: WindowShare
     ranges: Ranges
@@ -193,7 +193,7 @@ class _Read:
 
     @property
     def each(self) -> float:
-        """Rows that were taken in for each that is here."""
+        """The number of rows taken in, per row that arrived."""
         here = sum(portion.tuples for portion in self.share.offered)
         return (here + self.loss.dropped) / here if self.loss is not None and here else 1.0
 
@@ -236,7 +236,7 @@ def _estimates(
 def _sampled(
     part: Callable[[str], np.ndarray], one: Measure, seen: Clusters, left: float, loss: InputLoss
 ) -> SampledRows:
-    """What the parts of a group say of the rows that were dropped."""
+    """Return the estimate of the dropped rows of a group, from its parts."""
     counted = float(part("vn").sum())
     squares, cross = (counted, counted) if one.kind == "count" else (part("vs").sum(), part("vc").sum())
     return SampledRows(

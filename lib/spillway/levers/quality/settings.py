@@ -45,7 +45,8 @@ class SqlStep:
     sql: str = rule(Text(), "a SELECT in Spark SQL over inputs and other steps")
     result: bool = rule(
         Flag(),
-        "whether its rows are a result of the query though a later step reads them; a step that none reads always is",
+        "true: the rows of this step are a result of the query, although another step reads them; a step that no "
+        "other step reads is always a result",
         False,
     )
 
@@ -103,37 +104,39 @@ class Numbered:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceWeight:
-    """How much one source weighs."""
+    """The weight of one source."""
 
     source: str = rule(Text(), "the source: a value of `by`")
-    weight: float = rule(Number(above=0), "its weight, where that of the others is 1")
+    weight: float = rule(Number(above=0), "its weight, instead of `weight` of the rule")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRule:
-    """What a source of an input is: in the coverage of a query all sources weigh the same, whatever their rates."""
+    """The sources of an input. In the coverage of a query all sources have the same weight, whatever their rates."""
 
-    input: str | None = rule(Maybe(Text()), "the stream; null: every input", None)
+    input: str | None = rule(
+        Maybe(Text()), "the stream that the rule is for; null: every input without a rule of its own", None
+    )
     by: str | None = rule(
         Maybe(Text()),
-        "the attribute that tells sources apart, e.g. router (this column of all portions is read); null: the input is "
+        "the attribute whose values are the sources, e.g. router (this column is read in full); null: the input is "
         "one source",
         None,
     )
     weight: float = rule(Number(above=0), "weight of each of its sources", 1.0)
     weights: tuple[SourceWeight, ...] = rule(
-        Listing(Record(SourceWeight)), "sources that weigh more or less than the others", ()
+        Listing(Record(SourceWeight)), "sources with a weight of their own", ()
     )
     per_second: float | None = rule(
         Maybe(Number(above=0)),
-        "tuples that each source is expected to produce a second of event time: with fewer, or none, coverage is less; "
-        "null: what a silent source would have produced is not known",
+        "expected tuples of each source per second of event time; if a source sends fewer, or none, the coverage is "
+        "lower; null: unknown, and only sources in `expected` lower the coverage if they are silent",
         None,
     )
     expected: tuple[str, ...] = rule(
         Listing(Text(), unique=True),
-        "values of `by` that must be there: of one without a tuple nothing is covered; empty: with per_second, those "
-        "of the window before",
+        "sources (values of `by`) that must be present; a source without a tuple is not covered at all; empty: if "
+        "per_second is stated, the sources of the previous window",
         (),
     )
 
@@ -141,11 +144,11 @@ class SourceRule:
         if self.by is None:
             for name in ("weights", "expected"):
                 if getattr(self, name):
-                    yield name, "be said of sources that `by` tells apart", self.by, "write by: an attribute"
+                    yield name, "be absent without `by`", self.by, "write by: ATTRIBUTE, or leave it out"
         named = [one.source for one in self.weights]
         for at, name in enumerate(named):
             if name in named[:at]:
-                yield f"weights[{at}].source", "stand once among the weights", name, "remove one"
+                yield f"weights[{at}].source", "occur once in the weights", name, "remove one"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +161,15 @@ class QualitySettings:
 
     method: str = rule(
         Choice(METHODS),
-        "whose rules; paper: those of Fiscato 2012 (`policy: algorithm_1`, `cost_model: mean`, `starve_slices: 0`), as "
-        "far as the contract does not state these settings itself; the same for all queries of a room",
+        "default: Spillway's rules; paper: the rules of Fiscato 2012 (`policy: algorithm_1`, `cost_model: mean`, "
+        "`starve_slices: 0`); a setting that the contract states takes precedence; all queries of a room must state "
+        "the same method",
         "default",
     )
     sql: str | None = rule(Maybe(Text()), "the query, where it is one statement", None)
     steps: tuple[SqlStep, ...] = rule(
         Listing(Record(SqlStep)),
-        "the query, where it is several steps; one that no other step reads is a result; results share one coverage",
+        "the query as several steps; a step that no other step reads is a result; all results share one coverage",
         (),
     )
     capacity: RoomCapacity | None = rule(
@@ -175,14 +179,15 @@ class QualitySettings:
     )
     policy: str = rule(
         Choice(POLICIES),
-        "what is worked on when there is too much, one for a room; algorithm_1: the paper's rule, whose last portion "
-        "may pass the capacity",
+        "which portions are processed if the capacity is too small; the same for all queries of a room; algorithm_1: "
+        "the paper's rule, whose last portion may exceed the capacity",
         "fair",
     )
     cost_model: str = rule(
         Choice(COST_MODELS),
-        "how a capacity in seconds predicts costs, one for a room; affine: for each query a fixed cost and a cost per "
-        "tuple, fitted robustly; mean: seconds / tuples of all queries, a mean of the last slices (the paper's)",
+        "how costs are predicted for a capacity in seconds; the same for all queries of a room; affine: a fixed cost "
+        "and a cost per tuple of each query, by a robust fit; mean: the paper's, mean of seconds / tuples over the "
+        "last slices, one for all queries",
         "affine",
     )
     weight: float = rule(Number(above=0), "entitlement to a share: twice the weight, twice the coverage", 1.0)
@@ -199,7 +204,8 @@ class QualitySettings:
     must_keep: tuple[str, ...] = rule(Listing(Text(), unique=True), "inputs of which nothing is shed", ())
     starve_slices: int = rule(
         Number(least=0, whole=True),
-        "it gets a portion at least every so many slices, whatever its priority and its estimated cost; 0: no promise",
+        "every how many slices the query gets at least one portion, whatever its priority and its estimated cost; 0: "
+        "no guarantee",
         8,
     )
     remember_slices: int = rule(Number(least=1, whole=True), "slices over which queries are kept level", 4)
@@ -214,7 +220,7 @@ class QualitySettings:
     )
     sources: tuple[SourceRule, ...] = rule(
         OneOrMore(Record(SourceRule)),
-        "what the sources of its inputs are, e.g. {by: router}; an input without a rule is one source",
+        "the sources of its inputs, e.g. {by: router}; an input without a rule is one source",
         (),
     )
     most_rows: int = rule(Number(least=1, whole=True), "rows that a window may answer in", 100_000)
@@ -269,7 +275,7 @@ class QualitySettings:
 
     @property
     def remembers(self) -> bool:
-        """Whether a window needs to know how the one before it ended."""
+        """Whether a window needs the state of the previous window."""
         return bool(self.numbered) or any(one.by is not None for one in self.sources)
 
     def source_rule(self, name: str) -> SourceRule | None:

@@ -1,17 +1,18 @@
-"""Source information content (SIC) of a source time window: what every source produced, and how much a query has used.
+"""Source information content (SIC) of a source time window: the tuples that every source produced, and those that were
+used.
 
 In a window a tuple of source s carries (Fiscato 2012, eq. 3.2)
 
     sic = 1 / (|T_s| |S|)
 
-T_s: what s *produced* in the window, S: the sources. So every source weighs the same whatever its rate (Assumption 4),
-every tuple of a source weighs the same, and a query that used everything has 1. Figure 3.7 of the thesis leaves the |S|
-out (a perfect result is then worth 3); here it is never left out. Where sources have weights, 1 / |S| becomes the
-source's share of all weights.
+T_s: what s *produced* in the window, S: the sources. So all sources have the same weight, whatever their rates
+(Assumption 4), and so have all tuples of a source. A query that used everything has 1. Figure 3.7 of the thesis omits
+|S| (a perfect result then has 3); here it is never omitted. If sources have weights, the source's share of all weights
+replaces 1 / |S|.
 
-What was produced is known at the source, from numbers that the source gave its tuples (`sequence`), or from an expected
-rate. Otherwise it is what arrived, was refused or was dropped by a lever, and the tally says so (`relative`). A source
-of which nothing was produced has nothing to lose and counts as whole.
+The produced tuples are known from numbers that the source gave them (`sequence`), or from an expected rate. Otherwise
+they are the tuples that arrived, were refused, or were dropped by a lever; then the tally is `relative`. A source that
+produced nothing counts as fully covered.
 
 >>> tally = WindowTally((SourceTally("a", produced=2, kept=2), SourceTally("b", 4, 3), SourceTally("c", 3, 3)))
 >>> round(tally.sic * 3, 6), tally.relative
@@ -34,7 +35,7 @@ class SourceTally:
     produced: float
     kept: float
     relative: bool = False
-    """Whether `produced` is only what arrived, was refused or was dropped."""
+    """Whether `produced` counts only tuples that arrived, were refused or were dropped."""
     weight: float = 1.0
     input: str = ""
     """The input that it belongs to; empty: it is one by itself."""
@@ -57,7 +58,7 @@ class WindowTally:
         return sum(one.weight * one.kept_share for one in self.sources) / self._weights
 
     def by_input(self) -> dict[str, float]:
-        """By input, what its tuples carry; together they are the coverage."""
+        """Return the information content by input; the sum is the coverage."""
         found: dict[str, float] = {}
         for one in self.sources:
             name = one.input or one.source

@@ -1,14 +1,15 @@
-"""The sources of a query's inputs in a window: which there are, what each produced, and what of it was used.
+"""The sources of a query's inputs in a window: how many tuples each produced, and how many were used.
 
-An input is one source, or one for every value of an attribute (`sources: {by: router}`). What a source produced is, by
-what is known best: the numbers that it gave its tuples; the weights of its rows, which stand for rows that a lever
-dropped; its rows. Rows that were refused, and dropped rows that no weight stands for, are spread over the sources as
-the others, for nobody knows whose they were. An expected rate is the least that a source produces, so that a silent
-source lowers the coverage. Without a rate, what a silent source would have produced is not known: only a source that is
-listed as expected counts then, as not covered at all.
+An input is one source, or one source per value of an attribute (`sources: {by: router}`). The tuples that a source
+produced are counted by the first of these that is available: the numbers of its tuples; the weights of its rows, which
+represent dropped rows; its rows. The source of a refused row is not known, nor that of a dropped row that no weight
+represents. Such rows are spread over the sources like the others.
 
-What a window has counted of its sources travels among its counts (`of.<input>.<source>`, in millionths of a tuple), and
-stands in `coverage` as `sources`. So the next window knows whom to expect.
+An expected rate is the least that a source produces, so a silent source lowers the coverage. Without a rate the tuples
+of a silent source are not known. Then only sources in `expected` count, as not covered at all.
+
+The counts of a window's sources are among its counts (`of.<input>.<source>`, in millionths of a tuple), and are stored
+in `coverage` as `sources`. So the next window knows which sources to expect.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Counts = Mapping[str, int]
 
 
 def sources_asked(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
-    """For every portion and source of an input, its rows and how many they stand for.
+    """Return the SQL for the rows and the sum of their weights, by portion and source of an input.
 
     >>> sources_asked("polls", SourceRule(by="router"), ["router"]).partition(" FROM ")[0]
     'SELECT spillway_portion, router AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
@@ -46,10 +47,10 @@ def source_counts(
     lost: float,
     by_number: Mapping[str, int],
 ) -> dict[str, int]:
-    """Count what each source of an input produced and how much of it is kept.
+    """Count the tuples that each source of an input produced, and those that are kept.
 
-    `found`: by portion of `offered` and source, its rows and the sum of their weights; `lost`: tuples of the input that
-    were produced and are in no portion; `by_number`: what sources produced by their own numbers.
+    `found`: rows and the sum of their weights, by portion of `offered` and source; `lost`: produced tuples of the input
+    that are in no portion; `by_number`: tuples that sources produced, by their own numbers.
     """
     chosen = set(kept)
     here: dict[str, float] = {}
@@ -74,7 +75,7 @@ def source_counts(
 
 
 def expected_before(counts: Counts) -> dict[str, int]:
-    """Return what is to be known of the window before: the sources there were.
+    """Return the counts that the next window needs: the sources that were present.
 
     >>> expected_before({"of.sites.s1": 3_000_000, "rows": 2})
     {'of.sites.s1': 3000000}
@@ -83,7 +84,7 @@ def expected_before(counts: Counts) -> dict[str, int]:
 
 
 def stored_sources(counts: Counts) -> list[dict[str, Any]]:
-    """Return what `coverage` stores of a window's sources.
+    """Return a window's sources as `coverage` stores them.
 
     >>> stored_sources({"of.sites.s1": 3_000_000, "kept.sites.s1": 2})
     [{'input': 'sites', 'source': 's1', 'produced': 3.0, 'kept': 2}]
@@ -97,12 +98,12 @@ def stored_sources(counts: Counts) -> list[dict[str, Any]]:
 
 
 def counted_sources(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the counts that a row of `coverage` was stored from, as far as the next window asks for them."""
+    """Return the counts of a row of `coverage` that the next window needs."""
     return {f"{_PRODUCED}.{one['input']}.{one['source']}": round(MICRO * one["produced"]) for one in stored}
 
 
 def add_silent(counts: dict[str, int], name: str, rule: SourceRule, seconds: float, before: Counts) -> None:
-    """Count sources that must be there, and at least what they are expected to produce."""
+    """Add sources that must be present, and raise all counts to the expected number of tuples."""
     prefix = f"{_PRODUCED}.{name}."
     known = {place.removeprefix(prefix) for place in counts if place.startswith(prefix)}
     known |= set(rule.expected)
@@ -111,7 +112,7 @@ def add_silent(counts: dict[str, int], name: str, rule: SourceRule, seconds: flo
     least = 0 if rule.per_second is None else round(MICRO * rule.per_second * seconds)
     for source in known:
         place = prefix + source
-        # of a source that must be there and is not, one tuple at least is missing
+        # if a source that must be present is absent, at least one tuple is missing
         counts[place] = max(counts.get(place, MICRO), least)
         counts.setdefault(f"{_KEPT}.{name}.{source}", 0)
 
@@ -125,7 +126,7 @@ def tally_sources(
     counts: Counts,
     seconds: float,
 ) -> WindowTally:
-    """Return what became of every source's tuples in a window."""
+    """Return the produced and kept tuples of every source in a window."""
     found: list[SourceTally] = []
     for name in sources:
         rule = settings.source_rule(name)

@@ -101,19 +101,19 @@ def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, .
 
 @dataclass(frozen=True)
 class Cause:
-    """Why windows got nothing, whatever the other queries of the room were given; and what to do."""
+    """A reason within the query itself for which windows got nothing, and a remedy."""
 
     why: str
     remedy: str
 
 
 def _cause(contract: Workload, rows: CoverageRows) -> Cause | None:
-    """Return the cause that lies in the query and the capacity alone; None: there is none."""
+    """Return the cause within the query and the capacity; None if other queries are the cause."""
     return larger_than_the_room(contract, rows) or dearer_than_the_room(contract, rows)
 
 
 def larger_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None:
-    """Return the cause, if a single portion that was left out holds more tuples than the room can do in a slice."""
+    """Return the cause if a single portion holds more tuples than the capacity of a slice."""
     capacity = rows[-1].get("capacity")
     in_tuples = all(row.get("cost_offered") == row.get("arrived") for row in rows)
     if capacity is None or not in_tuples:
@@ -125,13 +125,13 @@ def larger_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None
     stated = contract.lever_settings("quality").portion_tuples
     what = "its files" if stated is None else f"its portions (`portion_tuples: {stated}`)"
     return Cause(
-        f"{what} hold {largest:,.0f} tuples and more, and none of that size fits",
-        f"read smaller parts of its files than {largest:,.0f} tuples: `portion_tuples: {max(1, round(capacity / 10))}`",
+        f"{what} hold {largest:,.0f} tuples or more: a single one exceeds the capacity",
+        f"make portions smaller: `portion_tuples: {max(1, round(capacity / 10))}`",
     )
 
 
 def dearer_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None:
-    """Return the cause, if an answer takes more seconds than the room has in a slice, whatever it reads."""
+    """Return the cause if the fixed cost of an answer exceeds the capacity of a slice."""
     settings: QualitySettings = contract.lever_settings("quality")
     capacity = rows[-1].get("capacity")
     took = [(at, row) for at, row in enumerate(rows) if row["tuples_kept"] and row["seconds"] > 0]
@@ -146,7 +146,7 @@ def dearer_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None
         return None
     promise = f"; it is tried every {settings.starve_slices} slices" if settings.starve_slices else ""
     return Cause(
-        f"an answer takes {fixed[0]:.3g} s before it reads a tuple, more than the room has{promise}",
+        f"the fixed cost of an answer, {fixed[0]:.3g} s, exceeds the capacity{promise}",
         f"raise the capacity above {fixed[0]:.3g} seconds a slice, or make slices longer (`per_seconds`)",
     )
 

@@ -118,7 +118,7 @@ class Sifters(Lever):
 
     @staticmethod
     def _last_rows(contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]) -> pa.Table:
-        """The last rows, as many as training reads, of the attributes that conditions are about."""
+        """Return the last rows, as many as training reads, with the attributes of the conditions."""
         from spillway.levers.sifters.wanted import Wanted
 
         settings = contract.lever_settings("sifters")

@@ -50,7 +50,7 @@ from spillway.levers.sifters.spans import ANYTHING, NULLS, VALUES, Spans, both, 
 
 LONGEST_TEXT = 100_000
 TREES_KEPT = 2048
-"""Syntax trees that a process keeps, about 15 kB each for a short condition."""
+"""The number of syntax trees that a process caches; a short condition takes about 15 kB."""
 _ASKED = "SELECT 1 WHERE "
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.EQ: "=", exp.NEQ: "!=",
@@ -105,7 +105,7 @@ def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str =
 
 
 def parse_sql(text: str, field: str = "where") -> exp.Expr:
-    """Return the syntax tree of an expression, which is kept for the next time: do not change it."""
+    """Return the syntax tree of an expression. It is cached: do not change it."""
     if not text.strip():
         raise Refused(field, "be a Spark SQL condition", text, "write e.g. temp > 30 and origin = 'JFK'")
     if len(text) > LONGEST_TEXT:
@@ -115,13 +115,13 @@ def parse_sql(text: str, field: str = "where") -> exp.Expr:
     except (SqlglotError, RecursionError) as problem:
         raise Refused(field, f"be a Spark SQL condition ({unread(problem)})", text, "mend it there") from None
     if condition is None:
-        raise Refused(field, "be one condition and nothing behind it", text, "write what follows WHERE alone")
+        raise Refused(field, "be one condition", text, "write only what follows WHERE")
     return condition
 
 
 @lru_cache(maxsize=TREES_KEPT)
 def _condition(text: str) -> exp.Expr | None:
-    """Return the syntax tree of a condition; None if the text is more, or less, than one."""
+    """Return the syntax tree of a condition; None if the text is not exactly one condition."""
     found = sqlglot.parse_one(_ASKED + text, dialect=DIALECT)
     where = found.args.get("where")
     extra = [
@@ -339,16 +339,16 @@ _NEVER_THE_SAME = (
 
 
 def _remedy_for_function(function: exp.Func) -> str:
-    """What to do about a function: its result is no attribute."""
+    """Return what to do about a function, whose result is no attribute."""
     anonymous = isinstance(function, exp.Anonymous)
     name = (function.name if anonymous else function.sql_name()).lower()
     if name in _NEVER_THE_SAME:
         return (
-            f"{name}() has another value in each run, and a batch that is shed again must be shed alike: write a "
+            f"{name}() has another value in each run, but shedding a batch again must give the same rows: write a "
             "constant, e.g. at >= '2026-01-31 12:00:00', or leave that part out"
         )
     return (
-        f"the result of {name}() is no attribute: compare the attribute itself, let the source deliver the result "
+        f"the result of {name}() is not an attribute: compare the attribute itself, let the source deliver the result "
         "as an attribute, or leave that part out"
     )
 

@@ -122,14 +122,14 @@ def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | Non
 
 
 def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
-    """Return, by batch, which rows were dropped."""
+    """Return the dropped rows of each batch."""
     columns = ["batch", "filter", "drops", "keep_aside", "regions", "spans"]
     edges = (
         tables.at("batches")
         .rows(["batch", "first_seq", "last_seq"], stream=stream, batch=list(batches))
         .to_pylist()
     )
-    # of several pieces it is not recorded how many rows of a region each of them kept
+    # if a batch has several pieces, the rows that each kept of a region are not recorded
     alone = {row["batch"] for row in edges if row["last_seq"] - row["first_seq"] < PIECE_SEQS}
     rows = tables.at(SIFTERS).rows(columns, stream=stream, batch=list(batches)).to_pylist()
     return {
@@ -140,7 +140,7 @@ def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int
 
 
 def _dropped(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
-    """Return what the row of a batch says of the rows that went."""
+    """Return the dropped rows of a batch, from its row in the table `sifters`."""
     regions = row["regions"]
     never = [one for one in regions if one["threshold"] >= 1.0]
     sampled = [one for one in regions if one["kept"] < one["offered"] and one["threshold"] < 1.0]

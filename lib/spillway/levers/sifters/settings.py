@@ -55,8 +55,8 @@ class SifterSample:
     )
     marked_pct: float = rule(
         PERCENT,
-        "share of all rows that is sent and marked (`in_sample`) whatever the filter says; the paper's server builds "
-        "filters from it, while Spillway builds them from `raw`",
+        "share of all rows that is always sent, and marked (`in_sample`), whatever the filter decides; the paper "
+        "builds filters from these rows, Spillway builds them from `raw`",
         0.0,
     )
 
@@ -90,9 +90,9 @@ class SifterSettings(StatedQueries):
 
     method: str = rule(
         Choice(METHODS),
-        "whose rules; paper: those of Gedik, Wu and Yu 2008 (`regions: 16`, `partition: query_data`, which they call "
-        "QDPart, `fairness: 0.5`, `unasked: by_region`, `consolidation: uniform`, `sample: {rows: 1000, marked_pct: "
-        "1}`), as far as the contract does not state these settings itself",
+        "default: Spillway's rules; paper: the rules of Gedik, Wu and Yu 2008 (`regions: 16`, `partition: "
+        "query_data` (QDPart in the paper), `fairness: 0.5`, `unasked: by_region`, `consolidation: uniform`, "
+        "`sample: {rows: 1000, marked_pct: 1}`); a setting that the contract states takes precedence",
         "default",
     )
 
@@ -101,20 +101,20 @@ class SifterSettings(StatedQueries):
     )
     partition: str = rule(
         Choice(PARTITIONS),
-        "how regions are cut; demand: each holds rows that queries want alike; auto: by the scheme that does best on "
-        "rows held back, which takes longer and gained nothing on real streams",
+        "how the space is cut into regions; demand: rows of a region are wanted by the same queries; auto: tries all "
+        "schemes and takes the best on validation rows; it takes longer and gained nothing on real streams",
         "demand",
     )
     fairness: float = rule(
         FRACTION,
-        "by how much the dropped shares of two regions that are asked for may differ; 1: no limit; 0.5: the paper's "
-        "default",
+        "largest difference between the dropped shares of two regions that queries ask for; 1: no limit; 0.5: the "
+        "paper's default",
         1.0,
     )
     consolidation: str = rule(
         Choice(CONSOLIDATIONS),
-        "where in a region the rows of a query lie; sampled: as the sample says, as far as it has rows of the query; "
-        "uniform: evenly (eq. 5 of the paper)",
+        "assumed distribution of a query's rows within a region; sampled: as in the sample, if it has rows of the "
+        "query; uniform: evenly (eq. 5 of the paper)",
         "sampled",
     )
     unasked: str = rule(

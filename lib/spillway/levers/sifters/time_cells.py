@@ -1,8 +1,8 @@
 """Counts of sifted rows by event time, so that every window knows how many rows were produced for it.
 
-The time axis is cut into cells of equal length. The length divides the windows of all declared queries and joins that
-read the stream, so that a window is a whole number of cells and its counts are exact. A query that is declared later
-may cut cells; its counts are then known as ranges (`levers.dropped`).
+The time axis is divided into cells of equal length. The length divides the windows of all declared queries and joins
+that read the stream. So a window is a whole number of cells, and its counts are exact. The window of a query that is
+declared later may split a cell; its counts are then ranges (`levers.dropped`).
 
 >>> cells = TimeCells("at", 60_000_000)
 >>> times = pa.chunked_array([pa.array([0, 59_999_999, 60_000_000], pa.timestamp("us", "UTC"))])
@@ -24,9 +24,9 @@ from spillway.contracts import Contracts, StreamContract
 from spillway.levers.windows import moment_of, step_of
 
 DEFAULT_SECONDS = 60.0
-"""Length of a cell where no query and no join reads the stream."""
+"""Length of a cell if no query or join reads the stream."""
 MOST_CELLS = 4096
-"""Cells of one batch; more are merged."""
+"""The maximum number of cells of a batch; if there are more, cells are merged."""
 _CELL = "cell"
 _COUNTED = ("offered", "kept", "unsampled")
 
@@ -40,7 +40,7 @@ class TimeCells:
 
     @staticmethod
     def of(contracts: Contracts, contract: StreamContract, seconds_covered: float | None) -> TimeCells | None:
-        """Return the cells of a batch that covers so many seconds; None where the stream has no event time."""
+        """Return the cells of a batch that covers `seconds_covered`; None if the stream has no event time."""
         if contract.attribute(contract.order).type not in ("timestamp", "date"):
             return None
         workloads = (*contracts.queries.values(), *contracts.joins.values())
@@ -71,7 +71,7 @@ class TimeCells:
                 counts[key] = counts.get(key, 0) + rows
 
     def spans(self, counts: Mapping[str, int]) -> list[dict[str, Any]]:
-        """Return the counted cells as the column `spans` of the table `sifters`, merged where they are too many."""
+        """Return the counted cells as the column `spans` of the table `sifters`; merge cells if there are too many."""
         numbers = sorted({int(name.split(".")[1]) for name in counts if name.startswith(_CELL + ".")})
         together = max(1, math.ceil(len(numbers) / MOST_CELLS))
         return [self._span(numbers[at : at + together], counts) for at in range(0, len(numbers), together)]

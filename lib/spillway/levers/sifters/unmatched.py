@@ -1,7 +1,7 @@
-"""Conditions that match no row: a query that asks for nothing protects nothing.
+"""Warn of conditions that match no row.
 
-If the contract says `level = 'error'` and the data say ERROR, the rows that were to be protected are those that no
-query asks for, and they are dropped first. Such a condition is legal SQL, so only rows can tell.
+A query protects the rows that its condition matches. If the contract says `level = 'error'` and the data say `ERROR`,
+no query asks for these rows, and they are dropped first. The condition is valid SQL, so the error shows only in rows.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ _LONGEST_VALUE = 40
 
 @dataclass(frozen=True)
 class Unmatched:
-    """A condition of the contract that matches none of some rows, or names a value that none of them has."""
+    """A condition of the contract that matches none of the inspected rows, or names a value that occurs in none."""
 
     title: str
-    """What an error calls it: `query NAME` or `keep`."""
+    """How messages name it: `query NAME` or `keep`."""
     condition: str
     found: str
-    """What the rows have instead."""
+    """The values that occur instead."""
     rows: int
     word: str | None = None
-    """The value that no row has, where other parts of the condition match."""
+    """The value that occurs in no row, if the condition matches by its other parts."""
 
     @property
     def sentence(self) -> str:
-        """The condition, and what the rows have instead."""
-        what = "matches" if self.word is None else f"names the value {self.word}, which is in"
+        """The condition, and the values that occur instead."""
+        what = "matches" if self.word is None else f"names the value {self.word}, which occurs in"
         condition = "" if self.title.endswith(f" {self.condition}") else f" ({self.condition})"
         return f"{self.title}{condition} {what} none of the last {self.rows:,} rows: {self.found}"
 
     @property
     def remedy(self) -> str:
         return (
-            "if such rows are to be protected, compare with a value as the data write it (upper and lower case "
-            "differ): rows that no query asks for are dropped first"
+            "correct the value if such rows must be protected (upper and lower case differ): rows that no query asks "
+            "for are dropped first"
         )
 
 
 def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[Unmatched]:
-    """The queries and `keep` rules of the contract's sifters that match none of these rows."""
+    """Yield the queries and `keep` rules of the contract's sifters that match none of these rows."""
     if not rows.num_rows:
         return
     settings: SifterSettings = contract.lever_settings("sifters")
@@ -88,14 +88,14 @@ def _used(predicate: Predicate) -> dict[str, Dimension]:
 
 
 def _words(predicate: Predicate) -> Mapping[str, set[str]]:
-    """By text attribute, the words that the condition holds it against."""
+    """Return, by text attribute, the values that the condition compares it with."""
     texts = [one.name for one in _used(predicate).values() if one.is_text]
     return words_named(parse_sql(predicate.text), texts)
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """What some rows have of an attribute: counts of the values of a text, least and most of anything else."""
+    """The values of an attribute in some rows: counts of each value of a text, else the smallest and the largest."""
 
     name: str
     counts: Mapping[str, int]
@@ -114,11 +114,11 @@ class _Seen:
         return _Seen(dimension.name, {}, None if ends is None else (ends["min"], ends["max"]))
 
     def alike(self, word: str) -> list[str]:
-        """Values that differ from the word in case or blanks alone."""
+        """Return values that differ from the word only in case or blanks."""
         return [one for one in self.counts if _plain(one) == _plain(word)]
 
     def words(self, named: set[str] | frozenset[str]) -> str:
-        """The values closest to those that the condition names; where it names none, the most frequent ones."""
+        """Return the values closest to those that the condition names, then the most frequent ones, in words."""
         if self.span is not None:
             low, high = (safely(str(one), _LONGEST_VALUE) for one in self.span)
             return f"{self.name} lies between {low} and {high}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from spillway.contracts.model import StreamContract
 
 CONTRACTS_KEPT = 64
-"""Contracts whose parsed queries a process keeps."""
+"""The number of contracts whose parsed queries a process caches."""
 DIMENSION_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 
 
@@ -49,7 +49,8 @@ class Wanted:
 
     @staticmethod
     def of(settings: StatedQueries, contract: StreamContract) -> Wanted:
-        """Return what the contract wants; the same queries over the same dimensions are parsed once per process."""
+        """Return the rows that the contract asks for; the same queries over the same dimensions are parsed once per
+        process."""
         known = declared_dimensions(settings, contract)
         return _parsed(settings.queries, settings.keep, tuple(known.values()))
 

@@ -45,7 +45,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
 
 
 def _lost_words(rows: int) -> str:
-    """What the headline must not leave out."""
+    """Return the lost rows in words, for the headline."""
     return f"; {how_many(rows, 'row')} dropped for good" if rows else ""
 
 
@@ -80,10 +80,13 @@ def page(
         verdict, look = "; ".join(wrong), " bad"
     elif absent:
         there = "; ".join(f"{one.stream} {share_said(one.absent_pct or 0.0)}" for one in absent)
-        verdict = f"What is at the destination is within its bound; absent there: {there}"
+        verdict = f"Values at the destination are within their bound; absent there: {there}"
         look = " part"
     elif unknown:
-        verdict = "Every recovered value is within its threshold; `spillway migrate` says what is at the destination"
+        verdict = (
+            "Every recovered value is within its threshold; run `spillway migrate` to see what is present at "
+            "the destination"
+        )
         look = " part"
     else:
         verdict, look = "Every recovered value is within its threshold, and the ledger balances", ""

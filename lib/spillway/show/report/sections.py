@@ -51,7 +51,7 @@ def headline(facts: StreamFacts) -> str:
 
 
 def _presence_tile(figures: StreamFigures) -> list[tuple[str, str]]:
-    """What the destination has, where certificates say it."""
+    """Return the tile with the share that is present at the destination, if certificates have it."""
     if figures.present_pct is None:
         return []
     said = "at the destination within its bound"
@@ -152,7 +152,7 @@ def certificate_table(facts: StreamFacts) -> str:
 
 
 def _shares(certificates: Sequence[Row]) -> tuple[float | str, float | str]:
-    """The shares of the values that are present and absent at the destination."""
+    """Return the shares of values that are present and absent at the destination."""
     if any(row.get("offered_values") is None for row in certificates):
         return "?", "?"
     there = sum(map(presence_of_row, certificates), Presence(0))

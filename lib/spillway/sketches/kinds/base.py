@@ -42,7 +42,7 @@ class SketchQuestion:
     takes: tuple[int, int | None] = (0, 0)
     typed: str = ""
     has_purpose: bool = False
-    """Whether `ask` takes a `purpose`, which chooses the estimator."""
+    """Whether `ask` has a parameter `purpose`, which selects the estimator."""
 
     def checked(self, words: Sequence[str], types: Sequence[str]) -> Sequence[str]:
         """The words, when they are as many as the question takes."""

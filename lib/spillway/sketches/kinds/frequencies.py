@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 COUNTED = "exact"
 """The method of what was counted one by one."""
 BY_PURPOSE = "by_purpose"
-"""The estimator of a sketch whose contract states none."""
+"""The estimator if the contract states none."""
 FREQUENT = "frequent"
-"""What an answer is for, where nothing else is said; the purposes are `count_min.PURPOSES`."""
+"""The default purpose of an answer; all purposes: `count_min.PURPOSES`."""
 
 
 class Frequencies(Loaded):
@@ -63,8 +63,8 @@ class Frequencies(Loaded):
     ) -> Answer:
         """How many rows have these values (one per attribute, None for null).
 
-        `purpose` says what the answer is for, and chooses the estimator: `frequent`, one key that is expected to be
-        frequent; `any`, one key that may be rare; `sum`, one of many keys whose answers are added up.
+        `purpose` selects the estimator: `frequent` for one key that is expected to be frequent; `any` for one key that
+        may be rare; `sum` for one of many keys whose answers are added up.
         """
         return self.added([one._frequency(key, estimator, confidence, purpose) for one in self.each()])
 
@@ -104,7 +104,8 @@ class Frequencies(Loaded):
             by_purpose = counts.estimator_for(purpose)
             estimator = by_purpose if stated == BY_PURPOSE else stated
             exact = self._exact
-            # whose frequency is known is no noise: sums over the others err less by far, and stay unbiased
+            # keys of known frequency are removed from the noise: sums over the others have a much smaller error,
+            # without bias
             counts = self._rest if estimator == "cmm_unbiased" else counts
         else:
             exact = {}
@@ -117,13 +118,13 @@ class Frequencies(Loaded):
 
     @property
     def _exact(self) -> Mapping[int, int]:
-        """By key, the frequency of what was counted one by one."""
+        """The frequencies of the keys that were counted exactly."""
         exact: Mapping[int, int] = getattr(self.sketch, "exact", {})
         return exact
 
     @cached_property
     def _rest(self) -> CountMin:
-        """The table without what was counted one by one."""
+        """The table without the keys that were counted exactly."""
         return self._counts().without(self._exact)
 
     def top(self, count: int, confidence: float = 0.95) -> list[HeavyKey]:
