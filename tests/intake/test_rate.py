@@ -257,8 +257,8 @@ MONTH, YEAR = 2_629_746.0, 31_556_952.0
     [
         ("event_time", None, range(EPOCH, EPOCH + 100), 100.0),
         ("event_time", None, range(EPOCH * 10**3, EPOCH * 10**3 + 100_000, 1_000), 100.0),
-        ("reading", None, range(EPOCH * 10**6, EPOCH * 10**6 + 100 * 10**6, 10**6), 100.0),
-        ("reading", None, range(EPOCH * 10**9, EPOCH * 10**9 + 100 * 10**9, 10**9), 100.0),
+        ("event_time", None, range(EPOCH * 10**6, EPOCH * 10**6 + 100 * 10**6, 10**6), 100.0),
+        ("event_time", None, range(EPOCH * 10**9, EPOCH * 10**9 + 100 * 10**9, 10**9), 100.0),
         ("uptime_ms", None, range(0, 100_000, 1_000), 100.0),
         ("year", None, range(1990, 2010), 20 * YEAR),
         ("month", None, [200_011, 200_012, 200_101, 200_102], 4 * MONTH),
@@ -285,6 +285,14 @@ def test_rate_of_a_whole_number_order_uses_its_unit(
         ("month", None, range(1, 13)),
         ("time_ms", None, range(EPOCH, EPOCH + 100)),
         ("reading", None, range(100)),
+        ("reading", None, range(EPOCH * 10**3, EPOCH * 10**3 + 100)),  # or article numbers
+        ("reading", None, range(EPOCH * 10**9, EPOCH * 10**9 + 100)),  # or identifiers that hold a time
+        ("event_time", None, range(2_026_010_100, 2_026_010_120)),  # year to hour
+        ("created_at", None, range(202_601_011_200, 202_601_011_250)),  # year to minute
+        ("timestamp", None, range(134_000_000 * 10**9, 134_000_000 * 10**9 + 10**9, 10**7)),  # Windows
+        ("time", None, [EPOCH + i if i % 2 else 1_000 * (EPOCH + i) for i in range(100)]),  # two units in one
+        ("bytes_sent", None, range(EPOCH, EPOCH + 100)),
+        ("date", None, range(260_101, 260_112)),  # two digits for the year
     ],
 )
 def test_an_order_of_unknown_unit_gives_no_rate_and_names_the_remedy(
