@@ -309,3 +309,22 @@ def test_an_order_of_unknown_unit_gives_no_rate_and_names_the_remedy(
     first, second = world.batches()
     assert second.seconds_covered == 661.0, "the time between the arrivals"
     assert first.seconds_covered == pytest.approx(661.0), "borrowed from the second"
+
+
+def test_a_delivery_at_once_under_an_unknown_unit_takes_the_last_known_rate(tmp_path: Path) -> None:
+    """The old rate may come from event time, by a version that took every whole number for seconds."""
+    known = ordered(tmp_path, "number", "s")
+    known.deliver("a.json", numbered("number", range(0, 100_000, 1_000)))
+    known.take_in()
+    world = ordered(tmp_path, "number")
+    world.later(100)
+    world.deliver("b.json", numbered("number", range(100_000, 200_000, 1_000)))
+    world.take_in()
+    world.later(50_000)
+    world.deliver("c.json", numbered("number", range(200_000, 250_000, 1_000)))
+    world.take_in()
+    _, second, third = world.batches()
+    assert second.seconds_covered == pytest.approx(100_000.0), "ten times the known rate is no rate"
+    assert "the last known one, of batch 1" in (second.rate_note or "")
+    assert "state `unit:` of number" in (second.rate_note or "")
+    assert third.seconds_covered == pytest.approx(50_000.0, rel=0.01), "arrivals that agree count"
