@@ -2,9 +2,9 @@
 
 A rate needs seconds, so the unit must be known. It is known if the contract states it (`unit: ms`). Otherwise it is
 recognised by the attribute's name together with the magnitude of its values. If the two disagree, or if neither tells,
-the unit is unknown: the values may rise, but nobody knows how fast time passes between them. So magnitude alone tells
-nothing: an article number (EAN) looks like an epoch in ms, and an identifier that holds a time ("snowflake") like one in
-ns. Neither do values of two magnitudes, nor date and time as digits (2026010112), which look like an epoch.
+the unit is unknown: the values may rise, but nobody knows how fast time passes between them. Magnitude alone tells
+nothing: an article number (EAN) looks like an epoch in ms, and an identifier that holds a time ("snowflake") looks like
+one in ns. Values of two magnitudes tell nothing, nor do date and hour as digits (2026010112), which look like an epoch.
 
 >>> import numpy as np
 >>> [recognise_unit(name, np.array(values)) for name, values in (
@@ -103,8 +103,8 @@ def recognise_unit(name: str, values: Integers) -> str | None:
 def is_moment(unit: str | None, values: Integers) -> bool:
     """Return whether values of this unit are moments, as an epoch or a date is, and not elapsed time.
 
-    >>> is_moment("ms", np.array([1_700_000_000_000])), is_moment("ms", np.array([0, 20])), is_moment(None, np.array([1]))
-    (True, False, False)
+    >>> is_moment("ms", np.array([1_700_000_000_000])), is_moment("ms", np.array([0, 20]))
+    (True, False)
     """
     return unit == "yyyymmdd" or (unit is not None and _epoch_unit(values) == unit)
 
