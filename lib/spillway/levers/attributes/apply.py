@@ -284,8 +284,8 @@ class SentRows:
 
 
 class GivenBackRows:
-    """The rows with shed values given back, and of what is inexact its bound, in the columns `<attribute>__bound_pct`
-    and `<attribute>__bound` (see `inexact`)."""
+    """Return the rows with shed values recovered. The columns `<attribute>__bound_pct` and `<attribute>__bound` have
+    the bounds of inexact values (see `inexact`)."""
 
     def __init__(
         self,

@@ -30,9 +30,9 @@ def kind_of_type(type_: str) -> str:
 
 
 def recoverability(options: Sequence[Option]) -> float:
-    """Return the transmitted bytes that shedding an attribute saves per byte of synopsis and per cent of error.
+    """Return the transmitted bytes that shedding an attribute saves, per byte of synopsis and per cent of error.
 
-    What cannot be shed saves nothing.
+    It is 0 for an attribute that cannot be shed.
 
     >>> recoverability([Option("temp", "keep", 4.0), Option("temp", "shed", 0.0, 1.0, mean_error_pct=1.0)])
     2.0
@@ -83,14 +83,14 @@ class Learned:
 
     @cached_property
     def recoverability(self) -> Mapping[str, float]:
-        """What shedding each attribute saves, as training measured it."""
+        """The bytes that shedding each attribute saves, measured in training."""
         return {name: recoverability(options) for name, options in self.options.items()}
 
     def scores(self, measures: Sequence[str], rank_by: str) -> dict[str, float]:
-        """Return the scores to begin with, by the contract's rule, in the order of the measures.
+        """Return the initial scores by the contract's rule, in the order of the measures.
 
-        `recoverability` follows from the options that were measured, whatever the rule was at training. The scores of
-        the other rules are those of the training set.
+        `recoverability` is computed from the measured options, whatever the rule in training was. For the other rules
+        the scores are those of the training set.
         """
         if rank_by == "recoverability":
             return {name: -self.recoverability.get(name, 0.0) + 0.0 for name in measures}
@@ -105,6 +105,6 @@ class Learned:
         )
 
     def ranked(self, measures: Sequence[str], rank_by: str) -> list[str]:
-        """The measures in the order of the first ranking, first shed first."""
+        """Return the measures in the order of the first ranking; the first is shed first."""
         scores = self.scores(measures, rank_by)
         return sorted(measures, key=lambda name: scores[name])

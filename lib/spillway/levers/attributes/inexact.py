@@ -1,9 +1,9 @@
-"""What the columns `<attribute>__bound_pct` and `<attribute>__bound` say of each value: null where it is as it was.
+"""The columns `<attribute>__bound_pct` and `<attribute>__bound`: the bound of each value.
 
-A number: it was rounded, or shed and recovered, within that many per cent of the truth (`__bound_pct`), or within that
-much in the attribute's own unit (`__bound`). NaN in `__bound_pct`: within `__bound`, and no relative bound holds, for
-the value is not larger than that. Infinity in `__bound_pct` under a null: it was shed and is not here, and nothing else
-is infinite.
+Null: the value is exact. A number: the value was rounded, or shed and recovered. It is within that many per cent of the
+truth (`__bound_pct`), or within that distance in the attribute's own unit (`__bound`). NaN in `__bound_pct`: the value
+is within `__bound`; no relative bound holds, because the value is not larger than `__bound`. Infinity in `__bound_pct`:
+the value is null because it was shed and is absent. Nothing else is infinite.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spillway.levers.attributes.synopsis.rounding import rounded_bound_pct
 
 
 def bounds_of_shed(back: Recovered, gone: np.ndarray) -> tuple[pa.Array, pa.Array]:
-    """Those of the values that were shed, in per cent and in their own unit: `gone`, row by row."""
+    """Return the bounds of shed values, in per cent and in their own unit; `gone`: which rows they are."""
     absent = gone & np.isnan(back.bound_pct)
     # a null that is given back is exact, in whatever unit its bound is stated
     null = gone & ~absent & ~back.values.valid & np.isinf(back.bound_pct)

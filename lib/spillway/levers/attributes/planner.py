@@ -1,10 +1,10 @@
 """The scheme of a stream, window by window: rank what an evaluated window holds, decide, hold on to it.
 
 Windows are those of `ranking.windows`: whole cycles, cut afresh in every stretch, so that none crosses a frame's edge
-and their number is known without reading. Of a stretch with a window that Algorithm 2 (`ranking.reevaluation`) calls
-for, the planner reads the identifier, which tells where windows begin, and of the measures the rows of that window. A
-ranking that needs no data (`rank_by: recoverability`: what training measured) is never evaluated again. Nothing is
-read then, and the ranking of the newest training is in force.
+and their number is known without reading. If Algorithm 2 (`ranking.reevaluation`) evaluates a window of a stretch, the
+planner reads the identifier, which shows where windows start, and the measures of the rows of that window. A ranking
+that needs no data (`rank_by: recoverability`, measured in training) is never evaluated again. Then nothing is read, and
+the ranking of the newest training is in force.
 
 A ranking made on a window applies from the next one on: nothing waits. A window is a hit when the scheme in force on
 it is the one that its own data, ranked afresh, would give.
@@ -112,7 +112,7 @@ class Policy:
     """Told of every window that is ranked; changes nothing."""
 
     def is_due(self, state: State, window: int) -> bool:
-        """Whether a window is to be ranked: never, where its data cannot change the ranking."""
+        """Return whether to rank a window; False if its data cannot change the ranking."""
         return needs_data(self.rank_by) and self.reevaluation.due(state, window)
 
 
@@ -143,13 +143,13 @@ def stretches(
 
 
 class _Stretch:
-    """Where the windows of one stretch lie, and the rows of those that are ranked."""
+    """The windows of one stretch, and the rows of those that are ranked."""
 
     def __init__(self, policy: Policy, rows: Read, low: int, high: int, window: int) -> None:
         cycle = policy.cycle
-        # without a cycle no tuple opens a window: `seq` alone says which windows hold any
+        # without a cycle no tuple opens a window: `seq` shows which windows have tuples
         keys = cycle.attributes if cycle.is_ordered else ()
-        # where every window is looked at, one read takes all of them
+        # if every window is evaluated, one read is enough
         measures = policy.attributes if policy.measure_hits else ()
         self._policy, self._rows = policy, rows
         table = rows(list(dict.fromkeys([*keys, *measures])), low, high)

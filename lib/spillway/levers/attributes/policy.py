@@ -288,7 +288,7 @@ def _prefix_at_the_trunk(
 ) -> Consequence:
     gone = set(first.scheme)
     free = [name for name in ranking if name not in gone]
-    # what is shed at the first stage is no attribute of the stream that enters the trunk
+    # attributes shed at the first stage do not enter the trunk
     widths = {name: bits for name, bits in rests_on.load.widths_bits.items() if name not in gone}
     rest = replace(rests_on.load, widths_bits=widths)
     options = {name: found for name, found in rests_on.options.items() if name not in gone}

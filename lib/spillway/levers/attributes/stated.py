@@ -38,7 +38,7 @@ def may_be_inexact(attribute: Attribute) -> bool:
 
 
 def never_exact(contract: StreamContract) -> frozenset[str]:
-    """Return the attributes whose values may be rounded, or shed and recovered within a bound above 0.
+    """Return the attributes whose values may be rounded, or recovered within a bound above 0.
 
     >>> from spillway.contracts import read_stream
     >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [

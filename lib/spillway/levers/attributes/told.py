@@ -197,7 +197,7 @@ def _of_certificates(certificates: Sequence[Row]) -> dict[str, Any]:
 def _error_words(
     bound: Row, certificates: Sequence[Row], column: str, of: Callable[[Iterable[float]], float]
 ) -> dict[str, float]:
-    """An error in each unit in which its bound is stated, for the two are read side by side."""
+    """Return an error in each unit in which its bound is stated, so that both can be compared."""
     found = {}
     if bound["error_pct"] is not None:
         found["%"] = of(float(row[f"{column}_pct"] or 0.0) for row in certificates)
@@ -221,7 +221,7 @@ def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
 
 
 def _tuples_by_way(tables: Views, stream: str, batches: range, attribute: str) -> dict[str, int]:
-    """How many tuples it has travelled in each way, as the ledger counts them."""
+    """Return the number of tuples by treatment of the attribute, from the ledger."""
     rows = tables.at("ledger").rows(
         ["kept", "rounded", "shed"], scope="stream", subject=stream, stage="attributes", unit="values",
         dimension_kind="attribute", dimension=attribute, batch=batches,
@@ -377,7 +377,7 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
     """Original against recovered, with the band the truth must lie in."""
     original = raw.rename_columns([*raw.column_names[:-1], "original"])
     back = back.rename_columns(["seq", "recovered", "bound", "own"])
-    for name in ("bound", "own"):  # a column that is not there is null, of no type that a join takes
+    for name in ("bound", "own"):  # an absent column has the type null, which a join does not accept
         place = back.column_names.index(name)
         back = back.set_column(place, name, back[name].cast(pa.float64()))
     joined = original.join(back, "seq", join_type="inner")
@@ -413,7 +413,7 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
 
 
 def _off(value: float, bound_pct: float | None, bound: float | None) -> float | None:
-    """How far the truth may lie from a recovered value; None where no bound is stated.
+    """Return the largest distance of the truth from a recovered value; None if it has no bound.
 
     >>> _off(2.0, math.nan, 2.0), _off(50.0, 2.0, None), _off(5.0, None, None)
     (2.0, 1.0, None)

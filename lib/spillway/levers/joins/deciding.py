@@ -27,9 +27,9 @@ STEPS_A_PART = 20_000_000
 """About a second: what is smaller is not worth a task of its own."""
 SIDES = ("left", "right")
 SKETCH = 4096
-"""Counters of a sketch of sums by row: its sum of squares is known within 2 % (one standard deviation)."""
+"""Number of counters in a sketch of sums by row; the standard error of its sum of squares is 2 %."""
 WEIGHT_SCALE = 256
-"""Products of weights are counted in whole 256ths."""
+"""Products of weights are counted in units of 1/256."""
 WHOLE_SHARE = 1 << 32
 """A row's window, of which the part that it was compared with is counted in whole numbers."""
 
@@ -52,7 +52,7 @@ class JoinPart:
     probe_bounds: Array | None
     window_bounds: Array | None
     mass: Array | None = None
-    """By probing row, the produced rows that its window stands for; None: as many as it has."""
+    """For each probing row, the number of produced rows that its window represents; None: the number of its rows."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class JoinDecision(WindowDecision):
     with_itself: bool
     bounds: SideBounds
     rows: float
-    """Rows that were produced in the window, of both sides: those that came, each by its weight."""
+    """Number of rows of both sides that were produced in the window: the sum of row weights."""
     masses: tuple[Array | None, Array | None] = (None, None)
-    """By window that is probed, and probing row: the produced rows that its window stands for."""
+    """For each probed window and probing row, the number of produced rows that the window represents."""
 
     def parts(
         self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
@@ -233,10 +233,11 @@ def count_weights(
     probes: Array,
     with_itself: bool,
 ) -> None:
-    """Add what `missed.weighted_pairs` needs of some pairs, in whole numbers, so that sums are the same in any order.
+    """Add the sums over some pairs that `missed.weighted_pairs` needs, as integers, so that their order does not
+    matter.
 
     The sums of squares over rows (S_l and S_r in `missed`) are kept as count-sketches (Charikar, 2002): a row adds to
-    one of `SKETCH` counters, with a sign by its hash, so that a row's pairs may be found by several tasks.
+    one of `SKETCH` counters, with a sign by its hash. So several tasks may find the pairs of one row.
     """
     left, right = weights
     named = {
@@ -248,7 +249,7 @@ def count_weights(
     rows = (
         ("left", seqs[0], np.sqrt(left * (left - 1.0)) * right * drawn),
         ("left" if with_itself else "right", seqs[1], np.sqrt(right * (right - 1.0)) * left * drawn),
-        # of a row that chance picked all pairs may come together
+        # all pairs of a row that was picked at random may be in one task
         ("drawn", probes, np.sqrt(drawn * (drawn - 1.0)) * left * right),
     )
     for name, seq, values in rows:
@@ -261,7 +262,7 @@ def count_weights(
 
 
 def counted_variance(counts: Mapping[str, int]) -> tuple[float, float]:
-    """Return T and V of `missed`, from what tasks counted."""
+    """Return T and V of `missed`, from the counts of the tasks."""
     squares = float(
         sum((count / WEIGHT_SCALE) ** 2 for name, count in counts.items() if name.startswith("sum."))
     )
@@ -280,7 +281,7 @@ def _row_sums(seq, values, buckets):  # type: ignore[no-untyped-def]
 
 
 def _window_mass(part: JoinPart) -> Array:
-    """By probing row, the rows of its window, each by its weight; at least 1."""
+    """Return the sum of weights in the window of each probing row, at least 1."""
     how = part.facing.how
     found: Array = np.maximum(1, how.high - how.low if part.mass is None else part.mass)
     return found

@@ -51,14 +51,14 @@ def weighted_sums(
     weights: tuple[Array, Array],
     with_itself: bool = False,
 ) -> tuple[Array, Array]:
-    """Return by probing row, and by row of the window, the sum of the weights of the rows that it is a pair with.
+    """Return, for each probing row and for each row of the window, the sum of the weights of its partners.
 
-    `weights`: by probing row, and by row of the window. Rows of equal value are pairs.
+    `weights`: of the probing rows, and of the rows of the window. Rows of equal value are pairs.
     """
     mine, other = (_value_of_row(one) for one in _values(probes.sets, window.sets))
     low, high = reach
     sums = _sums_between(other, weights[1], mine, low, high)
-    # the probing rows that reach row r are those from the first with r < high to the last with low <= r
+    # row r is within reach of the probing rows from the first with r < high to the last with low <= r
     rows = np.arange(window.rows)
     first, last = np.searchsorted(high, rows, side="right"), np.searchsorted(low, rows, side="right")
     back = _sums_between(mine, weights[0], other, first, np.maximum(first, last))
@@ -79,7 +79,7 @@ def heaviest_value(operand: Operand, weights: Array) -> float:
 
 
 def _value_of_row(sets: ItemSets) -> Array:
-    """By row, its value; -1: it has none."""
+    """Return the value of each row; -1: it has none."""
     has = np.diff(sets.first) > 0
     return np.where(has, np.append(sets.items, -1)[np.where(has, sets.first[:-1], -1)], -1)
 

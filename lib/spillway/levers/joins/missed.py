@@ -17,16 +17,16 @@ counts, which for one q is the same as above,
 
     T between  gamma(T^2 / v) v / T   and   gamma((T + w)^2 / (v + w^2)) (v + w^2) / (T + w),    w = max 1 / q_i
 
-Rows may have been lost before the join reads them (sifters). A kept row has the weight w = 1/p, so a pair stands for
-w_l w_r pairs of the rows that were produced, times 1/q where chance drew it (Horvitz and Thompson, 1952):
+Rows may be lost before the join reads them (sifters). A kept row has the weight w = 1/p. So a pair represents w_l w_r
+pairs of the produced rows, times 1/q if it was drawn at random (Horvitz and Thompson, 1952):
 
     T = sum v w_l w_r over the pairs at hand,    S_l = sum v w_r over those of row l,    S_r likewise
     V = sum_l w_l (w_l - 1) S_l^2 + sum_r w_r (w_r - 1) S_r^2 - sum w_l w_r (w_l - 1) (w_r - 1)
 
-V is unbiased for the variance of T where rows are kept independently of one another. Sifters keep a fixed number of
-each region, which varies less, so V is no smaller than what it stands for. The interval is Fay and Feuer's (1997) for
-weighted counts, with V for v above. Its heaviest possible event, which may be unseen, is a row of the largest weight
-that has all the partners a row can have, so that the upper end holds where a few heavy rows have most pairs.
+V is an unbiased estimate of the variance of T if rows are kept independently. Sifters keep a fixed number of rows of
+each region, which varies less, so V is not too small. The interval is that of Fay and Feuer (1997) for weighted counts,
+with V in the place of v. The heaviest possible event, which may be unseen, is a row of the largest weight with the
+largest number of partners. So the upper end holds even if a few heavy rows have most of the pairs.
 
 Of equal values nothing is estimated: their pairs are counted (`equals`). The paper has no such estimate; what these
 intervals cover is measured in the evidence.
@@ -88,7 +88,8 @@ def weighted_pairs(
 ) -> tuple[float, float]:
     """Return the ends of the interval of a weighted count (Fay and Feuer, 1997).
 
-    `heaviest`: what one more event can stand for at most; 0: nothing is missing, and the count is exact.
+    `heaviest`: the largest number of pairs that one more event can represent; 0: nothing is missing, the count is
+    exact.
 
     >>> weighted_pairs(100.0, 100.0, 1.0) == tuple(float(end) for end in (81, 122))
     True

@@ -53,7 +53,7 @@ class Operand:
     kinds: Array
     """The type of each row (z), as an ordinal."""
     row_weights: Array | None = None
-    """How many produced rows each row stands for (1 / its sampling probability); None: each stands for itself."""
+    """The weight of each row, 1 / its sampling probability; None: all weights are 1."""
 
     @property
     def rows(self) -> int:

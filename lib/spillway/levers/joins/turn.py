@@ -36,12 +36,12 @@ Counts = Mapping[str, int]
 CORE_MEMORY = 0.5
 """What is left a window later of how fast a core was: machines change their minds sooner than streams do."""
 REPELS_LITTLE = 10.0
-"""Rows kept of a region: where there are fewer, no factor makes up for how rare pairs within it are in the sample."""
+"""With fewer kept rows of a region, no factor can correct the low share of pairs within it in the sample."""
 
 
 @dataclass(frozen=True)
 class LostRows:
-    """Rows of a side that were produced and did not come: in the window, and in those that it looks back at as well."""
+    """Lost rows of a side: in the window, and in the windows that it looks back at."""
 
     window: InputLoss = field(default_factory=InputLoss)
     reached: InputLoss = field(default_factory=InputLoss)
@@ -53,7 +53,7 @@ class LostRows:
 
     @property
     def unweighted(self) -> int:
-        """Return how many of them no weight stands for, at most."""
+        """Return the largest possible number of lost rows that no weight represents."""
         return self.reached.unsampled_most + math.ceil(self.reached.refused)
 
 
@@ -69,20 +69,20 @@ class JoinTurn:
     with_itself: bool = False
     bounds: SideBounds = field(default_factory=SideBounds)
     losses: tuple[LostRows, LostRows] = field(default_factory=lambda: (LostRows(), LostRows()))
-    """By side, the rows that were produced and did not come."""
+    """The lost rows, by side."""
     inexact_rows: int = 0
     """Rows that match nothing, because their join key is not known exactly."""
 
     @property
     def weighted(self) -> bool:
-        """Return whether rows were lost before, so that those that came stand for more than themselves."""
+        """Return whether rows were lost before the join, so that row weights may exceed 1."""
         return any(loss.any for loss in self.losses) or any(
             one.rows.row_weights is not None for one in (self.left, self.right)
         )
 
     @cached_property
     def _row_weights(self) -> tuple[Array, Array]:
-        """By side, the weight of every row."""
+        """Return the weight of every row, by side."""
         left, right = (
             np.ones(one.rows.rows) if one.rows.row_weights is None else one.rows.row_weights
             for one in (self.left, self.right)
@@ -91,7 +91,8 @@ class JoinTurn:
 
     @property
     def produced(self) -> tuple[float, float]:
-        """By side, about how many rows were produced in the window: weights, and counts where none stands for them."""
+        """Return the estimated number of rows produced in the window, by side: the sum of weights, plus unweighted
+        rows."""
         left, right = (
             float(weights[given.low : given.high].sum()) + loss.window.unsampled + loss.window.refused
             for weights, given, loss in zip(
@@ -101,7 +102,7 @@ class JoinTurn:
         return left, right
 
     def _share_weighted(self, side: int) -> float:
-        """Return about which share of the produced rows of a side the weights of those that came stand for."""
+        """Return the estimated share of the produced rows of a side that row weights represent."""
         weighted = float(self._row_weights[side].sum())
         reached = self.losses[side].reached
         whole = weighted + reached.unsampled + reached.refused
@@ -109,7 +110,7 @@ class JoinTurn:
 
     @cached_property
     def _masses(self) -> tuple[Array | None, Array | None]:
-        """By window that is probed, and probing row: about how many produced rows its window had."""
+        """Return the estimated number of produced rows in the probed window, for each window and probing row."""
         if not self.weighted:
             return None, None
         found = []
@@ -350,13 +351,13 @@ class JoinTurn:
 
     @property
     def _unweighted(self) -> int:
-        """Rows that were lost before and that no weight stands for, at most."""
+        """Return the largest possible number of rows lost before the join that no weight represents."""
         return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
 
     def _missed_in_all(self, counts: Counts, here: Missed) -> Missed:
-        """Return what was missed of the rows that were produced: `here` of those that came, the rest with lost rows.
+        """Return the missed pairs of all produced rows; `here`: the missed pairs of rows that came.
 
-        Where no weight stands for lost rows, the upper end is every pair that they could be in, by their count.
+        If no weight represents lost rows, the upper end counts every pair that they could be in.
         """
         if not self.weighted:
             return here if not self.inexact_rows else Missed(here.estimate, here.low, math.inf)
@@ -364,7 +365,7 @@ class JoinTurn:
         total, variance = self._weighted_pairs(counts)
         low, high = weighted_pairs(total, variance, self._heaviest_event)
         if self.with_itself and self._heaviest(LEFT) > 1.0:
-            # rows of one region repel one another in the sample: k (k - 1) / n (n - 1) pairs are kept, not (k / n)^2
+            # a fixed number of rows of a region is kept: k (k - 1) / n (n - 1) of its pairs, not (k / n)^2
             least = self.losses[LEFT].reached.least_kept if self.losses[LEFT].any else 0.0
             high = high / (1.0 - 1.0 / least) if least >= REPELS_LITTLE else math.inf
         high = possible if self._unweighted or self.inexact_rows else min(possible, high - pairs)
@@ -376,12 +377,12 @@ class JoinTurn:
 
     @property
     def _pairs_of_lost_rows(self) -> float:
-        """Return how many comparisons rows that did not come could have been in at most; infinite: not known."""
+        """Return the largest possible number of comparisons with lost rows; infinite: not known."""
         lost = [loss.reached.dropped_most for loss in self.losses]
         rows = [given.rows.rows for given in (self.left, self.right)]
         for side in (LEFT, RIGHT):
             uncounted = self._heaviest(side) > 1.0 and not lost[side]
-            # of refused rows it is not known when they were
+            # the times of refused rows are not known
             if uncounted or self.inexact_rows or self.losses[side].reached.refused:
                 return math.inf
         if self.with_itself:
@@ -389,13 +390,13 @@ class JoinTurn:
         return float(lost[LEFT] * (rows[RIGHT] + lost[RIGHT]) + rows[LEFT] * lost[RIGHT])
 
     def _heaviest(self, side: int) -> float:
-        """Return the largest weight that a row of the side may have had."""
+        """Return the largest possible weight of a row of the side."""
         weights = self._row_weights[side]
         return max(float(weights.max(initial=1.0)), self.losses[side].reached.largest_weight)
 
     @property
     def _heaviest_event(self) -> float:
-        """Return how many pairs one row can stand for at most: its weight times the partners that it can have."""
+        """Return the largest number of pairs that one row can represent: its weight times its possible partners."""
         found = 0.0
         for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
             if self._heaviest(side) > 1.0:
@@ -405,7 +406,8 @@ class JoinTurn:
         return found
 
     def _most_partners(self, side: int) -> float:
-        """Return how many produced rows of a side a row of the other can be a pair with, about."""
+        """Return the estimated largest number of partners, among the produced rows of a side, of a row of the other
+        side."""
         rows, weights = (self.left, self.right)[side].rows, self._row_weights[side]
         if not rows.rows:
             return 0.0
@@ -419,7 +421,7 @@ class JoinTurn:
         return float((summed[last] - summed[first]).max())
 
     def _weighted_pairs(self, counts: Counts) -> tuple[float, float]:
-        """Return T and V of `missed`: of equal values over all pairs of the rows that came, else over those found."""
+        """Return T and V of `missed`: over all pairs of rows that came for equal values, else over the pairs found."""
         if PREDICATES[self.settings.predicate] != EQUALITY:
             return counted_variance(counts)
         weights = self._row_weights
@@ -444,7 +446,7 @@ class JoinTurn:
         return total, max(0.0, squares - both)
 
     def _missed(self, counts: Counts) -> Missed:
-        """Return what was missed of the rows that came: counted where pairs can be, else from what was drawn of it."""
+        """Return the missed pairs of the rows that came: counted if possible, else estimated from the sample."""
         if self._everything:
             return Missed(0.0, 0.0, 0.0)
         if self._counts_missed:

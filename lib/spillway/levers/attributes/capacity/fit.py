@@ -1,9 +1,9 @@
 """How many attributes must go so that the rest fits into a channel (3.2.3.1).
 
 - The count of the thesis (equation 3.4; 3.9 on a multiplexed channel): n' = ceil((R - C) / R n), 0 when R <= C.
-  n counts the stream's attributes, the key too, with which all 81 cells of Table 4.6 agree; `seq`, which Spillway
-  adds, is none of them. The quotient is an exact rational (`levers.exact`), so a whole number is never lifted by
-  a float's last bit: neither of a decimal as written nor of a share of a channel, which is stored as a double.
+  n counts the stream's attributes including the key; all 81 cells of Table 4.6 agree with this. `seq`, which Spillway
+  adds, does not count. The quotient is an exact rational (`levers.exact`). So the last bit of a float never raises the
+  result of ceil, neither for a decimal nor for a share of a channel, which is stored as a double.
 - `fit="bits"` (ours): the count takes all attributes to be equally wide. Here the shortest prefix of the
   ranking goes whose *measured* width brings R' <= C; then, from the most informative of them to the least,
   every attribute that turns out not to be needed is given back (a wide one late in the prefix often makes
@@ -70,9 +70,9 @@ def fit(
 ) -> Fit:
     """Shed from the front of `ranking` until the rest fits into the channel.
 
-    `width_bits` has the width per tuple of every attribute that is sent: also of the key and of what is
-    protected, which are not in `ranking` and always stay. `attributes` is n of equation 3.4 where `width_bits`
-    holds columns that are no attributes of the stream.
+    `width_bits` has the width per tuple of every attribute that is sent, including the key and protected attributes,
+    which are not in `ranking` and are never shed. `attributes` is n of equation 3.4, if `width_bits` has columns that
+    are not attributes of the stream.
     """
     names = [one if isinstance(one, str) else one.attribute for one in ranking]
     _check(names, width_bits, tuples_per_second, capacity_kbps, fit)

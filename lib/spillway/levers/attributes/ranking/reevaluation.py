@@ -1,9 +1,9 @@
 """When to evaluate the ranking again, and what to adopt (3.2.3.3, Algorithm 2).
 
-Algorithm 2: after an interval dt rank again; the same set of attributes lets dt double (`factor`, up to
-`cap_windows`), another set brings dt back to its first value and is adopted (the print's RS := C is reversed,
-erratum A16). dt is a real number of windows, and the next evaluation is floor(dt) windows later: with the factors below
-2 that section 4.3.2 recommends for fewer misses, an interval of one window still grows.
+Algorithm 2: rank again after an interval dt. If the set of attributes is the same, dt doubles (`factor`, up to
+`cap_windows`). If it is another set, that set is adopted and dt returns to its first value (the print's RS := C is
+reversed, erratum A16). dt is a real number of windows, and the next evaluation is floor(dt) windows later. So an
+interval of one window grows also with a factor below 2, which section 4.3.2 recommends for fewer misses.
 
 A ranking made on a window applies from the next one on: nothing waits. A *treatment* is what a ranking leads to: the
 way of every attribute that is not kept, precision aside; two rankings of one treatment are the same to this rule.
@@ -221,10 +221,10 @@ class Reevaluation:
         )
 
     def next_interval(self, interval_windows: float, doubted: bool = False) -> float:
-        """Return the interval after one in which the treatment stayed: longer by `factor` up to the cap.
+        """Return the next interval after an unchanged treatment: `factor` times as long, up to the cap.
 
-        A treatment in doubt is looked at sooner: the interval is shorter by `factor`. It is never rounded, or a factor
-        below 2 would leave an interval of one window at one window for ever.
+        If the treatment is in doubt, the interval is divided by `factor`. It is never rounded: with a factor below 2 an
+        interval of one window would stay one window for ever.
 
         >>> Reevaluation().next_interval(4), Reevaluation().next_interval(4, doubted=True)
         (8.0, 2.0)

@@ -84,7 +84,7 @@ def told_pct(places: Sequence[ErrorBound], precision: np.ndarray, values: np.nda
 
 
 def told_error(places: Sequence[ErrorBound], precision: np.ndarray, told: np.ndarray) -> np.ndarray:
-    """The bounds in the attribute's own unit, NaN where there is none or the value is exact.
+    """Return the bounds in the attribute's own unit; NaN if there is none, or the value is exact.
 
     `told`: what `told_pct` returns for the same values.
 

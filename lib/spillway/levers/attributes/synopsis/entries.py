@@ -116,7 +116,7 @@ class Recovered:
     values: Column
     bound_pct: np.ndarray
     error: np.ndarray
-    """Each shed value's bound in the attribute's own unit; NaN where there is none."""
+    """The bound of each shed value in the attribute's own unit; NaN if there is none."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -314,7 +314,7 @@ def _walked(
 def _tell_bounds(
     bound: np.ndarray, model: AttributeModel, is_shed: np.ndarray, precision: np.ndarray, values: Column
 ) -> np.ndarray:
-    """Set `bound` to what shed values keep to in per cent; return what they keep to in the attribute's own unit."""
+    """Set `bound` to the bounds of shed values in per cent; return their bounds in the attribute's own unit."""
     error = np.full(len(bound), np.nan)
     if model.kind == "text":  # comes back exactly at every precision
         bound[is_shed] = 0.0

@@ -111,14 +111,14 @@ def learn(lesson: Lesson) -> list[Fact] | None:
 
 
 class TrainingSetsDamaged(SpillwayError):
-    """Every training set holds a tuple whose parity does not hold; nothing is trained."""
+    """Every training set has a line that parity cannot correct; nothing is trained."""
 
 
 def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
     """The first tuples of a stream never trained, the last of one trained before.
 
-    Where lines carry parity, one tuple that could not be corrected discards its training set, since it may hide a
-    repetition, and the next set is tried (Ahuja 2006, section 3.2.1.1).
+    If lines have parity, a tuple that could not be corrected may hide a repetition. Its training set is discarded, and
+    the next set is tried (Ahuja 2006, section 3.2.1.1).
     """
     contract, training = lesson.contract, own_settings(lesson.contract).training
     count = training.tuples
@@ -136,8 +136,8 @@ def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
         return offered, {"parity": contract.source.parity}
     raise TrainingSetsDamaged(
         f"{contract.stream}: training must find a set of {count:,} tuples without a line that parity cannot correct, "
-        f"got {len(discarded)} sets with {', '.join(map(str, discarded))} such lines; nothing was trained: send "
-        "further data, or look for the fault on the line"
+        f"got {len(discarded)} sets with {', '.join(map(str, discarded))} such lines; nothing was trained: send more "
+        "data, or find the fault of the line"
     )
 
 
@@ -329,11 +329,11 @@ def first_ranking(
     load: Load | None,
     options: Mapping[str, Sequence[Option]],
 ) -> dict[str, float]:
-    """Return the scores to begin with, by the contract's rule: the mean of what the training set's windows score.
+    """Return the initial scores by the contract's rule: the mean of the scores of the training set's windows.
 
-    `recoverability` needs no window: it follows from the options that training measured. The windows of the other rules
-    are as long as those that are ranked later: over the whole set, what drifts slowly would seem to tell most, and no
-    window would ever agree.
+    `recoverability` needs no window: it is computed from the options that training measured. For the other rules the
+    windows have the length of those that are ranked later. Over the whole set, attributes with a slow drift would score
+    highest, and no single window would agree.
     """
     if not measures:
         return {}
