@@ -24,7 +24,7 @@ import numpy as np
 
 from evidence.attributes.lake import ENGINE, Lake
 from evidence.book import Book
-from evidence.quality.sifted import STATEMENTS, Held, look_at, sifted_lake
+from evidence.quality.sifted_streams import STATEMENTS, IntervalCounts, look_at, sifted_lake
 from spillway.contracts import Contracts, read_channel, read_stream, read_workload
 from spillway.engine import InProcess
 from spillway.errors import ContractError, SpillwayError
@@ -493,7 +493,7 @@ PLAIN, NARROW, NARROWER = "1 Gbps", "500 bps", "440 bps"
 
 def attributes_to_joins(claims: Claims, seeds: int) -> None:
     """A join by an exact attribute is complete though others are rounded; one by what may be rounded is refused."""
-    of_world(look_at_joins, ("attributes",), False, NARROW)(claims, seeds)
+    check_of_world(look_at_joins, ("attributes",), False, NARROW)(claims, seeds)
     side = {"attribute": "level", "lasts_seconds": LASTS}
     made = {"name": "lossy", "inputs": ["east", "west"], "window": {"seconds": WINDOW}}
     lossy = read_workload({**made, "levers": [{"lever": "joins", "left": side, "right": side}]})
@@ -508,7 +508,7 @@ def attributes_to_joins(claims: Claims, seeds: int) -> None:
 
 def sifters_to_joins(claims: Claims, seeds: int) -> None:
     """Rows that were dropped are in what a join says it missed."""
-    of_world(look_at_joins, ("sifters",), False, PLAIN)(claims, seeds)
+    check_of_world(look_at_joins, ("sifters",), False, PLAIN)(claims, seeds)
     for case in CASES:
         for seed in range(2 * seeds):
             sifted_join(claims, case, seed)
@@ -516,8 +516,8 @@ def sifters_to_joins(claims: Claims, seeds: int) -> None:
 
 def sifters_to_quality(claims: Claims, seeds: int) -> None:
     """Rows that were dropped are in a query's estimates and intervals."""
-    of_world(look_at_query, ("sifters",), False, PLAIN)(claims, seeds)
-    held = Held()
+    check_of_world(look_at_query, ("sifters",), False, PLAIN)(claims, seeds)
+    held = IntervalCounts()
     for seed in range(max(1, seeds // 10)):
         sifted_rows = sifted_lake("seams", seed)
         for name, statement in STATEMENTS.items():
@@ -528,7 +528,7 @@ def sifters_to_quality(claims: Claims, seeds: int) -> None:
     claims.false += held.false_claims
 
 
-def of_world(
+def check_of_world(
     look: Callable[[Claims, World], None], levers: tuple[str, ...], duplicates: bool, capacity: str
 ) -> Callable[[Claims, int], None]:
     """Return the check that looks at a lake whose streams went through these levers."""
@@ -637,18 +637,18 @@ def _refused_pairs() -> dict[Pair, Callable[[Claims, int], None]]:
 
 
 PAIRS: dict[Pair, Callable[[Claims, int], None]] = {
-    ("deduplication", "attributes"): of_world(look_at_values, ("attributes",), True, NARROW),
-    ("deduplication", "sifters"): of_world(look_at_values, ("sifters",), True, PLAIN),
-    ("deduplication", "joins"): of_world(look_at_joins, (), True, PLAIN),
-    ("deduplication", "quality"): of_world(look_at_query, (), True, PLAIN),
-    ("deduplication", "sketches"): of_world(look_at_sketches, (), True, PLAIN),
+    ("deduplication", "attributes"): check_of_world(look_at_values, ("attributes",), True, NARROW),
+    ("deduplication", "sifters"): check_of_world(look_at_values, ("sifters",), True, PLAIN),
+    ("deduplication", "joins"): check_of_world(look_at_joins, (), True, PLAIN),
+    ("deduplication", "quality"): check_of_world(look_at_query, (), True, PLAIN),
+    ("deduplication", "sketches"): check_of_world(look_at_sketches, (), True, PLAIN),
     ("attributes", "joins"): attributes_to_joins,
-    ("attributes", "quality"): of_world(look_at_query, ("attributes",), False, NARROW),
-    ("attributes", "sketches"): of_world(look_at_sketches, ("attributes",), False, NARROW),
-    ("sifters", "attributes"): of_world(look_at_all, ("sifters", "attributes"), False, NARROWER),
+    ("attributes", "quality"): check_of_world(look_at_query, ("attributes",), False, NARROW),
+    ("attributes", "sketches"): check_of_world(look_at_sketches, ("attributes",), False, NARROW),
+    ("sifters", "attributes"): check_of_world(look_at_all, ("sifters", "attributes"), False, NARROWER),
     ("sifters", "joins"): sifters_to_joins,
     ("sifters", "quality"): sifters_to_quality,
-    ("sifters", "sketches"): of_world(look_at_sketches, ("sifters",), False, PLAIN),
+    ("sifters", "sketches"): check_of_world(look_at_sketches, ("sifters",), False, PLAIN),
     **_refused_pairs(),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spillway.engine.dialect import checked, spark_sql
+from spillway.engine.dialect import check_statement, spark_sql
 from spillway.engine.statements import (
     NeedsSpark,
     SqlView,
@@ -318,5 +318,5 @@ def test_both_engines_read_steps_in_their_order(spark: Any) -> None:
 
 def test_hints_and_comments_are_not_passed_on() -> None:
     with pytest.raises(Refused, match=r"may use, got 'select hint'|may use, got 'hint'"):
-        checked("SELECT /*+ BROADCAST(b) */ x FROM sites b")
+        check_statement("SELECT /*+ BROADCAST(b) */ x FROM sites b")
     assert spark_sql("SELECT x -- why\nFROM sites /* where */", ["sites"]) == "SELECT x FROM sites"

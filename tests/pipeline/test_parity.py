@@ -9,7 +9,7 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.engine import InProcess
 from spillway.levers.attributes.training.lesson import TrainingSetsDamaged
-from spillway.records.line_parity import protected_lines
+from spillway.records.line_parity import lines_with_parity
 
 TRAINED_ON = 240
 
@@ -22,7 +22,7 @@ def begun(folder: Path, damaged: dict[int, int]) -> World:
         "source": {**SITES["source"], "parity": "secded"},
         "levers": [{**lever, "training": {"tuples": TRAINED_ON, "candidates": 2}}],
     }
-    lines = protected_lines(json_lines(sites(0, 600)).rstrip(b"\n").split(b"\n"))
+    lines = lines_with_parity(json_lines(sites(0, 600)).rstrip(b"\n").split(b"\n"))
     for place, bits in damaged.items():
         line = bytearray(lines[place])
         for bit in range(bits):

@@ -22,11 +22,10 @@ from spillway.records import Parsed, parse_records
 from spillway.records.line_parity import (
     CORRECTED,
     MOST_PAYLOAD_BYTES,
-    checked_file,
-    checked_lines,
-    protected,
-    protected_line,
-    protected_lines,
+    check_file,
+    check_lines,
+    line_with_parity,
+    lines_with_parity,
 )
 
 ATTRIBUTES = [
@@ -58,7 +57,7 @@ def written(format_: str, rows: list[dict[str, Any]]) -> bytes:
 
 
 def sent(content: bytes) -> bytes:
-    return b"".join(protected(pa.BufferReader(content)))
+    return b"".join(file_with_parity(pa.BufferReader(content)))
 
 
 def parsed(format_: str, content: bytes) -> Parsed:
@@ -86,17 +85,17 @@ def test_any_lines_come_back_from_any_single_flip_in_them(lines: list[bytes], la
     content = b"\n".join(lines) + b"\n" * (last_feed and bool(lines))
     whole = sent(content)
     there = whole.split(b"\n")[: len(content.split(b"\n")) - (not content.split(b"\n")[-1])]
-    assert [one.payload for one in checked_lines(there)] == content.split(b"\n")[: len(there)]
+    assert [one.payload for one in check_lines(there)] == content.split(b"\n")[: len(there)]
     for line in there[:2]:
         for bit in range(8 * len(line)):
-            (one,) = checked_lines([flipped(line, bit)])
-            assert (one.payload, one.corrected) == (checked_lines([line])[0].payload, True)
+            (one,) = check_lines([flipped(line, bit)])
+            assert (one.payload, one.corrected) == (check_lines([line])[0].payload, True)
 
 
 def test_two_flips_in_a_line_are_never_corrected() -> None:
-    line = protected_line(b"r1,5,81.77")
+    line = line_with_parity(b"r1,5,81.77")
     pairs = list(combinations(range(8 * len(line)), 2))
-    assert {one.payload for one in checked_lines([flipped(line, *pair) for pair in pairs])} == {None}
+    assert {one.payload for one in check_lines([flipped(line, *pair) for pair in pairs])} == {None}
 
 
 @pytest.mark.parametrize("format_", ["json", "csv"])
@@ -132,14 +131,14 @@ def test_flipped_bits_of_numbers_are_corrected_where_parity_of_values_accepted_t
     rows = records(2000, seed=1)
     lines = [json.dumps(row, ensure_ascii=False).encode() for row in rows]
     damaged, parses = [], 0
-    for row, line, whole in zip(rows, lines, protected_lines(lines), strict=True):
+    for row, line, whole in zip(rows, lines, lines_with_parity(lines), strict=True):
         digits = repr(row["delay"]).encode()
         at = 8 * (line.index(digits) + int(rng.integers(len(digits)))) + int(rng.integers(8))
         damaged.append(flipped(whole, at))
         with contextlib.suppress(ValueError):
             parses += json.loads(flipped(line, at))["delay"] != row["delay"]
     assert parses > 300, "the trap is set: flips that make another number"
-    found = checked_lines(damaged)
+    found = check_lines(damaged)
     assert (
         sum(one.payload is not None and one.payload != line for one, line in zip(found, lines, strict=True))
         == 0
@@ -200,22 +199,22 @@ def test_record_refused_for_another_reason_is_read_again_with_its_parity() -> No
 
 
 def test_check_counts_corrected_lines_and_names_refused_ones() -> None:
-    lines = protected_lines([b"one", b"two", b"", b"four"])
+    lines = lines_with_parity([b"one", b"two", b"", b"four"])
     damaged = [flipped(lines[0], 3), lines[1], flipped(lines[2], 3, 9), lines[3]]
-    found = checked_file(pa.BufferReader(b"\n".join(damaged) + b"\n"))
+    found = check_file(pa.BufferReader(b"\n".join(damaged) + b"\n"))
     assert (found.lines, found.corrected, found.refused) == (4, 1, (3,))
 
 
 def test_line_too_long_to_protect_is_refused_by_name() -> None:
     with pytest.raises(Refused, match="`the line` must be at most 65,536 bytes long"):
-        protected_line(b"x" * (MOST_PAYLOAD_BYTES + 1))
-    (longest,) = checked_lines([flipped(protected_line(b"x" * MOST_PAYLOAD_BYTES), 77)])
+        line_with_parity(b"x" * (MOST_PAYLOAD_BYTES + 1))
+    (longest,) = check_lines([flipped(line_with_parity(b"x" * MOST_PAYLOAD_BYTES), 77)])
     assert longest.corrected
 
 
 @pytest.mark.parametrize("size", [0, 3, 4, 10, 11, 27, 28, 250, 4091, 4092])
 def test_length_of_a_line_tells_the_length_of_its_payload(size: int) -> None:
-    assert checked_lines([protected_line(b"a" * size)])[0].payload == b"a" * size
+    assert check_lines([line_with_parity(b"a" * size)])[0].payload == b"a" * size
 
 
 def test_parquet_has_no_lines_to_protect() -> None:

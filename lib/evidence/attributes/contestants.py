@@ -62,7 +62,7 @@ class RuleFared:
     """How many different treatments the windows ask for, each ranked by itself."""
 
     @property
-    def is_telling(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether hits and regret say anything: where all windows ask for one treatment, every rule hits always."""
         return self.treatments_asked > 1
 

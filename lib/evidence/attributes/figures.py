@@ -101,7 +101,7 @@ def compared_streams(
     have one ranking, the thesis's.
     """
     return {
-        name: alone(with_thesis_ranking(contracts.streams[name]))
+        name: with_this_lever_only(with_thesis_ranking(contracts.streams[name]))
         for name in files
         if LEVER in contracts.streams[name].lever_names
     }
@@ -121,7 +121,7 @@ def landed_and_shed(
     return lake
 
 
-def alone(contract: StreamContract) -> StreamContract:
+def with_this_lever_only(contract: StreamContract) -> StreamContract:
     """Return the contract with this lever as its only one."""
     return replace(contract, levers=tuple(one for one in contract.levers if one.lever == LEVER))
 

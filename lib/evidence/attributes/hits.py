@@ -96,7 +96,7 @@ def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float
 def row_of(stream: str, one: RuleFared) -> tuple[Any, ...]:
     """A line of the tables; without hits and regret where they say nothing."""
     parts = [
-        (part.hits_pct, part.regret_points) if part.windows and one.is_telling else (None, None)
+        (part.hits_pct, part.regret_points) if part.windows and one.is_conclusive else (None, None)
         for part in (one.all, one.training, one.later)
     ]
     said = SAID.get(one.rule, one.rule)
@@ -107,7 +107,7 @@ def row_of(stream: str, one: RuleFared) -> tuple[Any, ...]:
 def figures_of(stream: str, found: list[RuleFared]) -> dict[str, float]:
     """Hits, regret and share of windows evaluated of every rule, ours without its name; none where no rule can miss."""
     figures: dict[str, float] = {f"attributes.treatments_asked.{stream}": found[0].treatments_asked}
-    if not found[0].is_telling:
+    if not found[0].is_conclusive:
         return figures
     for one in found:
         rule = "" if one.rule == "ours" else f"{one.rule}."
@@ -132,7 +132,7 @@ def figures_of(stream: str, found: list[RuleFared]) -> dict[str, float]:
 def plan_figures(stream: str, plan: RuleFared) -> dict[str, float]:
     """The same of the product's own plan."""
     asked: dict[str, float] = {f"attributes.plan_treatments_asked.{stream}": plan.treatments_asked}
-    if not plan.is_telling:
+    if not plan.is_conclusive:
         return asked
     return asked | {
         f"attributes.plan_hits_own_ranking_pct.{stream}": plan.all.hits_pct,

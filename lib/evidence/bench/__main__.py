@@ -51,7 +51,7 @@ def bench() -> None:
     if asked.only in (None, "sifters"):
         from evidence.bench import bench_sifters
 
-        figures |= bench_sifters.waited_for()
+        figures |= bench_sifters.user_timings()
         figures |= bench_sifters.sifter_kernels()
         figures |= bench_sifters.sifter_pass(asked.sifted_rows)
     if asked.only in (None, "sketches"):

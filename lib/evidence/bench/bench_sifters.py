@@ -1,12 +1,13 @@
-"""Sifters: from a contract and files to what is sent, the kernels of it, and a sifted pass next to a plain filter.
+"""Sifters: the time from a contract to a shed batch, single kernels, and a sifted pass next to a plain filter.
 
-`waited_for()` times what a user waits for: a contract file of 1,000 queries is read, regions are learned and a batch is
-shed, first in a process that has parsed nothing yet, then again; and how many rows a second a filter of such a contract
-tells apart, from an Arrow table on. `sifter_kernels()` times the innermost steps alone, on arrays that are ready; its
-figures are named `kernel_...`. Both take process time, so that others on the machine do not count. The pass
-reads a Delta table of generated probes on Spark and writes what stays of it: once by the lever in its tasks,
-once by Spark's own filter of a condition that keeps as many rows, written as Delta. Contestants take turns, the best of
-the rounds counts.
+`user_timings()` measures what a user waits for. A contract file of 1,000 queries is read, regions are learned and a
+batch is shed, first in a new process, then again. It also measures the throughput of such a filter in rows per second,
+from an Arrow table on. `sifter_kernels()` times single kernels on prepared arrays; its figures are named `kernel_...`.
+Both use process time, so that other load on the machine does not count.
+
+The pass reads a Delta table of generated probes on Spark and writes the kept rows as Delta: once with the lever in
+Spark's tasks, once with a filter of Spark itself whose condition keeps as many rows. The contestants take turns, and
+the best round counts.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
     return {**found, **_beside_solver(rounds), **look_ups(rounds)}
 
 
-def waited_for(rounds: int = 3, queries: tuple[int, ...] = (10, 1000)) -> Mapping[str, float]:
+def user_timings(rounds: int = 3, queries: tuple[int, ...] = (10, 1000)) -> Mapping[str, float]:
     """Return milliseconds until 2,000 rows are shed, and million rows a second and core that are told apart."""
     found: dict[str, float] = {}
     for stated in queries:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from spillway import registry
 from spillway.checks.suites import Suite
 from spillway.contracts import StreamContract
-from spillway.contracts.column_names import is_bound, without_bound
+from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.errors import Refused, SpillwayError
 from spillway.store.table_contracts import TableContract, spark_type
 
@@ -139,7 +139,7 @@ def column_problems(
     """
     problems = []
     for column in contract.columns:
-        mine = without_bound(column.name)
+        mine = bounded_attribute(column.name)
         if is_bound(column.name) and mine not in sheddable and column.name not in found:
             continue
         asked = column.type.replace(" ", "")

@@ -62,7 +62,7 @@ def _opened(name: str) -> Iterator[pa.NativeFile]:
 
 
 def _add(asked: argparse.Namespace) -> int:
-    from spillway.records.line_parity import protected
+    from spillway.records.line_parity import file_with_parity
     from spillway.records.wrapper import plain_bytes
 
     if asked.json and asked.output is None:
@@ -72,7 +72,7 @@ def _add(asked: argparse.Namespace) -> int:
         )
     lines = 0
     with _opened(asked.file) as source:
-        parts = protected(plain_bytes(source))
+        parts = file_with_parity(plain_bytes(source))
         if asked.output is None:
             for part in parts:
                 sys.stdout.buffer.write(part)
@@ -100,11 +100,11 @@ def _add(asked: argparse.Namespace) -> int:
 
 
 def _check(asked: argparse.Namespace) -> int:
-    from spillway.records.line_parity import checked_file
+    from spillway.records.line_parity import check_file
     from spillway.records.wrapper import plain_bytes
 
     with _opened(asked.file) as source:
-        found = checked_file(plain_bytes(source))
+        found = check_file(plain_bytes(source))
     if asked.json:
         say_json(found)
         return 1 if found.refused else 0

@@ -63,10 +63,10 @@ def is_bound(column: str) -> bool:
     return column.lower().endswith((BOUND_SUFFIX, OWN_BOUND_SUFFIX))
 
 
-def without_bound(column: str) -> str:
+def bounded_attribute(column: str) -> str:
     """Return the attribute whose value or bound a column holds.
 
-    >>> without_bound("temp__bound_pct"), without_bound("temp__bound"), without_bound("temp")
+    >>> bounded_attribute("temp__bound_pct"), bounded_attribute("temp__bound"), bounded_attribute("temp")
     ('temp', 'temp', 'temp')
     """
     return column.removesuffix(BOUND_SUFFIX).removesuffix(OWN_BOUND_SUFFIX)

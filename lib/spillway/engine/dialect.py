@@ -420,15 +420,15 @@ def _shapes(node: exp.Expr) -> Iterator[tuple[type, str, object]]:
 
 
 @lru_cache(maxsize=1)
-def _listed() -> frozenset[tuple[type, str, object]]:
+def _listed_shapes() -> frozenset[tuple[type, str, object]]:
     return frozenset(shape for tree in examples() for node in tree.walk() for shape in _shapes(node))
 
 
 @lru_cache(maxsize=1024)
-def checked(statement: str) -> exp.Expr:
+def check_statement(statement: str) -> exp.Expr:
     """Parse one statement and refuse what is not listed. The returned tree is cached: do not change it.
 
-    >>> checked("SELECT log(x) AS y FROM t -- natural").sql(DIALECT)
+    >>> check_statement("SELECT log(x) AS y FROM t -- natural").sql(DIALECT)
     'SELECT LN(x) AS y FROM t'
     """
     if len(statement) > LONGEST_STATEMENT:
@@ -468,7 +468,7 @@ def _refuse_unlisted(node: exp.Expr) -> None:
             + (f"; if it is a column, write input.{column}" if column else ""),
         )
     for shape in _shapes(node):
-        if shape not in _listed():
+        if shape not in _listed_shapes():
             word = shape[2][0] if isinstance(shape[2], tuple) else shape[1]
             what = name if not word or isinstance(node, exp.DataType) else f"{name} {word}"
             raise Refused(
@@ -555,6 +555,6 @@ def _with_names(table: exp.Table) -> frozenset[str]:
 
 def spark_sql(statement: str, known: Sequence[str]) -> str:
     """Return the SQL that Spark runs, generated from the checked tree."""
-    tree = checked(statement)
+    tree = check_statement(statement)
     refuse_tables(tree, known)
     return str(tree.sql(dialect=DIALECT, comments=False))

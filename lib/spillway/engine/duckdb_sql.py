@@ -23,7 +23,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from spillway.contracts.shapes import suggest
 from spillway.contracts.spark_dialect import DIALECT
-from spillway.engine.dialect import AGREED, Agreement, checked, refuse_tables
+from spillway.engine.dialect import AGREED, Agreement, check_statement, refuse_tables
 from spillway.engine.statements import NeedsSpark
 from spillway.errors import Refused
 
@@ -56,7 +56,7 @@ _COMPARISONS = (
 )
 
 
-class Typed(NamedTuple):
+class TypedSql(NamedTuple):
     """An expression of DuckDB SQL, and its type in Spark."""
 
     sql: str
@@ -96,7 +96,7 @@ def duckdb_step(statement: str, views: tuple[tuple[str, Columns], ...]) -> Step:
     >>> duckdb_step("SELECT N / 2 AS Half FROM t", (("t", (("n", "double"),)),)).columns
     (('Half', 'double'),)
     """
-    written = checked(statement)
+    written = check_statement(statement)
     refuse_tables(written, [name for name, _ in views])
     names = _output_names(written)
     tree = _qualified(written, dict(views))
@@ -249,7 +249,7 @@ class _Translator:
     def _as(self, node: exp.Expr, kind: str) -> str:
         return self._cast(self._of(node), kind, node)
 
-    def _of(self, node: exp.Expr) -> Typed:
+    def _of(self, node: exp.Expr) -> TypedSql:
         """Return the SQL and the type of an expression."""
         if isinstance(node, exp.Paren):
             return self._of(node.this)
@@ -257,12 +257,12 @@ class _Translator:
         if form is not None:
             found = getattr(self, form)(node)
             if found is not None:
-                return Typed(f"({found.sql})", found.type, found.number)
+                return TypedSql(f"({found.sql})", found.type, found.number)
         return self._agreed(node, "")
 
     # Forms that are no line of AGREED
 
-    def _column(self, node: exp.Column) -> Typed:
+    def _column(self, node: exp.Column) -> TypedSql:
         scope: Scope | None = self._scope
         while scope is not None and node.table not in scope.sources:
             scope = scope.parent
@@ -276,27 +276,29 @@ class _Translator:
         kind = columns[node.name.lower()]
         if kind not in DUCKDB_TYPES and kind != "null":
             raise NeedsSpark.because(f"{_shown(node)}, of type {kind}")
-        return Typed(node.sql("duckdb"), kind)
+        return TypedSql(node.sql("duckdb"), kind)
 
-    def _literal(self, node: exp.Literal) -> Typed:
+    def _literal(self, node: exp.Literal) -> TypedSql:
         text = str(node.this)
         if node.is_string:
-            return Typed(exp.Literal.string(text).sql("duckdb"), "string")
+            return TypedSql(exp.Literal.string(text).sql("duckdb"), "string")
         return _number(text, node)
 
-    def _negative(self, node: exp.Neg) -> Typed | None:
+    def _negative(self, node: exp.Neg) -> TypedSql | None:
         return (
             _number(f"-{node.this.this}", node)
             if node.this.is_number and isinstance(node.this, exp.Literal)
             else None
         )
 
-    def _constant(self, node: exp.Expr) -> Typed:
+    def _constant(self, node: exp.Expr) -> TypedSql:
         return (
-            Typed("NULL", "null") if isinstance(node, exp.Null) else Typed(str(node.this).upper(), "boolean")
+            TypedSql("NULL", "null")
+            if isinstance(node, exp.Null)
+            else TypedSql(str(node.this).upper(), "boolean")
         )
 
-    def _cast_form(self, node: exp.Cast) -> Typed | None:
+    def _cast_form(self, node: exp.Cast) -> TypedSql | None:
         if isinstance(node, exp.TryCast) and node.args.get("safe"):
             return None
         kind = _TYPES.get(node.to.sql(DIALECT))
@@ -305,13 +307,13 @@ class _Translator:
         given = self._of(node.this)
         if given.type in ("decimal", "null") and not (given.type == "decimal" and kind == "double"):
             if given.type == "null":
-                return Typed(f"CAST(NULL AS {DUCKDB_TYPES[kind]})", kind)
+                return TypedSql(f"CAST(NULL AS {DUCKDB_TYPES[kind]})", kind)
             raise NeedsSpark.because(_shown(node), _DECIMAL)
         if given.type == kind or kind in _WIDER.get(given.type, ()):
-            return Typed(self._cast(given, kind, node), kind)
+            return TypedSql(self._cast(given, kind, node), kind)
         return None
 
-    def _case(self, node: exp.Case) -> Typed:
+    def _case(self, node: exp.Case) -> TypedSql:
         results = [one.args["true"] for one in node.args["ifs"]] + [node.args.get("default") or exp.Null()]
         kind, values = self._alike(results, node)
         tests = []
@@ -323,44 +325,44 @@ class _Translator:
             )
             tests.append(self._as(when, "boolean"))
         arms = " ".join(f"WHEN {test} THEN {value}" for test, value in zip(tests, values, strict=False))
-        return Typed(f"CASE {arms} ELSE {values[-1]} END", kind)
+        return TypedSql(f"CASE {arms} ELSE {values[-1]} END", kind)
 
-    def _coalesce(self, node: exp.Coalesce) -> Typed:
+    def _coalesce(self, node: exp.Coalesce) -> TypedSql:
         kind, values = self._alike([node.this, *node.expressions], node)
-        return Typed(f"coalesce({', '.join(values)})", kind)
+        return TypedSql(f"coalesce({', '.join(values)})", kind)
 
-    def _extreme(self, node: exp.Greatest) -> Typed:
+    def _extreme(self, node: exp.Greatest) -> TypedSql:
         kind, values = self._alike([node.this, *node.expressions], node)
-        return Typed(f"{node.sql_name().lower()}({', '.join(values)})", kind)
+        return TypedSql(f"{node.sql_name().lower()}({', '.join(values)})", kind)
 
-    def _concatenated(self, node: exp.Concat) -> Typed:
-        return Typed(" || ".join(self._as(one, "string") for one in node.expressions), "string")
+    def _concatenated(self, node: exp.Concat) -> TypedSql:
+        return TypedSql(" || ".join(self._as(one, "string") for one in node.expressions), "string")
 
-    def _in(self, node: exp.In) -> Typed:
+    def _in(self, node: exp.In) -> TypedSql:
         query = node.args.get("query")
         if query is not None:
             of, ((_, kind),) = self._of(node.this), self._outputs[id(query.unnest())].items()
             both = _common([of.type, kind], compared=True)
             if both != kind and kind != "null":
                 raise NeedsSpark.because(_shown(node), _MIXED)
-            return Typed(f"{self._cast(of, both, node)} IN ({self._query(query)})", "boolean")
+            return TypedSql(f"{self._cast(of, both, node)} IN ({self._query(query)})", "boolean")
         _, values = self._alike([node.this, *node.expressions], node, compared=True)
-        return Typed(f"{values[0]} IN ({', '.join(values[1:])})", "boolean")
+        return TypedSql(f"{values[0]} IN ({', '.join(values[1:])})", "boolean")
 
-    def _exists(self, node: exp.Exists) -> Typed:
-        return Typed(f"EXISTS ({self._query(node.this)})", "boolean")
+    def _exists(self, node: exp.Exists) -> TypedSql:
+        return TypedSql(f"EXISTS ({self._query(node.this)})", "boolean")
 
-    def _scalar(self, node: exp.Subquery) -> Typed:
+    def _scalar(self, node: exp.Subquery) -> TypedSql:
         ((_, kind),) = self._outputs[id(node.unnest())].items()
-        return Typed(f"({self._query(node)})", kind)
+        return TypedSql(f"({self._query(node)})", kind)
 
     def _query(self, node: exp.Expr) -> str:
         return str(node.unnest().sql(dialect="duckdb", comments=False))
 
-    def _filter(self, node: exp.Filter) -> Typed:
+    def _filter(self, node: exp.Filter) -> TypedSql:
         return self._agreed(node.this, f" FILTER (WHERE {self._as(node.expression.this, 'boolean')})")
 
-    def _window(self, node: exp.Window) -> Typed:
+    def _window(self, node: exp.Window) -> TypedSql:
         function, condition = node.this, ""
         if isinstance(function, exp.Filter):
             condition = f" FILTER (WHERE {self._as(function.expression.this, 'boolean')})"
@@ -396,7 +398,7 @@ class _Translator:
             raise NeedsSpark.because(_shown(of), _remedy_of([one.type for one in values]))
         return kind, [self._cast(value, kind, node) for value, node in zip(values, nodes, strict=True)]
 
-    def _cast(self, value: Typed, kind: str, node: exp.Expr) -> str:
+    def _cast(self, value: TypedSql, kind: str, node: exp.Expr) -> str:
         """Write an implicit cast of Spark."""
         if value.type == kind:
             return value.sql
@@ -412,7 +414,7 @@ class _Translator:
 
     # Lines of AGREED
 
-    def _agreed(self, node: exp.Expr, over: str) -> Typed:
+    def _agreed(self, node: exp.Expr, over: str) -> TypedSql:
         found = _matches(node)
         if not found:
             raise NeedsSpark.because(_shown(node))
@@ -425,7 +427,7 @@ class _Translator:
             other = next((one for one in types if one in ("date", "timestamp")), None)
             if other is not None:
                 given = {
-                    name: Typed(self._cast(one, other, node), other) if one.sql.startswith("('") else one
+                    name: TypedSql(self._cast(one, other, node), other) if one.sql.startswith("('") else one
                     for name, one in given.items()
                 }
                 types = [given[name].type for name in sorted(given)]
@@ -438,9 +440,11 @@ class _Translator:
             name: given[name].sql if kind in _WRITTEN else f"({self._cast(given[name], kind, node)})"
             for name, kind in zip(line.names, line.parameters, strict=True)
         }
-        return Typed(f"({line.duckdb.format(**texts, over=over)})", line.returns)
+        return TypedSql(f"({line.duckdb.format(**texts, over=over)})", line.returns)
 
-    def _argument(self, node: exp.Expr, found: Sequence[tuple[Agreement, Mapping[str, exp.Expr]]]) -> Typed:
+    def _argument(
+        self, node: exp.Expr, found: Sequence[tuple[Agreement, Mapping[str, exp.Expr]]]
+    ) -> TypedSql:
         written = {
             kind
             for line, bound in found
@@ -457,7 +461,7 @@ class _Translator:
             if node.is_string and kind == "pattern"
             else str(node.this)
         )
-        return Typed(text, kind)
+        return TypedSql(text, kind)
 
 
 def _pattern_is_plain(node: exp.Expr) -> bool:
@@ -486,16 +490,16 @@ FORMS: Mapping[type[exp.Expr], str] = {
 """Kinds of nodes that the translator writes itself."""
 
 
-def _number(text: str, node: exp.Expr) -> Typed:
+def _number(text: str, node: exp.Expr) -> TypedSql:
     if "e" in text.lower():
-        return Typed(f"CAST('{text}' AS DOUBLE)", "double")
+        return TypedSql(f"CAST('{text}' AS DOUBLE)", "double")
     if "." in text:
         if len(text.partition(".")[2]) > 18 or len(text) > 38:
             raise NeedsSpark.because(text, _DECIMAL)
-        return Typed(f"CAST('{text}' AS DECIMAL(38, 18))", "decimal", text)
+        return TypedSql(f"CAST('{text}' AS DECIMAL(38, 18))", "decimal", text)
     for kind, bits in (("int", 31), ("bigint", 63)):
         if -(2**bits) <= int(text) < 2**bits:
-            return Typed(f"CAST({text} AS {DUCKDB_TYPES[kind]})", kind, text)
+            return TypedSql(f"CAST({text} AS {DUCKDB_TYPES[kind]})", kind, text)
     raise NeedsSpark.because(text, "write a number of at most 64 bits")
 
 

@@ -154,10 +154,10 @@ def is_row_number(name: str, values: Integers) -> bool:
     return len(values) > 1 and _mostly(np.diff(values) == 1)
 
 
-def in_steps(values: Integers, unit: str) -> Integers:
+def to_steps(values: Integers, unit: str) -> Integers:
     """Return values as steps of the unit: calendar numbers become years, months or days since 1970.
 
-    >>> [in_steps(np.array(values), unit).tolist() for values, unit in (
+    >>> [to_steps(np.array(values), unit).tolist() for values, unit in (
     ...     ([200_112, 200_201], "yyyymm"), ([20_011_231, 20_020_101], "yyyymmdd"), ([1971], "year"))]
     [[383, 384], [11687, 11688], [1]]
     """

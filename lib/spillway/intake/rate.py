@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from spillway.batch import RECORDED, Batch
 from spillway.contracts import StreamContract
-from spillway.intake.order_unit import SECONDS_PER, in_steps, recognise_unit, stated_unit
+from spillway.intake.order_unit import SECONDS_PER, recognise_unit, stated_unit, to_steps
 from spillway.store.batches import RATED
 from spillway.store.files import read_rows
 from spillway.store.tables import Between, Tables
@@ -234,4 +234,4 @@ def _order(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[Mome
     if not integer:
         return values, "us"
     unit = stated_unit(attribute.unit) if attribute.unit else recognise_unit(attribute.name, values)
-    return (values, None) if unit is None else (in_steps(values, unit), unit)
+    return (values, None) if unit is None else (to_steps(values, unit), unit)

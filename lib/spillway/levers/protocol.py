@@ -32,7 +32,7 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
-from spillway.levers.dropped import DroppedRows
+from spillway.levers.dropped_rows import DroppedRows
 from spillway.levers.exact import exact
 from spillway.levers.rate_distortion import Alternative
 from spillway.levers.telling import MinedEntry, Noticed, OpenQuestion, Picture, Told

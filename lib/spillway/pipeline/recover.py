@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
-from spillway.contracts.column_names import is_bound, without_bound
+from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
 from spillway.ledger import BESIDE, LedgerRow
@@ -158,7 +158,7 @@ def answer(tables: Tables, contract: StreamContract, question: Question, own: Se
     asked = plan_reading(tables, contract, question, names)
     # what may not be shed any more may have been
     bounded = {*contract.sheddable, *asked.bounded}
-    return asked.only([name for name in names if not is_bound(name) or without_bound(name) in bounded])
+    return asked.only([name for name in names if not is_bound(name) or bounded_attribute(name) in bounded])
 
 
 def found_rows(

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.contracts.column_names import is_bound, without_bound
+from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.contracts.shapes import suggest
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
@@ -104,7 +104,7 @@ class WindowRows:
             return self.schema.field(name)
         if name == WEIGHT:  # the stream loses no rows: each row represents itself
             return pa.field(WEIGHT, pa.float64())
-        if without_bound(name) not in self.schema.names:
+        if bounded_attribute(name) not in self.schema.names:
             known = [one for one in self.schema.names if not is_bound(one)]
             raise Refused(name, f"be a column of {self.stream}", name, suggest(name, known))
         return pa.field(name, pa.float64())  # a key was never shed: its bound is null

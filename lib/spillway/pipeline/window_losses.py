@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.ledger import TOTAL
-from spillway.levers.dropped import DroppedRows
+from spillway.levers.dropped_rows import DroppedRows
 from spillway.levers.windows import InputLoss, ReadColumns, Window
 from spillway.pipeline.window_grid import WindowGrid, window_order
 from spillway.registry import LEVERS, lever

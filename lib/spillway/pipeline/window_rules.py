@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from spillway.contracts import Contracts
-from spillway.contracts.column_names import OWN, without_bound
+from spillway.contracts.column_names import OWN, bounded_attribute
 from spillway.contracts.shapes import join_path, suggest
 from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess
@@ -107,7 +107,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
     for stream, columns in read.items():
         names = contracts.stream(stream).names
         # a bound is there of every attribute, and is not what the contract names
-        for column in dict.fromkeys(map(without_bound, columns)):
+        for column in dict.fromkeys(map(bounded_attribute, columns)):
             if column not in (*names, *_READ_BESIDE):
                 absent = True
                 yield Problem(name, column, f"be an attribute of {stream}", column, suggest(column, names))

@@ -49,7 +49,7 @@ from spillway.contracts.model import StreamContract
 from spillway.records.assemble import Parsed, nothing, table_schema
 from spillway.records.csv_lines import csv_parts
 from spillway.records.json_lines import json_parts
-from spillway.records.line_parity import CheckedBytes, with_parity_told
+from spillway.records.line_parity import CheckedBytes, note_parity
 from spillway.records.notes import (
     absent_column,
     bounded_notes,
@@ -107,7 +107,7 @@ def parse_parts(
     header = contract.source.format == "csv" and contract.source.options.header
     checked = CheckedBytes(plain, header)
     for part in _text_parts(contract, file_name, checked, piece):
-        yield with_parity_told(file_name, part, checked.take_corrected())
+        yield note_parity(file_name, part, checked.take_corrected())
 
 
 def _text_parts(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spillway.contracts.model import StreamContract
-from spillway.records.convert import convert, rule_of, shown_twice, skipped_hour
+from spillway.records.convert import convert, is_in_repeated_hour, rule_of, skipped_hour
 from spillway.records.notes import repeated_hour
 from spillway.records.rejects import Rejects
 
@@ -74,7 +74,7 @@ def assemble(
                 rejects.add(int(lines[i]), attribute.source_name, "be there", "null", why, original(int(i)))
             refused |= missing
         if attribute.type == "timestamp":
-            twice = int((shown_twice(raw, values, contract.timezone) & ~refused).sum())
+            twice = int((is_in_repeated_hour(raw, values, contract.timezone) & ~refused).sum())
             if twice:
                 note = repeated_hour(attribute.source_name)
                 rejects.notes[note] = rejects.notes.get(note, 0) + twice

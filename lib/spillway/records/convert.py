@@ -257,13 +257,13 @@ def skipped_hour(value: object, zone: str) -> tuple[str, str] | None:
     )
 
 
-def shown_twice(delivered: pa.Array, moments: pa.Array, zone: str) -> Mask:
+def is_in_repeated_hour(delivered: pa.Array, moments: pa.Array, zone: str) -> Mask:
     """Return which of these times have no offset and lie in an hour that clocks in the zone show twice.
 
     `moments`: the times as `convert` read them, the earlier of both.
 
     >>> texts = pa.array(["2026-10-25T02:30:00", "2026-10-25T02:30:00+02:00", "2026-10-25T03:30:00"])
-    >>> shown_twice(texts, convert(texts, "timestamp", "Europe/Berlin")[0], "Europe/Berlin").tolist()
+    >>> is_in_repeated_hour(texts, convert(texts, "timestamp", "Europe/Berlin")[0], "Europe/Berlin").tolist()
     [True, False, False]
     """
     none = np.zeros(len(moments), dtype=np.bool_)

@@ -14,11 +14,11 @@ Guarantee: a line with one flipped bit is never read wrongly. A flipped bit insi
 is made or lost, the affected lines are refused. A line with two flipped bits is refused. A line with more is read
 wrongly with a probability of about 2^-32.
 
->>> sent = protected_line(b"r1,2026-03-02T08:00:00Z,81.77")
+>>> sent = line_with_parity(b"r1,2026-03-02T08:00:00Z,81.77")
 >>> sent
 b'r1,2026-03-02T08:00:00Z,81.77\\tFCI@DBHDCJ@@'
 >>> damaged = sent.replace(b"81.77", b"81.67")  # one bit
->>> checked_lines([sent, damaged, damaged.replace(b"r1", b"r2")])
+>>> check_lines([sent, damaged, damaged.replace(b"r1", b"r2")])
 [CheckedLine(payload=b'r1,2026-03-02T08:00:00Z,81.77', corrected=False), \
 CheckedLine(payload=b'r1,2026-03-02T08:00:00Z,81.77', corrected=True), CheckedLine(payload=None, corrected=False)]
 """
@@ -63,12 +63,12 @@ class CheckedLine:
     corrected: bool = False
 
 
-def protected_line(payload: bytes) -> bytes:
+def line_with_parity(payload: bytes) -> bytes:
     """Return a line (without line feed) with its parity appended."""
-    return protected_lines([payload])[0]
+    return lines_with_parity([payload])[0]
 
 
-def protected_lines(payloads: Sequence[bytes]) -> list[bytes]:
+def lines_with_parity(payloads: Sequence[bytes]) -> list[bytes]:
     """Return the lines (without line feeds) with their parity appended."""
     found: list[bytes] = [b""] * len(payloads)
     for places, rows in _by_length(payloads, range(len(payloads))):
@@ -89,7 +89,7 @@ def protected_lines(payloads: Sequence[bytes]) -> list[bytes]:
     return found
 
 
-def checked_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
+def check_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
     """Return the lines that the sender wrote, with single flipped bits corrected; None for lines that cannot be
     corrected."""
     found = [CheckedLine(None)] * len(lines)
@@ -134,7 +134,7 @@ def _parity_bytes(payload_bytes: int) -> int:
 def _payload_bytes(line_bytes: int) -> int | None:
     """Return the length of the payload of a protected line; None: no protected line has this length.
 
-    >>> [_payload_bytes(len(protected_line(b"x" * size))) for size in (0, 7, 300)], _payload_bytes(5)
+    >>> [_payload_bytes(len(line_with_parity(b"x" * size))) for size in (0, 7, 300)], _payload_bytes(5)
     ([0, 7, 300], None)
     """
     for parity_bytes in range(1, 5):
@@ -166,9 +166,9 @@ def _by_length(lines: Sequence[bytes], places: Sequence[int]) -> Iterator[tuple[
             yield some, np.frombuffer(content, np.uint8).reshape(len(some), size)
 
 
-def protected(plain: PlainBytes) -> Iterator[bytes]:
+def file_with_parity(plain: PlainBytes) -> Iterator[bytes]:
     """Yield a file's lines with their parity appended, some at a time; line feeds are unchanged."""
-    yield from _in_lines(plain, protected_lines)
+    yield from _in_lines(plain, lines_with_parity)
 
 
 def _in_lines(plain: PlainBytes, make: Callable[[Sequence[bytes]], Sequence[bytes]]) -> Iterator[bytes]:
@@ -193,13 +193,13 @@ class CheckedFile:
     """Line numbers, from 1."""
 
 
-def checked_file(plain: PlainBytes) -> CheckedFile:
+def check_file(plain: PlainBytes) -> CheckedFile:
     """Check the parity of a file's lines."""
     lines, corrected, refused = 0, 0, list[int]()
 
     def check(some: Sequence[bytes]) -> list[bytes]:
         nonlocal lines, corrected
-        found = checked_lines(some)
+        found = check_lines(some)
         refused.extend(lines + place for place, one in enumerate(found, 1) if one.payload is None)
         lines, corrected = lines + len(found), corrected + sum(one.corrected for one in found)
         return []
@@ -234,7 +234,7 @@ class CheckedBytes:
         return found
 
     def _unwrapped(self, lines: Sequence[bytes]) -> list[bytes]:
-        checked = checked_lines(lines)
+        checked = check_lines(lines)
         if self._header and checked and checked[0].payload is None:
             raise WholeFile("the header", RULE, _shown(lines[0]), REMEDY)
         self._header = False
@@ -245,7 +245,7 @@ class CheckedBytes:
         ]
 
 
-def with_parity_told(file_name: str, part: Parsed, corrected: int) -> Parsed:
+def note_parity(file_name: str, part: Parsed, corrected: int) -> Parsed:
     """Return the parsed records of checked lines; rejects name the parity, and have the bytes as they were
     delivered."""
     rejects = Rejects(file_name)
@@ -265,7 +265,7 @@ def with_parity_told(file_name: str, part: Parsed, corrected: int) -> Parsed:
 def _delivered(piece: bytes) -> bytes:
     if piece.startswith(_REFUSED):
         return bytes.fromhex(piece.removeprefix(_REFUSED).decode())
-    return protected_line(piece)
+    return line_with_parity(piece)
 
 
 def _shown(line: bytes) -> str:

@@ -53,7 +53,7 @@ class Explanation:
     """Oddities of values that were accepted."""
 
 
-def stream_named(contracts: Contracts, stream: str) -> StreamContract:
+def find_stream_contract(contracts: Contracts, stream: str) -> StreamContract:
     """Return the contract of a stream; refuse an unknown name and suggest the nearest one."""
     streams = contracts.streams
     for one in contracts.broken:
@@ -74,7 +74,7 @@ def stream_named(contracts: Contracts, stream: str) -> StreamContract:
 def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
     """Explain one attribute, from the explanations of the levers and from the ledger."""
     contracts = load_usable(tables.settings.schemas)
-    contract = stream_named(contracts, stream)
+    contract = find_stream_contract(contracts, stream)
     if attribute not in contract.names:
         raise UsageError(
             f"`attribute` must be one of {contract.stream}'s ({', '.join(contract.names)}), got {attribute!r}; "

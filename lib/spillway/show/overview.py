@@ -15,7 +15,7 @@ from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.curve_of_loss import dropping_rows_pct
 from spillway.pipeline.presence import absent_values
-from spillway.show.explain import WorkloadExplanation, explain_workload, repeated_hours, stream_named
+from spillway.show.explain import WorkloadExplanation, explain_workload, find_stream_contract, repeated_hours
 from spillway.show.fared import AttributeFigures, attribute_figures, whole_bound_pct
 from spillway.show.lines import sentences, table_lines
 from spillway.show.recent import read_recent
@@ -151,7 +151,7 @@ class StreamExplanation:
 
 def explain_stream(tables: Tables, stream: str) -> StreamExplanation:
     """Explain a stream attribute by attribute; refuse an unknown name and suggest the nearest one."""
-    contract = stream_named(load_usable(tables.settings.schemas), stream)
+    contract = find_stream_contract(load_usable(tables.settings.schemas), stream)
     found = stream_overviews(tables, {stream: contract})
     ledger = read_recent(tables, stream).ledger
     notes = [

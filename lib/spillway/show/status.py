@@ -177,7 +177,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         ]
         shortages += _noted(contract, recent)
         shortages += _asked(tables, found)
-        shortages += _doubtful(tables, contract, recent)
+        shortages += _doubts(tables, contract, recent)
         shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, recent.ledger)
         shortages += _absent(found.figures)
@@ -336,7 +336,7 @@ def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
             yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
 
 
-def _doubtful(tables: Tables, contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
+def _doubts(tables: Tables, contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
     """Yield doubts about the contract that rows of the last batch raise, if raw still has them."""
     last = [batch for batch in recent.batches if batch.rows and batch.is_in_raw][-1:]
     edge = edge_of(tables, contract.stream, last)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from evidence.attributes.lake import ENGINE, Lake
-from evidence.quality.sifted import BEGIN
+from evidence.quality.sifted_streams import BEGIN
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.errors import SpillwayError
 from spillway.pipeline.channel import bring_through

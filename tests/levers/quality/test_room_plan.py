@@ -14,7 +14,7 @@ from tests.levers.quality.plan_oracle import plan_by_loops
 from tests.levers.quality.worlds import query
 
 from spillway.contracts import read_workload
-from spillway.levers.quality.history import RoomHistory, telling_measurements
+from spillway.levers.quality.history import RoomHistory, select_measurements
 from spillway.levers.quality.overload import Measurements
 from spillway.levers.quality.policies_known import POLICIES
 from spillway.levers.quality.room_plan import RoomRules, _weights, plan_room
@@ -164,7 +164,7 @@ class Node:
         of = self.windows[name]
         took = [(tuples, seconds, len(of) - 1 - at) for at, (tuples, seconds) in enumerate(of) if tuples]
         tuples, seconds, age = (np.array(column) for column in zip(*took, strict=True))
-        some = telling_measurements(tuples)
+        some = select_measurements(tuples)
         self.history.measured[name] = Measurements(tuples[some], seconds[some], age[some])
 
 
@@ -249,8 +249,8 @@ def test_share_that_fits_is_found_from_answers_of_one_size(fixed: float) -> None
 
 def test_sizes_that_differ_are_remembered() -> None:
     tuples = np.array([800] * 5 + [400] + [100] * 30)
-    assert telling_measurements(tuples).tolist() == [0, 1, 2, 3, 4, 5, *range(26, 36)]
-    assert telling_measurements(tuples[:7]).tolist() == list(range(7))
+    assert select_measurements(tuples).tolist() == [0, 1, 2, 3, 4, 5, *range(26, 36)]
+    assert select_measurements(tuples[:7]).tolist() == list(range(7))
 
 
 @pytest.mark.parametrize("queries", [10, 30])

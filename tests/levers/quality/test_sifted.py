@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from evidence.attributes.lake import ENGINE
-from evidence.quality.sifted import (
+from evidence.quality.sifted_streams import (
     BEGIN,
     STATEMENTS,
-    Held,
-    Sifted,
+    IntervalCounts,
+    SiftedLake,
     asked,
     deliver_rows,
     look_at,
@@ -33,8 +33,8 @@ Row = dict[str, Any]
 
 
 @pytest.fixture
-def forgetting() -> Iterator[list[Sifted]]:
-    made: list[Sifted] = []
+def forgetting() -> Iterator[list[SiftedLake]]:
+    made: list[SiftedLake] = []
     yield made
     for one in made:
         one.lake.forget()
@@ -49,7 +49,7 @@ def rows_at(begin: int, end: int, load: float, step: float = 1.0) -> list[Row]:
     ]  # fmt: skip
 
 
-def answers(sifted: Sifted, name: str, sql: str, **more: Any) -> tuple[list[Row], list[Row]]:
+def answers(sifted: SiftedLake, name: str, sql: str, **more: Any) -> tuple[list[Row], list[Row]]:
     """The rows of `coverage` and of the answer, window by window."""
     lake = sifted.lake
     query = asked(name, sql, **more)
@@ -59,7 +59,9 @@ def answers(sifted: Sifted, name: str, sql: str, **more: Any) -> tuple[list[Row]
     return coverage, results
 
 
-def two_windows(name: str, forgetting: list[Sifted], marked_pct: float = 1.0, **sifter: Any) -> Sifted:
+def two_windows(
+    name: str, forgetting: list[SiftedLake], marked_pct: float = 1.0, **sifter: Any
+) -> SiftedLake:
     """One batch over two windows: the sifter keeps all of the first, and few rows of the second."""
     lever = {
         "rows_per_second": 1.1,
@@ -73,7 +75,7 @@ def two_windows(name: str, forgetting: list[Sifted], marked_pct: float = 1.0, **
     return made
 
 
-def test_a_loss_counts_in_the_window_that_it_happened_in(forgetting: list[Sifted]) -> None:
+def test_a_loss_counts_in_the_window_that_it_happened_in(forgetting: list[SiftedLake]) -> None:
     made = two_windows("loss-by-window", forgetting)
     kept = made.lake.tables.at("transmitted", "meters").rows(["load"])["load"].to_pylist().count(50.0)
     assert 0 < kept < 150
@@ -86,7 +88,7 @@ def test_a_loss_counts_in_the_window_that_it_happened_in(forgetting: list[Sifted
 
 
 def test_rows_of_a_region_that_is_dropped_whole_are_counted_and_their_values_need_a_rule(
-    forgetting: list[Sifted],
+    forgetting: list[SiftedLake],
 ) -> None:
     made = two_windows("dropped-whole", forgetting, marked_pct=0.0, rows_per_second=1.0)
     assert 50.0 not in made.lake.tables.at("transmitted", "meters").rows(["load"])["load"].to_pylist()
@@ -116,7 +118,7 @@ def test_rows_of_a_region_that_is_dropped_whole_are_counted_and_their_values_nee
 
 
 def test_a_batch_sifted_before_times_were_counted_is_known_by_its_row_weights(
-    forgetting: list[Sifted],
+    forgetting: list[SiftedLake],
 ) -> None:
     made = two_windows("by-weights", forgetting)
     table = made.lake.tables.at("sifters")
@@ -133,8 +135,10 @@ def test_a_batch_sifted_before_times_were_counted_is_known_by_its_row_weights(
 
 
 @pytest.mark.parametrize("marked_pct", [0.0, 1.0])
-def test_intervals_of_sifted_streams_hold_at_their_rate(forgetting: list[Sifted], marked_pct: float) -> None:
-    held = Held()
+def test_intervals_of_sifted_streams_hold_at_their_rate(
+    forgetting: list[SiftedLake], marked_pct: float
+) -> None:
+    held = IntervalCounts()
     for seed in range(4):
         declared = {"x": asked("x", "SELECT count(*) AS n FROM meters")} if seed % 2 else None
         made = sifted_lake("rates", seed, marked_pct, 0.2 + 0.2 * seed, declared)
@@ -149,7 +153,7 @@ def test_intervals_of_sifted_streams_hold_at_their_rate(forgetting: list[Sifted]
     assert held.withheld > 0, "sums of values that no rule bounds"
 
 
-def test_windows_that_cut_the_counts_say_a_range(forgetting: list[Sifted]) -> None:
+def test_windows_that_cut_the_counts_say_a_range(forgetting: list[SiftedLake]) -> None:
     made = sifted_lake("cut-counts", 3, 1.0, 0.3)
     forgetting.append(made)
     _, rows = answers(made, "odd", "SELECT count(*) AS n FROM meters", seconds=77.0)
@@ -159,10 +163,10 @@ def test_windows_that_cut_the_counts_say_a_range(forgetting: list[Sifted]) -> No
         assert row["n__low"] <= true <= row["n__high"]
 
 
-def test_rows_kept_aside_are_read_all_of_them(forgetting: list[Sifted]) -> None:
+def test_rows_kept_aside_are_read_all_of_them(forgetting: list[SiftedLake]) -> None:
     made = sifted_lake("aside", 2, 0.0, 0.3, keep_aside=True)
     forgetting.append(made)
-    held = Held()
+    held = IntervalCounts()
     look_at(made, "everything", STATEMENTS["everything"], held)
     look_at(made, "part", STATEMENTS["everything"], held, portion_tuples=20, capacity={"tuples": 80})
     assert held.false_claims == []
@@ -171,7 +175,7 @@ def test_rows_kept_aside_are_read_all_of_them(forgetting: list[Sifted]) -> None:
         assert row["n"] == truth_of(STATEMENTS["everything"], made.window(row["window"]))[None]["n"]
 
 
-def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[Sifted]) -> None:
+def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[SiftedLake]) -> None:
     rows = [
         {**one, "load": float((37 * at) % 100), "level": round(50 + 40 * float(np.sin(at / 30)), 3)}
         for at, one in enumerate(rows_at(0, 600, 0.0, step=0.25))
@@ -206,7 +210,7 @@ def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[
     assert widths[1] > widths[0] + 2 * off
 
 
-def test_refused_rows_and_batches_lower_the_coverage(forgetting: list[Sifted]) -> None:
+def test_refused_rows_and_batches_lower_the_coverage(forgetting: list[SiftedLake]) -> None:
     made = meters_lake("refused", None, [rows_at(0, 100, 0.0)])
     forgetting.append(made)
     broken = [{**row, "load": "broken"} for row in rows_at(100, 150, 0.0)]

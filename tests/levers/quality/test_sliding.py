@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evidence.attributes.lake import ENGINE
-from evidence.quality.sifted import BEGIN, Sifted, deliver_rows, meters_lake, sifted_lake
+from evidence.quality.sifted_streams import BEGIN, SiftedLake, deliver_rows, meters_lake, sifted_lake
 from spillway.contracts import read_workload
 from spillway.contracts.workload import Workload
 from spillway.errors import SpillwayError
@@ -21,8 +21,8 @@ Row = dict[str, Any]
 
 
 @pytest.fixture
-def forgetting() -> Iterator[list[Sifted]]:
-    made: list[Sifted] = []
+def forgetting() -> Iterator[list[SiftedLake]]:
+    made: list[SiftedLake] = []
     yield made
     for one in made:
         one.lake.forget()
@@ -47,7 +47,7 @@ def sliding(slide: float | None = 60, seconds: float = 300, **lever: Any) -> Wor
     return read_workload({"name": "sliding", "inputs": ["meters"], "window": window, "levers": [settings]})
 
 
-def run(made: Sifted, query: Workload) -> tuple[list[Row], list[Row]]:
+def run(made: SiftedLake, query: Workload) -> tuple[list[Row], list[Row]]:
     lake = made.lake
     run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={"sliding": query}), ["sliding"])
     found = (lake.tables.at("coverage").rows(subject="sliding"), lake.tables.at("results", "sliding").rows())
@@ -60,7 +60,7 @@ def brute(rows: Any, begin: Any, end: Any) -> int:
 
 
 def test_every_window_has_all_of_its_rows_and_late_ones_open_all_that_they_lie_in(
-    forgetting: list[Sifted],
+    forgetting: list[SiftedLake],
 ) -> None:
     rows = [*polls(0, 400), *polls(400, 100, 4.0)]
     made = meters_lake("sliding", None, [rows[:130], rows[130:131], rows[131:]])
@@ -83,7 +83,7 @@ def test_every_window_has_all_of_its_rows_and_late_ones_open_all_that_they_lie_i
     assert all(row["late"] == 7 for row in again if row["late"])
 
 
-def test_rows_out_of_order_are_read_once_in_every_window(forgetting: list[Sifted]) -> None:
+def test_rows_out_of_order_are_read_once_in_every_window(forgetting: list[SiftedLake]) -> None:
     rows = polls(0, 600)
     mixed = [rows[(at * 7) % 600] for at in range(600)]
     made = meters_lake("sliding-mixed", None, [mixed, polls(900, 1)])
@@ -98,7 +98,7 @@ def test_rows_out_of_order_are_read_once_in_every_window(forgetting: list[Sifted
         made.lake.tables.at("results", "sliding").delete()
 
 
-def test_sliding_windows_of_a_sifted_stream_know_what_was_produced(forgetting: list[Sifted]) -> None:
+def test_sliding_windows_of_a_sifted_stream_know_what_was_produced(forgetting: list[SiftedLake]) -> None:
     made = sifted_lake("sliding-sifted", 1, 1.0, 0.3, {"sliding": sliding()})
     forgetting.append(made)
     coverage, results = run(made, sliding())
@@ -112,7 +112,7 @@ def test_sliding_windows_of_a_sifted_stream_know_what_was_produced(forgetting: l
         assert row["n__estimate"] == row["n__low"] == row["n__high"] == true
 
 
-def test_numbers_missing_at_an_edge_are_missed_once_a_row_of_windows(forgetting: list[Sifted]) -> None:
+def test_numbers_missing_at_an_edge_are_missed_once_a_row_of_windows(forgetting: list[SiftedLake]) -> None:
     rows = [{**row, "level": float(at)} for at, row in enumerate(polls(0, 600)) if not 295 <= at < 305]
     made = meters_lake("sliding-numbered", None, [rows, [{**polls(901, 1)[0], "level": 601.0}]])
     forgetting.append(made)
@@ -130,7 +130,7 @@ def test_a_slide_that_does_not_fit_is_refused(slide: float) -> None:
         sliding(slide)
 
 
-def test_another_slide_or_a_join_that_slides_is_refused(forgetting: list[Sifted]) -> None:
+def test_another_slide_or_a_join_that_slides_is_refused(forgetting: list[SiftedLake]) -> None:
     made = meters_lake("sliding-other", None, [polls(0, 400), polls(900, 1)])
     forgetting.append(made)
     run(made, sliding(60))

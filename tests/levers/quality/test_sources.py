@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evidence.attributes.lake import ENGINE
-from evidence.quality.sifted import BEGIN, Sifted, asked, deliver_rows, meters_lake
+from evidence.quality.sifted_streams import BEGIN, SiftedLake, asked, deliver_rows, meters_lake
 from spillway.contracts import read_workload
 from spillway.errors import SpillwayError
 from spillway.levers.quality.settings import QualitySettings, SourceRule
@@ -22,8 +22,8 @@ BY_SITE = {"by": "site"}
 
 
 @pytest.fixture
-def forgetting() -> Iterator[list[Sifted]]:
-    made: list[Sifted] = []
+def forgetting() -> Iterator[list[SiftedLake]]:
+    made: list[SiftedLake] = []
     yield made
     for one in made:
         one.lake.forget()
@@ -38,13 +38,13 @@ def polls(site: str, begin: int, count: int, every: float = 1.0, **more: Any) ->
     ]  # fmt: skip
 
 
-def lake_of(name: str, forgetting: list[Sifted], *batches: list[Row], sifter: Any = None) -> Sifted:
+def lake_of(name: str, forgetting: list[SiftedLake], *batches: list[Row], sifter: Any = None) -> SiftedLake:
     made = meters_lake(f"sources-{name}", sifter, [*batches, polls("fast", 900, 1)])
     forgetting.append(made)
     return made
 
 
-def coverage_of(made: Sifted, name: str, sql: str = COUNT, **more: Any) -> list[Row]:
+def coverage_of(made: SiftedLake, name: str, sql: str = COUNT, **more: Any) -> list[Row]:
     lake = made.lake
     query = asked(name, sql, **more)
     run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={name: query}), [name])
@@ -52,7 +52,7 @@ def coverage_of(made: Sifted, name: str, sql: str = COUNT, **more: Any) -> list[
     return sorted(found, key=lambda row: row["window"])
 
 
-def test_a_slow_source_weighs_as_much_as_a_fast_one(forgetting: list[Sifted]) -> None:
+def test_a_slow_source_weighs_as_much_as_a_fast_one(forgetting: list[SiftedLake]) -> None:
     made = lake_of("slow", forgetting, polls("fast", 0, 90), polls("slow", 0, 10))
     small = {"capacity": {"tuples": 90}}
     (by_stream, *_) = coverage_of(made, "stream", **small)
@@ -77,7 +77,7 @@ def test_a_slow_source_weighs_as_much_as_a_fast_one(forgetting: list[Sifted]) ->
     assert row["coverage"] == row["sic"] == by_weight["sic"]
 
 
-def test_a_silent_source_lowers_the_coverage_where_its_rate_is_known(forgetting: list[Sifted]) -> None:
+def test_a_silent_source_lowers_the_coverage_where_its_rate_is_known(forgetting: list[SiftedLake]) -> None:
     made = lake_of(
         "silent", forgetting, [*polls("fast", 0, 300), *polls("slow", 0, 30, 10.0)], polls("fast", 300, 300),
         [*polls("fast", 600, 300), *polls("slow", 600, 15, 10.0)],
@@ -93,7 +93,7 @@ def test_a_silent_source_lowers_the_coverage_where_its_rate_is_known(forgetting:
     assert [row["sic"] for row in expected] == pytest.approx([2 / 3, 1 / 3, 2 / 3])
 
 
-def test_a_later_run_remembers_whom_to_expect(forgetting: list[Sifted]) -> None:
+def test_a_later_run_remembers_whom_to_expect(forgetting: list[SiftedLake]) -> None:
     made = lake_of("later", forgetting, [*polls("fast", 0, 300), *polls("slow", 0, 30, 10.0)])
     rule = {"by": "site", "per_second": 0.1}
     coverage_of(made, "rated", sources=rule)
@@ -104,13 +104,13 @@ def test_a_later_run_remembers_whom_to_expect(forgetting: list[Sifted]) -> None:
     assert [row["sic"] for row in rows] == pytest.approx([1.0, (1 / 30 + 0) / 2, 0.5])
 
 
-def test_an_input_that_is_slower_than_expected_is_not_covered_whole(forgetting: list[Sifted]) -> None:
+def test_an_input_that_is_slower_than_expected_is_not_covered_whole(forgetting: list[SiftedLake]) -> None:
     made = lake_of("input", forgetting, polls("fast", 0, 150, 2.0))
     (row, *_) = coverage_of(made, "counted", sources={"per_second": 1})
     assert (row["sic"], row["produced"], row["lost"], row["relative"]) == (0.5, 300, 150, False)
 
 
-def test_sources_of_a_sifted_stream_count_what_their_rows_stand_for(forgetting: list[Sifted]) -> None:
+def test_sources_of_a_sifted_stream_count_what_their_rows_stand_for(forgetting: list[SiftedLake]) -> None:
     rows = [*polls("fast", 0, 290), *polls("slow", 0, 290, 1.0, load=50.0)]
     sifter = {"rows_per_second": 1.2, "queries": [{"where": "load < 12"}], "sample": {"marked_pct": 10}}
     made = meters_lake("sources-sifted", sifter, [sorted(rows, key=lambda row: row["at"])], 2.0)
@@ -124,7 +124,7 @@ def test_sources_of_a_sifted_stream_count_what_their_rows_stand_for(forgetting: 
     assert row["produced"] == pytest.approx(580, abs=1)
 
 
-def test_sources_are_told_apart_by_an_attribute_that_there_is(forgetting: list[Sifted]) -> None:
+def test_sources_are_told_apart_by_an_attribute_that_there_is(forgetting: list[SiftedLake]) -> None:
     made = lake_of("absent", forgetting, polls("fast", 0, 30))
     with pytest.raises(
         SpillwayError, match="`sources` must be identified by an attribute of meters, got 'rooter'"

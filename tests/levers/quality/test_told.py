@@ -10,7 +10,7 @@ from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, 
 
 from spillway.contracts import read_workload
 from spillway.errors import SpillwayError
-from spillway.levers.quality.told import dearer_than_the_room, larger_than_the_room
+from spillway.levers.quality.told import excessive_fixed_cost, oversized_portion
 from spillway.pipeline.window_rules import broken_workloads
 
 
@@ -47,7 +47,7 @@ def window(
 def test_portion_larger_than_the_capacity_is_the_cause(
     settings: dict[str, Any], windows: list[dict[str, Any]], said: str | None
 ) -> None:
-    found = larger_than_the_room(read_workload(query("means", MEAN, **settings)), windows)
+    found = oversized_portion(read_workload(query("means", MEAN, **settings)), windows)
     assert (found is None) == (said is None)
     if found is not None:
         assert str(said) in found.why
@@ -61,7 +61,7 @@ def test_fixed_cost_above_the_capacity_is_the_cause(capacity: float, is_cause: b
         for tuples in (800, 100, 400, 100)
     ]
     rows.append(window(800, 8, 0, capacity, tuples_kept=0, seconds=0.0, cost_offered=0.58))
-    found = dearer_than_the_room(read_workload(query("means", MEAN)), rows)
+    found = excessive_fixed_cost(read_workload(query("means", MEAN)), rows)
     assert (found is not None) == is_cause
     if found is not None:
         assert "the fixed cost of an answer, 0.5 s, exceeds" in found.why

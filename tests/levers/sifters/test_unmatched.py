@@ -11,7 +11,7 @@ from tests.levers.sifters.logs import LOGS, SIFTERS, contract_of, logs
 from tests.pipeline.streams import World, json_lines
 
 from spillway.engine import InProcess
-from spillway.levers.sifters.unmatched import unmatched_conditions
+from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
 from spillway.pipeline.run_through import run_through
 from spillway.show.report import build_report
 from spillway.show.status import status

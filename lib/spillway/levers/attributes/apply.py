@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX, is_bound, without_bound
+from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX, bounded_attribute, is_bound
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import (
     frame_of,
@@ -308,10 +308,10 @@ class GivenBackRows:
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
         runs = self.plan.runs.within(from_seq, to_seq)
-        asked = dict.fromkeys(map(without_bound, columns))
+        asked = dict.fromkeys(map(bounded_attribute, columns))
         back = [name for name in runs.attributes("shed") if name in asked]
         bounds = [name for name in columns if is_bound(name)]
-        bounded = {without_bound(name) for name in bounds}
+        bounded = {bounded_attribute(name) for name in bounds}
         rounded = [one for one in runs.attributes("round") if one in bounded]
         past = [name for name in (*columns, *rounded) if name not in back and name not in bounds]
         rows = self.after(list(dict.fromkeys(past)), from_seq, to_seq)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.scheme import Runs
-from spillway.levers.attributes.synopsis.bounds import told_error
+from spillway.levers.attributes.synopsis.bounds import own_unit_bounds
 from spillway.levers.attributes.synopsis.entries import Recovered
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import rounded_bound_pct
@@ -53,7 +53,7 @@ def with_rounded(
             places = runs.precision(name, "round", seq[here])
             pct = rounded_bound_pct(models[name], Column.from_arrow(sent[here]), is_rounded, places)
             roundings = [one.bound for one in models[name].roundings]
-            own = told_error(roundings, places, pct) if roundings else np.full(len(pct), np.nan)
+            own = own_unit_bounds(roundings, places, pct) if roundings else np.full(len(pct), np.nan)
             as_it_was[here] = np.where(is_rounded, np.isnan(pct), as_it_was[here])
             told[here] = np.where(is_rounded, np.where(np.isinf(pct), np.nan, pct), told[here])
             error[here] = np.where(is_rounded, own, error[here])

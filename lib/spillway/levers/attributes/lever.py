@@ -130,9 +130,9 @@ class Attributes(Lever):
         return found
 
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
-        from spillway.levers.attributes.stated import never_exact
+        from spillway.levers.attributes.stated import inexact_names
 
-        return never_exact(contract)
+        return inexact_names(contract)
 
     def whole_bound_pct(self, facts: Facts | None) -> float:
         rate = (

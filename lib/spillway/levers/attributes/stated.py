@@ -37,14 +37,14 @@ def may_be_inexact(attribute: Attribute) -> bool:
     return attribute.type in QUANTITIES and not attribute.codes
 
 
-def never_exact(contract: StreamContract) -> frozenset[str]:
+def inexact_names(contract: StreamContract) -> frozenset[str]:
     """Return the attributes whose values may be rounded, or recovered within a bound above 0.
 
     >>> from spillway.contracts import read_stream
     >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
     ...     {"name": "at", "type": "timestamp", "role": "order"}, {"name": "router", "type": "string"},
     ...     {"name": "delay", "type": "double"}, {"name": "port", "type": "integer", "error": 0}]})
-    >>> sorted(never_exact(net))
+    >>> sorted(inexact_names(net))
     ['delay']
     """
     if contract.mode == "observe" or "attributes" not in contract.lever_names:

@@ -261,7 +261,7 @@ def count_weights(
             counts[key] = counts.get(key, 0) + int(sketch[bucket])
 
 
-def counted_variance(counts: Mapping[str, int]) -> tuple[float, float]:
+def total_and_variance(counts: Mapping[str, int]) -> tuple[float, float]:
     """Return T and V of `missed`, from the counts of the tasks."""
     squares = float(
         sum((count / WEIGHT_SCALE) ** 2 for name, count in counts.items() if name.startswith("sum."))

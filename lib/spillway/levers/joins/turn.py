@@ -19,7 +19,7 @@ from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, allotted
 from spillway.levers.joins.calibrating import calibrated, compiled
 from spillway.levers.joins.changing import lumps_behind, moved
 from spillway.levers.joins.correlation import expected, faded, ranks
-from spillway.levers.joins.deciding import WHOLE_SHARE, JoinDecision, SideBounds, counted_variance
+from spillway.levers.joins.deciding import WHOLE_SHARE, JoinDecision, SideBounds, total_and_variance
 from spillway.levers.joins.equals import equal_pairs, heaviest_value, weighted_sums
 from spillway.levers.joins.exploring import lumps_of
 from spillway.levers.joins.facing import Given
@@ -423,7 +423,7 @@ class JoinTurn:
     def _weighted_pairs(self, counts: Counts) -> tuple[float, float]:
         """Return T and V of `missed`: over all pairs of rows that came for equal values, else over the pairs found."""
         if PREDICATES[self.settings.predicate] != EQUALITY:
-            return counted_variance(counts)
+            return total_and_variance(counts)
         weights = self._row_weights
         sums = [np.zeros(len(one)) for one in weights]
         total, both = 0.0, 0.0

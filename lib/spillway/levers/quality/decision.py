@@ -29,7 +29,7 @@ from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_boun
 from spillway.levers.quality.sequence import SequenceFates, fates_of, last_of
 from spillway.levers.quality.settings import Numbered, QualitySettings, SourceRule
 from spillway.levers.quality.source_window import WindowTally
-from spillway.levers.quality.sources import add_silent, source_counts, sources_asked, tally_sources
+from spillway.levers.quality.sources import add_silent_sources, source_counts, source_query, tally_sources
 from spillway.levers.quality.sql_text import (
     PlainAggregate,
     names_in,
@@ -85,17 +85,20 @@ class AskedQuery(AskingDecision):
             found.append(self._doubted(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
             found.append(self._numbers(one, share.offered))
-        return [*found, *(self._by_source(name, rule, share.offered) for name, rule in self._told_apart)]
+        return [
+            *found,
+            *(self._by_source(name, rule, share.offered) for name, rule in self._inputs_with_sources),
+        ]
 
     @property
-    def _told_apart(self) -> list[tuple[str, SourceRule]]:
+    def _inputs_with_sources(self) -> list[tuple[str, SourceRule]]:
         """The inputs whose sources are identified by an attribute."""
         rules = ((name, self.settings.source_rule(name)) for name in self.sources)
         return [(name, rule) for name, rule in rules if rule is not None and rule.by is not None]
 
     def refuse_sources(self) -> None:
         """Refuse a rule for sources whose `by` is not an attribute of the input."""
-        for name, rule in self._told_apart:
+        for name, rule in self._inputs_with_sources:
             if rule.by not in self.columns[name]:
                 raise Refused(
                     "sources",
@@ -110,7 +113,7 @@ class AskedQuery(AskingDecision):
         assert rule.by is not None
         columns = (rule.by, *({WEIGHT} & set(self.columns[name]) - {rule.by}))
         read = SqlRead(name, columns, tuple(one for one in offered if one.stream == name), True)
-        return SqlQuestion({name: read}, (("counted", sources_asked(name, rule, columns)),), _PARTS)
+        return SqlQuestion({name: read}, (("counted", source_query(name, rule, columns)),), _PARTS)
 
     def _dropped(self, window: Window) -> InputLoss | None:
         """Return the dropped rows of a plain aggregate's input in the window, if they change its answer."""
@@ -283,11 +286,11 @@ class AskedQuery(AskingDecision):
             }
             counts |= last
         losses = self.losses.get(window.window, {})
-        for (name, rule), counted in zip(self._told_apart, rest[len(numbered) :], strict=True):
+        for (name, rule), counted in zip(self._inputs_with_sources, rest[len(numbered) :], strict=True):
             offered = [one for one in share.offered if one.stream == name]
             lost = losses.get(name, InputLoss()).lost
             counts |= source_counts(counted, name, offered, share.kept, lost, by_number.get(name, {}))
-            add_silent(counts, name, rule, seconds_of(window), before)
+            add_silent_sources(counts, name, rule, seconds_of(window), before)
         of = self.aggregate
         if of is not None and self._is_scaled(window, inexact):
             settings = self.settings

@@ -106,7 +106,7 @@ class RoomHistory:
         usual = (float(np.median(fixed)), float(np.median(per_tuple))) if known else (0.0, 0.0)
         return {name: found.get(name, usual) for name in names}
 
-    def is_little_measured(self, query: str) -> bool:
+    def has_few_measurements(self, query: str) -> bool:
         """Return whether the query has so few measurements that one slow answer decides its estimated cost."""
         return len(self.measured.get(query, ())) < FEW_MEASUREMENTS
 
@@ -156,7 +156,7 @@ def history_of(
     for at, name in enumerate(names):
         mine = ends[at] + np.flatnonzero(took[ends[at] : ends[at + 1]])
         if len(mine):
-            mine = mine[telling_measurements(kept[mine])]
+            mine = mine[select_measurements(kept[mine])]
             found.measured[name] = Measurements(kept[mine], seconds[mine], age[mine])
     found.mean_cost = _mean_cost(number[took], seconds[took], kept[took])
     pairs = [(at << 44) + one for at, name in enumerate(names) for one in again.get(name, ())]
@@ -179,7 +179,7 @@ def history_of(
     return found
 
 
-def telling_measurements(tuples: np.ndarray) -> np.ndarray:
+def select_measurements(tuples: np.ndarray) -> np.ndarray:
     """Return the indices of the measurements that a cost is fitted to: the latest half of `MEASURED`, and others.
 
     The others are the latest ones of another size, if there are any. Answers of one size cannot separate the fixed cost

@@ -20,7 +20,7 @@ from typing import Any
 from spillway.levers.protocol import Views
 from spillway.levers.quality.history import COVERAGE
 from spillway.levers.quality.settings import Numbered
-from spillway.levers.quality.sources import counted_sources, expected_before
+from spillway.levers.quality.sources import counted_sources, previous_sources
 from spillway.levers.windows import DONE, Window
 
 _LAST = "last"
@@ -68,7 +68,7 @@ class NumbersBefore:
             return {}
         found = this_run.get(before) or self.told.get(before, {})
         numbers = {name: number for name, number in found.items() if name.startswith(_LAST + ".")}
-        return numbers | expected_before(found)
+        return numbers | previous_sources(found)
 
 
 def numbers_before(tables: Views, subject: str, windows: Sequence[Window], overlap: int = 1) -> NumbersBefore:

@@ -393,7 +393,7 @@ def _try_others(
     owed = [q for q in late if cheapest[q] > rules.room]
     if rules.policy == "priority" and len(owed) < len(late):
         owed.append(max((q for q in late if q not in owed), key=lambda q: (to.waited[q], -q)))
-    little = [q for q in shut_out.tolist() if q not in owed and history.is_little_measured(names[q])]
+    little = [q for q in shut_out.tolist() if q not in owed and history.has_few_measurements(names[q])]
     if little and not _tried(rules, history, number):
         owed.append(max(little, key=lambda q: (to.waited[q], -q)))
     for query in owed:

@@ -28,10 +28,10 @@ _PRODUCED, _KEPT = "of", "kept"
 Counts = Mapping[str, int]
 
 
-def sources_asked(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
+def source_query(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
     """Return the SQL for the rows and the sum of their weights, by portion and source of an input.
 
-    >>> sources_asked("polls", SourceRule(by="router"), ["router"]).partition(" FROM ")[0]
+    >>> source_query("polls", SourceRule(by="router"), ["router"]).partition(" FROM ")[0]
     'SELECT spillway_portion, router AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
     """
     weights = "sum(coalesce(weight, 1.0))" if "weight" in columns else "CAST(count(*) AS DOUBLE)"
@@ -74,10 +74,10 @@ def source_counts(
     return counts
 
 
-def expected_before(counts: Counts) -> dict[str, int]:
+def previous_sources(counts: Counts) -> dict[str, int]:
     """Return the counts that the next window needs: the sources that were present.
 
-    >>> expected_before({"of.sites.s1": 3_000_000, "rows": 2})
+    >>> previous_sources({"of.sites.s1": 3_000_000, "rows": 2})
     {'of.sites.s1': 3000000}
     """
     return {place: number for place, number in counts.items() if place.startswith(_PRODUCED + ".")}
@@ -90,7 +90,7 @@ def stored_sources(counts: Counts) -> list[dict[str, Any]]:
     [{'input': 'sites', 'source': 's1', 'produced': 3.0, 'kept': 2}]
     """
     found = []
-    for place, number in sorted(expected_before(counts).items()):
+    for place, number in sorted(previous_sources(counts).items()):
         _, name, source = place.split(".", 2)
         kept = counts.get(f"{_KEPT}.{name}.{source}", 0)
         found.append({"input": name, "source": source, "produced": number / MICRO, "kept": kept})
@@ -102,7 +102,9 @@ def counted_sources(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {f"{_PRODUCED}.{one['input']}.{one['source']}": round(MICRO * one["produced"]) for one in stored}
 
 
-def add_silent(counts: dict[str, int], name: str, rule: SourceRule, seconds: float, before: Counts) -> None:
+def add_silent_sources(
+    counts: dict[str, int], name: str, rule: SourceRule, seconds: float, before: Counts
+) -> None:
     """Add sources that must be present, and raise all counts to the expected number of tuples."""
     prefix = f"{_PRODUCED}.{name}."
     known = {place.removeprefix(prefix) for place in counts if place.startswith(prefix)}

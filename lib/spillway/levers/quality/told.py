@@ -109,10 +109,10 @@ class Cause:
 
 def _cause(contract: Workload, rows: CoverageRows) -> Cause | None:
     """Return the cause within the query and the capacity; None if other queries are the cause."""
-    return larger_than_the_room(contract, rows) or dearer_than_the_room(contract, rows)
+    return oversized_portion(contract, rows) or excessive_fixed_cost(contract, rows)
 
 
-def larger_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None:
+def oversized_portion(contract: Workload, rows: CoverageRows) -> Cause | None:
     """Return the cause if a single portion holds more tuples than the capacity of a slice."""
     capacity = rows[-1].get("capacity")
     in_tuples = all(row.get("cost_offered") == row.get("arrived") for row in rows)
@@ -130,7 +130,7 @@ def larger_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None
     )
 
 
-def dearer_than_the_room(contract: Workload, rows: CoverageRows) -> Cause | None:
+def excessive_fixed_cost(contract: Workload, rows: CoverageRows) -> Cause | None:
     """Return the cause if the fixed cost of an answer exceeds the capacity of a slice."""
     settings: QualitySettings = contract.lever_settings("quality")
     capacity = rows[-1].get("capacity")

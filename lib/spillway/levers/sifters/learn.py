@@ -28,7 +28,7 @@ from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.sift import seq_hashes
 from spillway.levers.sifters.spans import END, NAN, NULL, key_floats
 from spillway.levers.sifters.unasked import MOST_ASKED, hold_any, throttle_of_asked
-from spillway.levers.sifters.unmatched import unmatched_conditions
+from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
 from spillway.levers.sifters.wanted import Wanted
 
 FACT = "regions"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
-from spillway.levers.dropped import DroppedRows
+from spillway.levers.dropped_rows import DroppedRows
 from spillway.levers.protocol import (
     Decision,
     Fact,
@@ -98,7 +98,7 @@ class Sifters(Lever):
     def doubts(
         self, contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]
     ) -> list[OpenQuestion]:
-        from spillway.levers.sifters.unmatched import unmatched_conditions
+        from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
 
         return [
             OpenQuestion(one.sentence, one.remedy)

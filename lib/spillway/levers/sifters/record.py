@@ -11,7 +11,7 @@ import numpy as np
 
 from spillway.batch import SHOWN_BATCHES, Batch
 from spillway.contracts import StreamContract
-from spillway.levers.dropped import DroppedRows, DroppedSpan
+from spillway.levers.dropped_rows import DroppedRows, DroppedSpan
 from spillway.levers.protocol import Drafted, Views
 from spillway.levers.sifters.apply import SiftedBatch
 from spillway.levers.sifters.chosen import ChosenFilter

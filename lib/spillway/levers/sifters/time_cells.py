@@ -2,7 +2,7 @@
 
 The time axis is divided into cells of equal length. The length divides the windows of all declared queries and joins
 that read the stream. So a window is a whole number of cells, and its counts are exact. The window of a query that is
-declared later may split a cell; its counts are then ranges (`levers.dropped`).
+declared later may split a cell; its counts are then ranges (`levers.dropped_rows`).
 
 >>> cells = TimeCells("at", 60_000_000)
 >>> times = pa.chunked_array([pa.array([0, 59_999_999, 60_000_000], pa.timestamp("us", "UTC"))])

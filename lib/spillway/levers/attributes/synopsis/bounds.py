@@ -83,12 +83,13 @@ def told_pct(places: Sequence[ErrorBound], precision: np.ndarray, values: np.nda
     return np.minimum(limits_pct[precision], np.where(exact, 0.0, least))
 
 
-def told_error(places: Sequence[ErrorBound], precision: np.ndarray, told: np.ndarray) -> np.ndarray:
+def own_unit_bounds(places: Sequence[ErrorBound], precision: np.ndarray, told: np.ndarray) -> np.ndarray:
     """Return the bounds in the attribute's own unit; NaN if there is none, or the value is exact.
 
     `told`: what `told_pct` returns for the same values.
 
-    >>> told_error([ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([0, 1, 1]), np.array([5.0, 2.5, 0.0])).tolist()
+    >>> places, told = [ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([5.0, 2.5, 0.0])
+    >>> own_unit_bounds(places, np.array([0, 1, 1]), told).tolist()
     [nan, 1.0, nan]
     """
     limit = np.array([one.error for one in places])[precision]

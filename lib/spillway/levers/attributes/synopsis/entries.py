@@ -38,7 +38,7 @@ from numba import njit
 
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
-from spillway.levers.attributes.synopsis.bounds import told_error, told_pct, within_integer, within_real
+from spillway.levers.attributes.synopsis.bounds import own_unit_bounds, told_pct, within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
 from spillway.levers.attributes.synopsis.walking import step_tables, walk
@@ -322,7 +322,7 @@ def _tell_bounds(
     places = [model.bound_at(place) for place in range(len(model.precisions))]
     told = told_pct(places, precision, values.values)
     bound[is_shed] = told[is_shed]
-    error[is_shed] = told_error(places, precision, told)[is_shed]
+    error[is_shed] = own_unit_bounds(places, precision, told)[is_shed]
     return error
 
 

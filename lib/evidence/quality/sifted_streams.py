@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Sifted:
+class SiftedLake:
     """A lake with a sifted stream, and the rows as they were delivered."""
 
     lake: Lake
@@ -52,7 +52,7 @@ class Sifted:
 
 
 @dataclass
-class Held:
+class IntervalCounts:
     """How many intervals were looked at, how many held the truth, and what was claimed wrongly."""
 
     intervals: int = 0
@@ -126,7 +126,7 @@ def meters_lake(
     declared: Mapping[str, Workload] | None = None,
     behind: Sequence[Mapping[str, Any]] = (),
     capacity: str = "1 Gbps",
-) -> Sifted:
+) -> SiftedLake:
     """The stream in some batches, brought through; `declared`: queries that are known when it is sifted."""
     contract = read_stream(stream_of(sifter, rate, behind))
     files = {"meters": {f"{BEGIN.date()}/0.json": _lines(batches[0])}}
@@ -138,7 +138,7 @@ def meters_lake(
     lake.send()
     for number, rows in enumerate(batches[1:], 1):
         deliver_rows(lake, f"{number}.json", rows)
-    return Sifted(lake, [row for rows in batches for row in rows])
+    return SiftedLake(lake, [row for rows in batches for row in rows])
 
 
 def sifted_lake(
@@ -148,7 +148,7 @@ def sifted_lake(
     share: float = 0.4,
     declared: Mapping[str, Workload] | None = None,
     **sifter: Any,
-) -> Sifted:
+) -> SiftedLake:
     """A stream of `WINDOWS` windows in a few batches, sifted at random; a last batch closes the windows."""
     chance = np.random.default_rng(seed)
     rows = meter_rows(chance, WINDOWS * WINDOW_SECONDS, int(chance.integers(600, 2500)))
@@ -200,7 +200,7 @@ def truth_of(statement: str, rows: Sequence[Row]) -> dict[str | None, dict[str, 
     }
 
 
-def look_at(sifted: Sifted, name: str, statement: str, held: Held, **settings: Any) -> None:
+def look_at(sifted: SiftedLake, name: str, statement: str, held: IntervalCounts, **settings: Any) -> None:
     """Work a query out over a sifted stream, and compare what it says with the truth."""
     lake = sifted.lake
     query = asked(name, statement, **settings)
@@ -223,7 +223,7 @@ def look_at(sifted: Sifted, name: str, statement: str, held: Held, **settings: A
             _compare(held, f"{name}, window {row['window']}, {measure}", row, measure, value)
 
 
-def _compare(held: Held, where: str, row: Row, measure: str, truth: float | None) -> None:
+def _compare(held: IntervalCounts, where: str, row: Row, measure: str, truth: float | None) -> None:
     low, high = row[f"{measure}__low"], row[f"{measure}__high"]
     if low is None or high is None:
         held.withheld += 1

@@ -28,7 +28,7 @@ _LONGEST_VALUE = 40
 
 
 @dataclass(frozen=True)
-class Unmatched:
+class UnmatchedCondition:
     """A condition of the contract that matches none of the inspected rows, or names a value that occurs in none."""
 
     title: str
@@ -55,7 +55,7 @@ class Unmatched:
         )
 
 
-def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[Unmatched]:
+def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[UnmatchedCondition]:
     """Yield the queries and `keep` rules of the contract's sifters that match none of these rows."""
     if not rows.num_rows:
         return
@@ -72,12 +72,12 @@ def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[U
         if not products_hold(predicate.products, keys).any():
             named = _words(predicate)
             found = "; ".join(one.words(named.get(name, frozenset())) for name, one in seen.items())
-            yield Unmatched(title, predicate.text, found, rows.num_rows)
+            yield UnmatchedCondition(title, predicate.text, found, rows.num_rows)
             continue
         for name, words in _words(predicate).items():
             for word in sorted(words - seen[name].counts.keys()):
                 if seen[name].alike(word):
-                    yield Unmatched(
+                    yield UnmatchedCondition(
                         title, predicate.text, seen[name].words({word}), rows.num_rows, _quoted(word)
                     )
 
