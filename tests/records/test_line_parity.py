@@ -24,6 +24,7 @@ from spillway.records.line_parity import (
     MOST_PAYLOAD_BYTES,
     check_file,
     check_lines,
+    file_with_parity,
     line_with_parity,
     lines_with_parity,
 )

@@ -33,7 +33,7 @@ ANSWERS = [
     (
         403,
         "AccessDenied",
-        r"`store` must permit the request, got .*; see that the key is right, and give it the right",
+        r"`store` must permit the request, got .*; check the key, and permit it",
     ),
     (
         403,
