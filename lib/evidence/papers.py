@@ -1,7 +1,7 @@
 """The papers, section by section: the module that implements each and the test that shows it.
 
-`papers.csv` has a row for every section. `state` is `implemented`, `replaced` (another rule is used; the module and
-test are those of the rule or rival that was compared) or `absent` (not built). `decision` says why, for the last two.
+`papers.csv` has a row for every section. `state` is `implemented`, `replaced` (another rule is used; module and test
+are those of the rule that was compared) or `absent` (not built). For the last two, `decision` has the reason.
 
 >>> {row.paper for row in paper_rows()} == set(PAPERS)
 True

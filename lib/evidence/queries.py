@@ -1,9 +1,9 @@
 """Compare the answers of both engines: every function, form and statement that the process engine answers.
 
-What is compared follows from the lists that the product itself uses (`AGREED`, `FORMS`, `STATEMENTS`). A line of
-`AGREED` is computed for all combinations of edge values of its types, by the SQL that each engine runs, and by Spark
-also from the text as it is written. Values must be equal, also in type; where one engine raises an error, so must the
-other, unless the process engine says that the value needs Spark.
+The comparison covers the lists that the product uses (`AGREED`, `FORMS`, `STATEMENTS`). Each line of `AGREED` is
+computed for all combinations of edge values of its types, by the SQL that each engine runs. Spark also computes the
+text as written. Values and types must be equal. If one engine raises an error, the other must, too, unless the process
+engine says that the value needs Spark.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from spillway.engine.statements import SqlView, ask_duckdb, ask_spark, closed_co
 from spillway.settings import Settings
 
 MOST_ROWS = 700
-"""Combinations of values that a line is computed for."""
+"""The maximum number of combinations of values per line."""
 MOST_ERRORS = 40
-"""Rows with an error, of a line, that Spark is asked about one by one."""
+"""The maximum number of rows with an error, per line, that Spark computes one by one."""
 VALUES: Mapping[str, Sequence[Any]] = {
     "boolean": [True, False, None],
     "int": [0, 1, -1, 2, 3, 7, -7, 40, 2**31 - 1, -(2**31), None],
@@ -62,7 +62,7 @@ WRITTEN: Mapping[str, Sequence[str]] = {
     "pattern": ["'a%'", "'%'", "''", "'_b%'", r"'a\\_b'", r"'a\\%b'", r"'\\\\'", "'%é%'"],
     "decimal": ["0.5", "-2.50", "1.005", "7.0"],
 }
-"""What stands in the statement itself."""
+"""Parameters that are literals of the statement."""
 ARROW = {
     "boolean": pa.bool_(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(), "string": pa.string(),
     "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"),
@@ -112,7 +112,7 @@ Rows = list[Any]
 
 @dataclass
 class Comparison:
-    """What was compared, and every difference in words."""
+    """The number of comparisons, and every difference in words."""
 
     compared: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -308,7 +308,7 @@ def _error_of(run: Any) -> str:
 
 
 def _groups(line: Agreement) -> pa.Table:
-    """Rows in groups: each value alone, each pair of neighbouring values, all, and none but nulls."""
+    """Return rows in groups: each value alone, each pair of neighbouring values, all values, and only nulls."""
     kinds = [kind for kind in line.parameters if kind in VALUES]
     single = [[value] for value in VALUES[kinds[0]]] if kinds else [[0], [0], [0]]
     values = [value for (value,) in single]
@@ -466,6 +466,6 @@ def _order(table: pa.Table) -> list[int]:
 
 
 def uncovered_types() -> Iterator[str]:
-    """Name the types of the list that no edge value stands for."""
+    """Return the types of the list without edge values."""
     for line in AGREED:
         yield from (kind for kind in line.parameters if kind not in VALUES and kind not in WRITTEN)

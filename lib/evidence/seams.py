@@ -1,12 +1,12 @@
-"""Every pair of stages that a contract may put behind one another, on data with known truth; the others are refused.
+"""Check every ordered pair of stages on data with known truth; pairs that a contract cannot express must be refused.
 
-A stage is a lever of the registry, or deduplication, or sketches. For each ordered pair (first, second) there is a
-check: either the second works on what the first handed on, and every estimate and every claim of completeness is
-compared with the rows as they were delivered; or contracts cannot express the pair, and the refusal names it. The pairs
-of a lever that is registered without checks of them are in `unchecked_pairs`.
+A stage is a lever of the registry, deduplication, or sketches. There is a check for each ordered pair (first, second).
+If the second stage may work on the output of the first, every estimate and every claim of completeness is compared with
+the delivered rows. Otherwise the contract must be refused by name. `unchecked_pairs` lists pairs of registered levers
+without a check.
 
-A claim is false when something is said to be exact or complete and is not, or when more 95 % intervals miss the truth
-than chance explains (`most_missed`).
+A claim is false if it says exact or complete and is not, or if more 95 % intervals miss the truth than chance explains
+(`most_missed`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from spillway.settings import Settings
 from spillway.sketches.answers import Answer
 
 NO_LEVERS = ("deduplication", "sketches")
-"""Stages that are parts of a stream's contract, and no levers."""
+"""Stages of a stream's contract that are not levers."""
 Pair = tuple[str, str]
 Row = Mapping[str, Any]
 CONFIDENCE = 0.95
@@ -56,7 +56,7 @@ ONE_IN = 10_000
 
 @dataclass
 class Claims:
-    """What was compared with the truth."""
+    """The results of comparisons with the truth."""
 
     intervals: int = 0
     missed: int = 0
@@ -66,7 +66,7 @@ class Claims:
     false: list[str] = field(default_factory=list)
 
     def holds(self, what: str, truth: float, low: float, high: float) -> None:
-        """Compare an interval with the truth; without a width it is a claim of exactness."""
+        """Compare an interval with the truth; an interval of width 0 claims to be exact."""
         slack = 1e-9 * max(1.0, abs(truth))
         inside = low - slack <= truth <= high + slack
         if low == high:
@@ -90,7 +90,7 @@ class Claims:
 
 
 def most_missed(intervals: int, confidence: float = CONFIDENCE) -> int:
-    """Return how many of so many sound intervals miss the truth, but once in `ONE_IN` trials (binomial).
+    """Return the largest number of sound intervals that miss the truth, exceeded once in `ONE_IN` trials (binomial).
 
     >>> most_missed(0), most_missed(1), most_missed(100)
     (0, 1, 15)
@@ -104,12 +104,12 @@ def most_missed(intervals: int, confidence: float = CONFIDENCE) -> int:
 
 
 def stages() -> tuple[str, ...]:
-    """Return every stage there is: those of the registry are among them as soon as they are registered."""
+    """Return all stages, including every registered lever."""
     return (*NO_LEVERS, *sorted(LEVERS))
 
 
 def unchecked_pairs() -> list[Pair]:
-    """Return the pairs of stages that no check is there for."""
+    """Return the pairs of stages without a check."""
     return [pair for pair in product(stages(), stages()) if pair not in PAIRS]
 
 
@@ -198,7 +198,7 @@ def world(levers: tuple[str, ...], duplicates: bool, capacity: str, seed: int = 
     rows, files, contracts = {}, {}, {}
     for place, (name, rate) in enumerate(RATES.items()):
         rows[name] = readings(10 * seed + place, rate)
-        # columns are to be shed as well where both levers work: rows leave them something to do
+        # if both levers work, the capacity is so small that columns are shed as well
         share = 0.8 if "attributes" in levers else 0.4
         own = {"sifters": {"rows_per_second": share * rate, "takes": "rest"}}
         mine = [{**known[lever], **own.get(lever, {})} for lever in levers]
@@ -210,7 +210,7 @@ def world(levers: tuple[str, ...], duplicates: bool, capacity: str, seed: int = 
         files[name] = {f"{BEGIN.date()}/a.json": text.encode()}
     channel = {"wide": read_channel("wide", {"capacity": capacity})}
     lake = Lake.landed(f"seams/{'-'.join(levers)}/{duplicates}/{seed}", contracts, files, channel)
-    # what reads the streams is known before they are shed, as in a lake that runs
+    # joins and queries are known before the streams are shed, as in a running lake
     lake = replace(lake, contracts=replace(lake.contracts, joins=joins_of(), queries=queries_of()))
     if levers:
         lake.train()
@@ -233,7 +233,7 @@ def joins_of() -> dict[str, Any]:
 
 
 def queries_of() -> dict[str, Any]:
-    """Return a query whose room is too small for all of it, so that slices are shed as well."""
+    """Return a query whose capacity is too small, so that slices are shed as well."""
     lever = {
         "lever": "quality",
         "sql": "SELECT count(*) AS n, sum(level) AS s, avg(level) AS m FROM east",
@@ -247,7 +247,7 @@ def queries_of() -> dict[str, Any]:
 
 
 def look_at_joins(claims: Claims, of: World, names: Iterable[str] = ("both", "alone")) -> None:
-    """Compare windows of joins, their pairs and what is said of those missed with all pairs of the produced rows."""
+    """Compare the pairs and missed pairs of join windows with all pairs of the produced rows."""
     lake = of.lake
     run_workloads(lake.tables, ENGINE, lake.contracts, list(names))
     for name in names:
@@ -273,7 +273,7 @@ def look_at_joins(claims: Claims, of: World, names: Iterable[str] = ("both", "al
 
 
 def look_at_sketches(claims: Claims, of: World) -> None:
-    """Compare what sketches answer with the rows that were produced."""
+    """Compare the answers of sketches with the rows that were produced."""
     for stream, rows in of.rows.items():
         tables = of.lake.tables
         codes = [row["code"] for row in rows]
@@ -300,7 +300,7 @@ def look_at_sketches(claims: Claims, of: World) -> None:
 
 
 def shed_by(of: World) -> dict[str, int]:
-    """Return by lever how many values and rows it shed: the check of a pair where nothing was shed shows nothing."""
+    """Return the number of values and rows that each lever shed; a check without shed values proves nothing."""
     rows = (
         of.lake.tables.at("ledger")
         .rows(["stage", "unit", "shed", "dimension_kind"], scope="stream")
@@ -314,7 +314,7 @@ def shed_by(of: World) -> dict[str, int]:
 
 
 def look_at_values(claims: Claims, of: World) -> None:
-    """Compare what is given back with what was produced, value by value, and weights with the number of rows."""
+    """Compare recovered values with produced values, and the sum of weights with the number of rows."""
     for stream, rows in of.rows.items():
         lake = of.lake
         found = list(plan_reading(lake.tables, lake.contracts.stream(stream), Question()).rows({}))
@@ -367,7 +367,7 @@ def look_at_query(claims: Claims, of: World) -> None:
 
 
 def look_at_all(claims: Claims, of: World) -> None:
-    """Look at rows that went through several stages in every way there is."""
+    """Run all comparisons on rows that went through several stages."""
     for look in (look_at_values, look_at_joins, look_at_query, look_at_sketches):
         look(claims, of)
 
@@ -492,7 +492,8 @@ PLAIN, NARROW, NARROWER = "1 Gbps", "500 bps", "440 bps"
 
 
 def attributes_to_joins(claims: Claims, seeds: int) -> None:
-    """A join by an exact attribute is complete though others are rounded; one by what may be rounded is refused."""
+    """A join by an exact attribute is complete although others are rounded; a join by a rounded attribute is
+    refused."""
     check_of_world(look_at_joins, ("attributes",), False, NARROW)(claims, seeds)
     side = {"attribute": "level", "lasts_seconds": LASTS}
     made = {"name": "lossy", "inputs": ["east", "west"], "window": {"seconds": WINDOW}}
@@ -554,7 +555,7 @@ def refused(*words: str, stream: Any = None, workload: Any = None) -> Callable[[
 
 
 def refusal(stream: Mapping[str, Any] | None, workload: Mapping[str, Any] | None) -> str:
-    """Return what is said against a stream's contract, or a workload's; empty where it is taken."""
+    """Return the problems of a contract of a stream or a workload; empty if it is accepted."""
     try:
         if stream is not None:
             read_stream({**contract("east", [], 1.0), **stream})
@@ -661,9 +662,9 @@ def claims_of(pair: Pair, seeds: int) -> Claims:
 
 
 def seam_figures(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]:
-    """Check every pair of stages; `seeds`: how often what is random is repeated."""
+    """Check every pair of stages; `seeds`: number of repetitions with random data."""
     book.section(
-        "Seams", "Every pair of stages: what the second says of rows and values that the first has changed."
+        "Seams", "Every pair of stages: claims of the second about rows and values that the first changed."
     )
     found = {pair: claims_of(pair, seeds) for pair in product(stages(), stages()) if pair in PAIRS}
     book.table(

@@ -21,14 +21,14 @@ from spillway.contracts import load_contracts
 from spillway.settings import Settings
 
 TITLES = {
-    "predictors": f"Search over all predictors: bytes of later rows, E {ERROR_PCT:g} %, models counted",
+    "predictors": f"Search over all predictors: bytes of later rows at E {ERROR_PCT:g} %, including the models",
     "coder": "Our coder on the same residuals: bytes",
     "coder_cpu": "Our coder on the same residuals: CPU seconds",
     "category": "The class recognised by names: bytes within the bounds of the class",
     "cycle_search": "Search for the sender's key under noise, with a declared key: bytes",
     "cycle_search_without_key": "Search for the sender's key under noise, with no declared key: bytes",
-    "reevaluation": "Re-evaluation where the ranking decides (shortest prefix, by deviation): points lacking",
-    "reevaluation_by_default": "Re-evaluation under the default plan: points lacking",
+    "reevaluation": "Re-evaluation, thesis's settings (shortest prefix, ranked by deviation): points lost",
+    "reevaluation_by_default": "Re-evaluation, default plan: points lost",
     "partition": "Choice among partitioners (`auto`), rows that no query asks for first: share lost",
     "partition_cpu": "Choice among partitioners (`auto`): CPU seconds of learning and sifting",
     "partition_by_region": "Choice among partitioners (`auto`), all rows by region: share lost",
@@ -40,8 +40,8 @@ def adaptive_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[st
     """Return `adaptive.<mechanism>.gain_pct.<stream>`, with `_low` and `_high`, for every mechanism and stream."""
     book.section(
         "What adapting gains",
-        "Each adaptive mechanism against never adapting and a simple rule, on the same blocks of every real stream. "
-        "Gains are over the best rival; intervals of 95 % are from a block bootstrap.",
+        "Each adaptive mechanism is compared with never adapting and with a simple rule, on the same blocks of every "
+        "real stream. Gains are over the best rival, with 95 % intervals from a block bootstrap.",
     )
     contests: list[Contest] = []
     found: dict[str, float] = {}

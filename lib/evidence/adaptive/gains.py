@@ -5,9 +5,9 @@ gain of the mechanism is
 
     gain_pct = 100 * (1 - sum of its blocks / sum of the rival's blocks)
 
-of a measure where less is better: bytes, error at capacity, or CPU seconds. Blocks are resampled with replacement, the
-same ones for both contestants (Kunsch, The jackknife and the bootstrap for general stationary observations, 1989), so
-that what makes a block costly makes it costly for both.
+of a measure where less is better: bytes, error at capacity, or CPU seconds. Blocks are resampled with replacement
+(Kunsch, The jackknife and the bootstrap for general stationary observations, 1989). Both contestants get the same
+blocks, so that a costly block is costly for both.
 
 >>> contest = Contest("coder", "weather", "bytes", "ours", {"ours": [90.0] * 8, "zstd": [100.0] * 8})
 >>> contest.gain_over("zstd")
@@ -39,7 +39,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Contest:
-    """What each contestant took, block by block, on one stream; `adaptive` names the mechanism's own entry."""
+    """The measure of each contestant, block by block, on one stream; `adaptive`: the name of the mechanism."""
 
     mechanism: str
     stream: str
@@ -70,7 +70,7 @@ class Contest:
 def bootstrap_gain(adaptive: Sequence[float], rival: Sequence[float], seed: int = 1) -> Gain:
     """Return the gain of `adaptive` over `rival`, measured on the same blocks.
 
-    Where both take nothing at all the gain is 0.
+    If both measures are 0, the gain is 0.
 
     >>> bootstrap_gain([0.0, 0.0], [0.0, 0.0])
     Gain(pct=0.0, low=0.0, high=0.0)
@@ -88,7 +88,7 @@ def bootstrap_gain(adaptive: Sequence[float], rival: Sequence[float], seed: int 
 
 
 def _gain_pct(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """100 (1 - mine / theirs); without a denominator 0 if equal, else minus infinity is avoided: -100."""
+    """Return 100 (1 - mine / theirs). If theirs is 0: 0 if both are equal, else -100."""
     ratio = np.divide(mine, theirs, out=np.where(mine > 0, 2.0, 1.0), where=theirs > 0)
     return np.asarray(100.0 * (1.0 - ratio))
 
@@ -112,7 +112,8 @@ def _named(name: str, gain: Gain) -> dict[str, float]:
 def below_least_gain(contests: Iterable[Contest], least_pct: float = LEAST_GAIN_PCT) -> dict[str, bool]:
     """Return, by mechanism, whether it gains less than `least_pct` over the best rival on every stream.
 
-    CPU seconds (`<mechanism>_cpu`) are another measure of the same mechanism: to gain enough by one measure is enough.
+    CPU seconds (`<mechanism>_cpu`) are another measure of the same mechanism; a sufficient gain by one measure is
+    enough.
     """
     found: dict[str, bool] = {}
     for one in contests:

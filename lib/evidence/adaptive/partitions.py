@@ -1,8 +1,9 @@
 """The choice among partitioners of a sifter (`auto`) against always `demand`, and against dropping at random.
 
 The stream is cut into consecutive folds. Regions are learned on one fold by the lever's own training, and the next fold
-is sifted. The measure is the error at capacity: the share of what queries ask for, by their weights, that is lost when
-as many rows are kept. It adds up over rows, so slices of the sifted folds are the blocks of the interval.
+is sifted. The measure is the error at capacity: the share of the requested rows, by query weight, that is lost if all
+contestants keep the same number of rows. It is a sum over rows, so slices of the sifted folds are the blocks of the
+interval.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ def lost_by_block(one: QueriedStream, unasked: str) -> tuple[dict[str, list[floa
                 regions, kept = learned_and_sifted(one, settings, train, test, throttle)
                 seconds[scheme].append(time.process_time() - began)
                 worth = worth_of_rows(regions.wanted, test)
-                # contestants keep exactly as many rows: the rest goes, or comes, at random
+                # all contestants keep the same number of rows: surplus rows are dropped, and missing ones added, at
+                # random
                 lost[scheme] += _blocks(worth, _first(drawn - kept, count))
             assert worth is not None, "two schemes were tried"
             lost["random"] += _blocks(worth, _first(drawn, count))
@@ -108,7 +110,7 @@ def lost_by_block(one: QueriedStream, unasked: str) -> tuple[dict[str, list[floa
 
 
 def worth_of_rows(wanted: Any, rows: pa.Table) -> np.ndarray:
-    """Return the share of all queries' answers, by weight, that each row makes up."""
+    """Return, for each row, its share of the answers of all queries, by weight."""
     wants = wanted_rows(wanted, rows)
     weights = np.array([query.weight for query, _ in wanted.queries])
     return np.asarray((weights / weights.sum() / np.maximum(1, wants.sum(axis=1))) @ wants)

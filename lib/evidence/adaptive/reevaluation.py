@@ -1,12 +1,12 @@
 """Re-evaluation of the ranking: our controller against never re-evaluating, Algorithm 2 as printed and even intervals.
 
-The measure is the error at capacity: what a window lacks under the scheme in force, in points, an absent attribute
-counting 100 times its place in the window's own ranking (`levers.attributes.loss`). Windows are cut into consecutive
-blocks for the interval.
+The measure is the error at capacity: the points that a window loses under the scheme in force. An absent attribute
+counts 100 times its place in the window's own ranking (`levers.attributes.loss`). Consecutive windows are the blocks of
+the interval.
 
-Two settings are compared. `reevaluation` is the thesis's own: ranking by deviation, the shortest prefix that fits into
-half of the measures' bytes; there the ranking decides what is shed. `reevaluation_by_default` is the default plan: the
-least loss as measured, ranked by recoverability; there the ranking has no say.
+Two settings are compared. `reevaluation` is the thesis's setting: ranking by deviation, and the shortest prefix that
+fits into half of the measures' bytes. Here the ranking decides which attributes are shed. `reevaluation_by_default` is
+the default plan: the least measured loss, ranked by recoverability. Here the ranking does not change the plan.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from spillway.levers.attributes.settings import AttributeSettings, Reevaluate
 
 BLOCKS = 20
 TRAINED_CHEAPLY = AttributeSettings(predictors=("last",))
-"""What is shed is compared, not what its synopsis takes: training with the last value alone is enough."""
+"""Only the choice of shed attributes is compared, not the size of synopses, so training with the last value is
+enough."""
 
 
 class PlannedLab(Lab):
@@ -96,7 +97,7 @@ def reevaluation_contests(lab: Lab) -> list[Contest]:
 
 
 def evaluations(lab: Lab) -> dict[str, float]:
-    """Return how many of 100 windows each rule evaluates, under the thesis's settings: what adapting costs."""
+    """Return the cost of adapting: how many of 100 windows each rule evaluates, under the thesis's settings."""
     room = {"measures_pct": MEASURES_PCT}
     found = {
         "ours": lab.watched(**text_settings(memory=True), **room).looks,
@@ -113,7 +114,7 @@ def evaluations(lab: Lab) -> dict[str, float]:
 def losses(
     looks: Mapping[str, Sequence[Look]], options: OptionsByName, *, placed: bool
 ) -> dict[str, list[float]]:
-    """Return, by contestant, the points that the windows of each block lack under the schemes in force."""
+    """Return, by contestant, the points that the windows of each block lose under the schemes in force."""
     found = {}
     for name, seen in looks.items():
         points = [

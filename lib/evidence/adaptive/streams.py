@@ -16,7 +16,7 @@ from spillway.levers.attributes.settings import AttributeSettings
 
 DEMO_ROWS = 30_000
 LEFT_OUT = ("flights", "doctors")
-"""Of the packages: the demo has the flights already, and the doctors' visits have no order."""
+"""Streams of packages that are left out: the demo has the flights already, and the doctors' visits have no order."""
 BLOCKS, LEAST_BLOCKS, ROWS_A_BLOCK = 10, 5, 500
 """As many slices as leave `ROWS_A_BLOCK` rows in each: a short slice makes much of what a format writes once."""
 

@@ -1,7 +1,7 @@
 """Mechanisms of the attribute lever, measured in synopsis bytes on later rows: predictors, coder, class, sender's key.
 
 Every contestant is trained on the same first rows and keeps the same bounds on the same later rows. Later rows are shed
-as one frame; what is stored is packed in consecutive slices, which are the blocks of the intervals.
+as one frame. Synopses are packed in consecutive slices, which are the blocks of the intervals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from spillway.levers.attributes.threshold.curve import curve, fixed_point, thres
 from spillway.levers.attributes.training.lesson import plain_values
 
 ERROR_PCT = 4.5
-"""The bound of every quantity where bounds are not what is compared."""
+"""The bound of every quantity, in contests that do not compare bounds."""
 SMALL_SET = ("last", "trend")
 """The small fixed set: the last value, or the last value and its last change; steps of even size."""
 NOISY_STREAMS = 5
@@ -52,7 +52,7 @@ STATED_CLASS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Residuals:
-    """What one slice of one measure has to store, and the rows that it belongs to."""
+    """The residuals of one measure in one slice, and their rows."""
 
     entries: Entries
     frame: Frame
@@ -61,7 +61,7 @@ class Residuals:
 def predictor_contest(sample: Sample) -> tuple[Contest, Trained]:
     """Compare the search over all predictors with the last value alone and with a small fixed set.
 
-    The bytes of the models are counted: what recovery needs is sent once.
+    The bytes of the models are included, because recovery needs them.
     """
     parts = sample.parts
     bounds = bounds_of(parts["training"], sample.measures, ERROR_PCT)
@@ -105,7 +105,7 @@ def coder_contests(sample: Sample, trained: Trained) -> list[Contest]:
 def category_contest(sample: Sample) -> tuple[Contest, dict[str, float]]:
     """Compare the class that is recognised by names with the strictest class and with the one a contract states.
 
-    A class looser than the stated one saves bytes that it must not save; the figure returned beside it says so.
+    A class looser than the stated one saves bytes at the cost of the bound; an additional figure counts such classes.
     """
     matcher, parts = Matcher.standard(), sample.parts
     recognised = matcher.classify([name for name in sample.rows.column_names if name != NO_SENDER])
@@ -219,7 +219,7 @@ def bytes_by_slice(trained: Trained, later: Frame) -> list[float]:
 
 
 def residuals_by_slice(trained: Trained, later: Frame) -> list[list[Residuals]]:
-    """Return what has to be stored of every measure, slice by slice; what is recovered first is read as recovered.
+    """Return the residuals of every measure, slice by slice; measures that are recovered first are read as recovered.
 
     The later rows are shed as one frame, as a batch is. Their entries are cut at the borders of the slices, so that no
     key begins again in every slice.
@@ -253,7 +253,7 @@ def packed_by(rival: str, one: Residuals) -> tuple[int, float]:
 
 
 def _form_bytes(rival: str, entries: Entries, rows: np.ndarray, order: np.ndarray, dense: bool) -> int:
-    """Pack which rows have an entry and of which kind, the steps, and whole values, each as a column."""
+    """Pack three columns: which rows have an entry of which kind, the steps, and whole values."""
     number_of = np.full(len(order), -1, np.int64)
     number_of[rows] = np.arange(len(rows))
     number_of = number_of[order]
@@ -261,7 +261,7 @@ def _form_bytes(rival: str, entries: Entries, rows: np.ndarray, order: np.ndarra
     entries = entries.take(number_of[places])
     kinds = np.where(entries.is_step, 0, np.where(entries.values.valid, 1, 2)).astype(np.uint8)
     if dense:
-        # a step of 0 is stored for no row, so it says that there is no entry; whole values say so apart
+        # a step of 0 is never stored, so it marks rows without an entry; whole values have flags of their own
         steps = np.zeros(len(order), np.int64)
         steps[places] = entries.steps
         flags = np.zeros(len(order), np.uint8)

@@ -1,8 +1,8 @@
 """Hits, regret and evaluations (Ahuja 2006, Table 4.4): ours, Algorithm 2 as printed, even intervals, never, always.
 
-One yardstick for all (`contestants`), and the same for the product's own plan, whose rounding, capacity and measured
-bytes make another choice than the thesis's. Where all windows of a stream ask for one treatment, the ranking cannot
-move the plan and every rule hits always: such hits and regret are no figure and meet no target.
+All rules have the same yardstick (`contestants`), also under the product's plan, which decides by rounding, capacity
+and measured bytes. If all windows of a stream require the same treatment, the ranking cannot change the plan, and every
+rule always hits. Then hits and regret are not reported, and count for no target.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float
         COLUMNS,
         planned,
         [
-            "Treatments and capacity by the product's defaults, ranked by deviation as the thesis does; absent counts "
-            "100. The default ranking, recoverability, is the same for every window and is not evaluated.",
-            "Without hits and regret: all windows ask for one treatment, so that no rule could miss.",
+            "Treatments and capacity are the product's defaults; the ranking is by deviation, as in the thesis; an "
+            "absent value counts 100. The default ranking, recoverability, is the same for every window and is not "
+            "evaluated.",
+            "Hits and regret are left out: all windows require the same treatment, so no rule can miss.",
         ],
     )
     printed = {

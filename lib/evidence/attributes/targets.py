@@ -1,9 +1,8 @@
-"""What was aimed at, what was reached, and why not where it was not: all from the figures measured before.
+"""Targets and promises, whether they were reached, and why not, from the figures measured before.
 
-Promises and targets are counted apart. A *promise* holds whatever is done, and a rule that does nothing keeps it too:
-it sends everything, or always assumes the strictest class. A *target* says how well something is done: a rule that does
-nothing is a contestant and must miss it. Where that rule reaches it on some stream, the target says nothing there. It
-is counted as vacuous, not as met.
+Promises and targets are counted separately. A *promise* always holds; a rule that does nothing keeps it, too: it sends
+everything, or always assumes the strictest class. A *target* measures quality, and a rule that does nothing must miss
+it. If that rule reaches the target on a stream, the target is counted as vacuous there, not as met.
 
 >>> from evidence.book import Book
 >>> targets(Book(lambda _: None), {"attributes.violations": 0.0, "attributes.categories_correct.c1": 40.0}, [])
@@ -29,9 +28,9 @@ class Target:
     at_least: bool
     why: str = ""
     idle: str | float | None = None
-    """What a rule that does nothing comes to: a number, or the figure that measured it; None: it cannot reach it."""
+    """The result of a rule that does nothing: a number, or the name of its figure; None: it cannot reach the target."""
     only_where: str | None = None
-    """The figure that is 0 where nothing was done at all, so that the target says nothing."""
+    """The figure that is 0 if nothing was done, so that the target is vacuous."""
 
     def is_vacuous(self, figures: Mapping[str, float], name: str) -> bool:
         """Whether a rule that does nothing reaches the target on this stream."""
@@ -48,7 +47,7 @@ PROMISES = (
     Target("attributes.violations", 0, False),
     Target("attributes.zero_swaps", 0, False),
     Target("attributes.inexact_non_quantities", 0, False),
-    # who refuses every stream takes none for another, and who assumes the strictest class is never too loose
+    # a rule that refuses every stream confuses none, and one that assumes the strictest class is never too loose
     Target("attributes.cid_wrong", 0, False),
     Target("attributes.categories_looser_than_truth", 0, False),
     # the last value alone takes exactly its own bytes
@@ -111,7 +110,7 @@ PROMISED_AT_CAPACITIES = (
         for case in _CASES
         for capacity in (90, 75, 50, 25)
     ),
-    # nothing has to go at full capacity, and less room leaves no less error: who sends everything keeps to both
+    # a rule that sends everything keeps both: no error at full capacity, and no less error with less capacity
     *(Target(f"attributes.error_at_capacity_pct.{{}}.{case}.100", 0, False) for case in _CASES),
     *(Target(f"attributes.error_rises_points.{{}}.{case}", 0, False) for case in _CASES),
     Target("attributes.counted_over_file_bytes.{}", 1.01, False),
@@ -165,28 +164,26 @@ PER_STREAM = (
         idle="attributes.everything_kept_over_best_single_way.{}",
     ),
 )
-"""No target is about hits, regret or the number of evaluations: never re-evaluating reached all of those on every
-stream (`evidence.adaptive` compares the rules by what is lost)."""
+"""Hits, regret and the number of evaluations have no target: never re-evaluating reached all of them on every stream
+(`evidence.adaptive` compares the rules by loss)."""
 
 
 def targets(book: Book, figures: Mapping[str, float], streams: Sequence[str]) -> dict[str, float]:
-    """Write the tables of targets and promises; one whose figure is not there is left out."""
+    """Write the tables of targets and promises; entries without a figure are left out."""
     aims = _expanded(
         ((OVERALL, ""), (PER_STREAM, _OF_STREAM), (OF_CAPACITIES, _AT_CAPACITY)), figures, streams
     )
     promises = _expanded(((PROMISES, ""), (PROMISED_AT_CAPACITIES, _AT_CAPACITY)), figures, streams)
     vacuous = [(figure, name) for one, figure, name in aims if one.is_vacuous(figures, name)]
     aims = [(one, figure, name) for one, figure, name in aims if (figure, name) not in vacuous]
-    book.section(
-        "Targets", "What was aimed at, and what was reached. A rule that does nothing misses each of them."
-    )
+    book.section("Targets", "Targets and results. A rule that does nothing misses each of these targets.")
     met = _tell(book, "Targets", aims, figures)
     if vacuous:
         book.note(
             f"{len(vacuous)} targets are left out where a rule that does nothing reaches them as well, such as "
             f"{vacuous[0][0].removeprefix('attributes.')}."
         )
-    kept = _tell(book, "Promises: they hold whatever is done", promises, figures)
+    kept = _tell(book, "Promises: they always hold", promises, figures)
     return {
         "attributes.targets": len(aims),
         "attributes.targets_met": met,

@@ -1,9 +1,9 @@
-"""How long a user waits: whole commands in processes of their own, from contract and landed files to the result.
+"""How long a user waits for whole commands, each in a new process, from contract and landed files to the result.
 
-A run takes files in, trains, sheds, sketches, works out joins, validates, and writes the report. It includes the start
-of Python and every import. The floor of a run is a plain copy of the same files by Spark into a Delta table; that of a
-join is Spark's join of the same files, written as Parquet. Both are timed in a session that is up, which favours them.
-The best of some rounds counts; every round of a run starts from an empty lake.
+A run takes files in, trains, sheds, sketches, computes joins, validates, and writes the report. The start of Python and
+all imports are included. The lower limit for a run is a copy of the same files by Spark into a Delta table. The lower
+limit for a join is Spark's join of the same files, written as Parquet. Both are timed in a running session, which
+favours them. The best round counts; every round of a run starts from an empty lake.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def attribute_commands(spark: Any, rows: int, rounds: int) -> dict[str, float]:
 
 
 def join_commands(spark: Any, rounds: int, rate: float = JOIN_RATE) -> dict[str, float]:
-    """Time a run that takes two streams in and works their whole join out, next to Spark's join of the same files."""
+    """Time a run that takes in two streams and computes their full join, and Spark's join of the same files."""
     sides = PaperStreams(items=5000, mean_items=1.0, rates=steady(rate, JOIN_SECONDS)).both(0)
     names = ("west", "east")
     with tempfile.TemporaryDirectory() as folder:
@@ -135,7 +135,7 @@ def join_commands(spark: Any, rounds: int, rate: float = JOIN_RATE) -> dict[str,
             values = pa.array(one.sets.items).cast(pa.int64())
             table = pa.table({"site": pa.array(["s"] * len(at)), "at": at, "k": values})
             paths.append(lake.land(name, table))
-            # a window is worked out when both inputs are past its end
+            # a window is computed when both inputs are past its end
             late = pa.array([datetime(2026, 1, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC"))
             lake.land(
                 name, pa.table({"site": ["s"], "at": late, "k": pa.array([-1], pa.int64())}), "rows_late"

@@ -1,4 +1,4 @@
-"""How fast it is decided what is worked on, and what it costs that answers say what they rest on.
+"""The time of a plan, and the overhead of coverage in answers.
 
 `plan_room_ms` are milliseconds from loaded tables to the decision (`evidence.quality.planning`); `kernel_decide_ms` of
 the innermost step alone, the choice among batches that lie in arrays; `sic_overhead_pct` is the product's own question

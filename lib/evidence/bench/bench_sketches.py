@@ -40,7 +40,7 @@ WIDTH, DEPTH = 2048, 5
 def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, float]:
     """Return million keys a second and core of every kernel and of the peers from Python, and latencies of queries.
 
-    No user waits for these alone: `sketches.ask_seconds` (`bench_commands`), `sketches.query_ms` (`bench_year`) and the
+    These are not user times: `sketches.ask_seconds` (`bench_commands`), `sketches.query_ms` (`bench_year`) and the
     builds from files below are what users wait for.
     """
     from datasketches import count_min_sketch, frequent_items_sketch, hll_sketch, kll_doubles_sketch

@@ -1,8 +1,8 @@
-"""How long a capacity group is planned: 1,000 queries with 100,000 slices, from loaded tables to the decision.
+"""Time the planning of a capacity group: 1,000 queries with 100,000 slices, from loaded tables to the decision.
 
-What is timed is `plan_room` as a run calls it: the rules of the contracts, the history from the rows of `coverage`, the
-columns of the portions, costs, the fair choice, and what each window is given. A contestant in the same rounds sorts
-100,000 keys, so that the ratio tells a slow machine from a slow plan.
+`plan_room` is timed as a run calls it: the rules of the contracts, the history from the rows of `coverage`, the columns
+of the portions, costs, the fair choice, and the portions of each window. A contestant in the same rounds sorts 100,000
+keys, so that the ratio tells a slow machine from a slow plan.
 """
 
 from __future__ import annotations

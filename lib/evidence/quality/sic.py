@@ -2,9 +2,9 @@
 
 Two streams are sifted at random rates by random queries, the third numbers its tuples and has lost some. Random steps
 filter, group, join and unite them, some of them read twice, some of them results of their own, in capacity groups that
-may be too small. What a source produced is counted from the rows as they were made, what a query used of it by looking
-on while the engine reads. Carried through the steps by eq. 3.3 (Fiscato 2012) in fractions, it must arrive at every
-result as the rows of the result say.
+may be too small. The produced tuples of a source are counted from the generated rows, the used ones by observing the
+engine's reads. Propagated through the steps by eq. 3.3 (Fiscato 2012) in fractions, they must give the sic of every
+result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from spillway.pipeline.what_if import RoomReplay
 from spillway.pipeline.window_pins import pinned_windows
 
 ROWS = (40, 200)
-"""Between which numbers the rows of a window lie."""
+"""The range of the number of rows of a window."""
 CLOSING = 25
 """Rows behind the last window: enough of them that a sifter keeps some."""
 
@@ -90,7 +90,7 @@ def _sifter(name: str, chance: np.random.Generator) -> list[dict[str, Any]]:
 
 
 def sic_errors(made: Made, chance: np.random.Generator) -> list[float]:
-    """By how much the results of a random query, and its coverage, are off exact propagation, window by window."""
+    """Return the differences of a random query's results and coverage from exact propagation, window by window."""
     inputs, drawn = declared_graph(chance)
     steps: list[dict[str, Any]] = [{**step, "result": bool(chance.random() < 0.3)} for step in drawn]
     query = asked_graph(chance, inputs, steps)
@@ -113,7 +113,8 @@ def sic_errors(made: Made, chance: np.random.Generator) -> list[float]:
 
 
 def exact_sic(sources: Sequence[SourceNode], steps: Sequence[Mapping[str, Any]]) -> dict[str, Fraction]:
-    """By result, what arrives at it, in fractions: every reader of a step gets all of its rows."""
+    """Return the information content that arrives at each result, in fractions; every reader of a step gets all of its
+    rows."""
     reads = {
         step["name"]: [
             name
@@ -138,7 +139,7 @@ def exact_sic(sources: Sequence[SourceNode], steps: Sequence[Mapping[str, Any]])
 
 
 def _carried(rows: pa.Table | None, exact: Mapping[str, Fraction]) -> dict[str, float]:
-    """By result that has rows, what they carry together."""
+    """Return the total sic of the rows of each result that has rows."""
     found: dict[str, float] = {}
     for row in () if rows is None else rows.to_pylist():
         result = row.get("result_step") or next(iter(exact))
@@ -147,7 +148,7 @@ def _carried(rows: pa.Table | None, exact: Mapping[str, Fraction]) -> dict[str, 
 
 
 def largest_sic_error(trials: int, lakes: int = 3) -> tuple[float, int]:
-    """The largest error of random queries over sifted inputs, and how many comparisons it is of."""
+    """Return the largest error of random queries over sifted inputs, and the number of comparisons."""
     chance = np.random.default_rng(31)
     made = [sifted_three(seed) for seed in range(lakes)]
     errors: list[float] = []

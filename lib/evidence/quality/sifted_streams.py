@@ -1,4 +1,4 @@
-"""Queries over sifted streams, with known truth: what intervals hold, and what a window says of its coverage.
+"""Queries over sifted streams with known truth: check intervals and the coverage of windows.
 
 A stream of a few sites is sifted by random queries, at a random rate, with and without a sample of every region.
 Windows cut batches and the counts of rows by time. The truth is computed from the rows as they were delivered.
@@ -25,7 +25,7 @@ from spillway.store import blobs
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SITES = 5
 MOST = 100.0
-"""Values of `level` lie between 0 and this, by a rule of the contract; nothing is known of those of `flow`."""
+"""Upper end of the range rule of `level`; `flow` has no rule."""
 WINDOW_SECONDS = 300.0
 WINDOWS = 3
 CUTS = (20, 50, 80)
@@ -53,7 +53,7 @@ class SiftedLake:
 
 @dataclass
 class IntervalCounts:
-    """How many intervals were looked at, how many held the truth, and what was claimed wrongly."""
+    """Counts of intervals, of those that contain the truth, and the false claims."""
 
     intervals: int = 0
     held: int = 0
@@ -82,7 +82,7 @@ def random_sifter(
 def stream_of(
     sifter: Mapping[str, Any] | None, rate: float, behind: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """A stream, sifted or sent as it is; `behind`: levers that work on what is left."""
+    """A stream, sifted or sent whole; `behind`: levers behind the sifter."""
     rule = [{"kind": "range", "least": 0, "most": MOST}]
     return {
         "stream": "meters",
@@ -181,7 +181,7 @@ def asked(name: str, sql: str, seconds: float = WINDOW_SECONDS, **more: Any) -> 
 
 
 def truth_of(statement: str, rows: Sequence[Row]) -> dict[str | None, dict[str, float | None]]:
-    """What a statement of `STATEMENTS` comes to over rows, by site where it groups by it."""
+    """Return the true answer of a statement of `STATEMENTS`, by site if it groups by site."""
     value = "flow" if "flow" in statement else "level"
     if "load >= 50" in statement:
         rows = [row for row in rows if row["load"] >= 50]
@@ -201,7 +201,7 @@ def truth_of(statement: str, rows: Sequence[Row]) -> dict[str | None, dict[str, 
 
 
 def look_at(sifted: SiftedLake, name: str, statement: str, held: IntervalCounts, **settings: Any) -> None:
-    """Work a query out over a sifted stream, and compare what it says with the truth."""
+    """Compute a query over a sifted stream, and compare its answer with the truth."""
     lake = sifted.lake
     query = asked(name, statement, **settings)
     run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={name: query}), [name])
