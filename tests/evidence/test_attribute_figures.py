@@ -268,5 +268,5 @@ def test_evidence_says_by_which_ranking_it_compares(lab: Lab) -> None:
     book = Book(lambda _: None)
     hits(book, {"net": lab}, GOLDEN)
     page = book.page({})
-    assert "ranked by deviation as the thesis does" in page
+    assert "the ranking is by deviation, as in the thesis" in page
     assert "Figure 4.3" not in page, "in the thesis that figure shows deviations"
