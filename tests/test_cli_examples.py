@@ -102,7 +102,7 @@ def test_a_function_with_another_value_each_time_is_refused_by_its_name(name: st
 
 
 def test_a_function_that_spark_does_not_know_is_named() -> None:
-    with pytest.raises(Refused, match=r"the result of my_rule\(\) is no attribute"):
+    with pytest.raises(Refused, match=r"the result of my_rule\(\) is not an attribute"):
         parse_predicate("level > my_rule(3)", {"level": Dimension("level", "double")})
 
 

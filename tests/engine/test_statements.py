@@ -317,6 +317,6 @@ def test_both_engines_read_steps_in_their_order(spark: Any) -> None:
 
 
 def test_hints_and_comments_are_not_passed_on() -> None:
-    with pytest.raises(Refused, match=r"may use, got 'select hint'|may use, got 'hint'"):
+    with pytest.raises(Refused, match=r"lists, got 'select hint'|lists, got 'hint'"):
         check_statement("SELECT /*+ BROADCAST(b) */ x FROM sites b")
     assert spark_sql("SELECT x -- why\nFROM sites /* where */", ["sites"]) == "SELECT x FROM sites"

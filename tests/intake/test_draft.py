@@ -374,7 +374,7 @@ def test_row_number_is_never_the_order(tmp_path: Path) -> None:
     found = roles(path)
     assert (found["no"], found["year"], found["pm"]) == ("protected", "order", "measure")
     assert "a row number" in text
-    assert "one column with the whole time" in text
+    assert "one column with the full time" in text
 
 
 def test_sample_with_a_row_number_and_no_time_is_refused(tmp_path: Path) -> None:
