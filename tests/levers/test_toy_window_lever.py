@@ -128,7 +128,7 @@ def test_a_join_has_one_lever(world: World) -> None:
     path = world.folder / "schemas" / "joins" / "neighbours.yaml"
     path.write_text(yaml.safe_dump(two))
     world.contracts = load_contracts(world.folder / "schemas")
-    with pytest.raises(Refused, match="be one for a join or a query"):
+    with pytest.raises(Refused, match="be a single lever for a join or a query"):
         run(world)
 
 
