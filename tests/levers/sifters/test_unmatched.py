@@ -47,7 +47,7 @@ def rows_of(**columns: list[Any]) -> pa.Table:
         ("severity <> 'nothing'", []),
         (
             "severity in ('WARN', 'error')",
-            ["query severity in ('WARN', 'error') names the value 'error', which is in none of the last 4 rows: "
+            ["query severity in ('WARN', 'error') names the value 'error', which occurs in none of the last 4 rows: "
              "severity has 'ERROR' (1 rows), 'INFO' (2 rows), 'WARN' (1 rows)"],
         ),
         ("severity in ('WARN', 'FATAL')", []),
