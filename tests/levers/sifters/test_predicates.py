@@ -209,7 +209,7 @@ def test_a_constant_that_spark_rounds_or_cuts_is_refused(text: str) -> None:
         ("x > 'abc'", "be compared with a number"),
         ("n in (select 1)", "got 'n IN \\(SELECT 1\\)'"),
         ("x >", "must be a Spark SQL condition"),
-        ("x > 1 order by x", "nothing behind it"),
+        ("x > 1 order by x", "must be one condition"),
         ("", "write e.g."),
         ("x > 3 and x < 2", "possible to satisfy"),
         ("n > 2 and n < 3", "possible to satisfy"),
@@ -259,7 +259,7 @@ def test_texts_are_read_as_spark_4_reads_them(text: str, word: str) -> None:
     [
         ("s like 'b%'", r"a pattern is no set of values: list them \(in \('a', 'b'\)\)"),
         ("s rlike 'b+'", "a pattern is no set of values"),
-        ("lower(s) = 'x'", r"the result of lower\(\) is no attribute: compare the attribute itself"),
+        ("lower(s) = 'x'", r"the result of lower\(\) is not an attribute: compare the attribute itself"),
         ("x + n > 3", "write that part as a range of a dimension"),
     ],
 )
