@@ -129,6 +129,15 @@ def test_what_always_travels_is_taken_off_first() -> None:
     assert decide(rests_on, 216.0, NAMES).scheme == ()
 
 
+def test_a_batch_of_which_a_lever_before_kept_no_tuple_is_planned() -> None:
+    """What is around its rows may take more than the capacity."""
+    rests_on = choosing_of(dict.fromkeys(NAMES, (10.0, 4.0, 2.0)))
+    rests_on = replace(rests_on, load=replace(rests_on.load, tuples_per_second=0.0, fixed_kbps=5.0))
+    found = decide(rests_on, 1.0, NAMES)
+    assert found.planned_kbps == pytest.approx(5.0)
+    assert found.shortfall_kbps == pytest.approx(4.0)
+
+
 def test_a_ranking_by_what_shedding_saves_has_no_say_in_what_an_attribute_is_worth() -> None:
     costs = dict.fromkeys(NAMES, (10.0, 4.0, 2.0))
     assert choosing_of(costs).worths(("c", "a", "b")) == pytest.approx({"c": 1 / 3, "a": 2 / 3, "b": 1.0})

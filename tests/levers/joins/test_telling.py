@@ -102,7 +102,7 @@ def test_the_command_line_explains_joins_beside_attributes(
     assert main(["explain", "alike", "--json"]) == 0
     assert '"comparisons made"' in capsys.readouterr().out
     assert main(["explain", "east"]) == 0
-    assert "Why: spillway explain east ATTRIBUTE, one of " in capsys.readouterr().out
+    assert "spillway explain east ATTRIBUTE, one of site, at" in capsys.readouterr().out
     assert main(["explain", "east", "nothing"]) == 2
     assert "`attribute` must be one of east's" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import numpy as np
@@ -177,8 +178,8 @@ def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[
     ]
     last = [{**row, "at": rows_at(700, 701, 0.0)[0]["at"]} for row in rows[:100]]
     sifter = {"rows_per_second": 2.0, "queries": [{"where": "load < 30"}], "takes": "rest"}
-    behind = [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "round", "shed"]}]
-    widths = []
+    behind = [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "round"]}]
+    widths, off = [], 0.0
     for capacity in ("1 kbps", "0.2 kbps"):
         made = meters_lake(f"rounded-{capacity}", sifter, [rows, last], 4.0, None, behind, capacity)
         forgetting.append(made)
@@ -193,7 +194,16 @@ def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[
             assert row["s__low"] <= true <= row["s__high"]
             assert row["m__low"] <= true / 1200 <= row["m__high"]
         widths.append(found[0]["s__high"] - found[0]["s__low"])
-    assert widths[1] > 1.2 * widths[0]
+        level = {row["at"]: row["level"] for row in made.window(found[0]["window"])}
+        off = sum(
+            row["weight"] * abs(row["level"] - level[at])
+            for row in made.lake.tables.at("transmitted", "meters")
+            .rows(["at", "level", "weight"])
+            .to_pylist()
+            if (at := row["at"].replace(tzinfo=UTC)) in level
+        )
+    assert off > 10, "the second channel rounds"
+    assert widths[1] > widths[0] + 2 * off
 
 
 def test_refused_rows_and_batches_lower_the_coverage(forgetting: list[Sifted]) -> None:

@@ -31,6 +31,8 @@ from spillway.levers.rate_distortion import Alternative
 
 OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
+FEWEST_PER_SECOND = 1e-9
+"""Tuples: what a batch is reckoned with of which a lever before this one keeps none."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ class Choosing:
 
     @property
     def bytes_to_kbps(self) -> float:
-        """From bytes a tuple to kbps."""
-        return self.load.tuples_per_second * 8.0 / 1000.0
+        """From bytes a tuple to kbps; more than 0 also where a lever before this one keeps no tuple."""
+        return max(self.load.tuples_per_second, FEWEST_PER_SECOND) * 8.0 / 1000.0
 
     @property
     def fixed_kbps(self) -> float:
