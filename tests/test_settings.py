@@ -46,8 +46,32 @@ def test_a_root_with_a_password_is_refused_without_showing_it(variable: str) -> 
     with pytest.raises(Refused, match=rf"`{variable}` must hold no password") as refused:
         Settings.from_environment({variable: "s3://AKIA:hunter2@bucket/lake"})
     assert "hunter2" not in str(refused.value)
+    for secret in ("hunter2/with+slash", "hunter2?x", "hunter2#x", "x@hunter2"):
+        with pytest.raises(Refused, match=rf"`{variable}` must hold no password") as refused:
+            Settings.from_environment({variable: f"s3://AKIA:{secret}@bucket/lake"})
+        assert "hunter2" not in str(refused.value)
     account = "abfs://container@account.dfs.core.windows.net/lake"
     assert Settings.from_environment({"SPILLWAY_LAKE": account}).lake == account
+
+
+@pytest.mark.parametrize("variable", ["SPILLWAY_LAKE", "SPILLWAY_DESTINATION", "SPILLWAY_LANDING", *LOCAL])
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://b/x?access_key=a&secret_key=hunter2", "abfs://c@a.dfs/x?sv=1&sig=hunter2", "s3://b/x#hunter2"],
+)
+def test_a_root_with_a_query_is_refused_without_showing_it(variable: str, uri: str) -> None:
+    """Keys and signatures stand there; and no table lies below it, for `?` ends the path."""
+    with pytest.raises(Refused, match=rf"`{variable}` must have no query") as refused:
+        Settings.from_environment({variable: uri})
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("uri", ["s3:/bucket/lake", "file:/srv/lake", "hdfs:/srv"])
+def test_a_uri_with_one_slash_is_refused_and_makes_no_folder_of_its_name(uri: str) -> None:
+    for variable in ("SPILLWAY_LAKE", "SPILLWAY_BUILD"):
+        with pytest.raises(Refused, match=rf"`{variable}` must be a path or a URI"):
+            Settings.from_environment({variable: uri})
+    assert Settings.from_environment({"SPILLWAY_LAKE": "/srv/a?b:/c#d"}).lake == "/srv/a?b:/c#d"
 
 
 @pytest.mark.parametrize("variable", LOCAL[:3])

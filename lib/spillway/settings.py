@@ -24,7 +24,10 @@ HOOK_PREFIX = "SPILLWAY_HOOK_"
 """Prefix of the variables with the hooks' addresses, which may contain passwords."""
 LOCAL_ROOTS = ("home", "schemas", "build", "output")
 """Roots that must be folders of a file system, not URIs."""
-_PASSWORD = re.compile(r"://[^/?#]*:[^/?#]*@")
+_PASSWORD = re.compile(r"://[^/?#@]*:(?!\d+/).*@")
+"""A password, also one with slashes, as keys of S3 have them. A port and a path are none."""
+_QUERY = re.compile(r"(?<=://)([^?#]*)[?#].*", re.DOTALL)
+_ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 def _rooted(home: Path, name: str, value: str, said_in: str | None = None) -> str:
@@ -43,6 +46,13 @@ path: only the lake, the destination and the landing zone may be URIs
         shown = _PASSWORD.sub("://...@", value)
         remedy = "remove it, and set the store's own variables (AWS_ACCESS_KEY_ID, ...)"
         raise Refused(variable, "hold no password, because it is shown and logged", shown, remedy)
+    if _QUERY.search(value):
+        # tables lie below a root, so that nothing can follow its path; keys and signatures (SAS) are put there
+        remedy = "end the URI with its path, and give the store's keys and settings in its own variables"
+        raise Refused(variable, "have no query and no fragment", _QUERY.sub(r"\1?...", value), remedy)
+    if _ONE_SLASH.match(value):
+        remedy = "write two slashes for a URI, or ./ before a folder of that name"
+        raise Refused(variable, "be a path or a URI", value.partition(":/")[0] + ":/...", remedy)
     if "://" not in value:
         return str((home / value).resolve())
     if name in LOCAL_ROOTS:

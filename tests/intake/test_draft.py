@@ -405,6 +405,15 @@ def test_draft_states_the_unit_of_a_whole_number_order(
     assert (contract.order, contract.attribute(name).unit, contract.rate.from_) == (name, unit, rate)
 
 
+def test_a_time_in_several_columns_is_no_order(tmp_path: Path) -> None:
+    """The day of the month rises nearly always in a sample of some months, and is no time."""
+    path = tmp_path / "air.csv"
+    rows = [f"2024,{1 + i // 28},{1 + i % 28},{i * 31 % 97}.5" for i in range(200)]
+    path.write_text("\n".join(["year,month,day,pm", *rows]) + "\n")
+    with pytest.raises(SpillwayError, match="add the time of each record in one column"):
+        new_contract(path)
+
+
 def test_a_time_is_preferred_to_counters_that_look_like_one(tmp_path: Path) -> None:
     """Of equally many values, and of more: only a moment is as good as a time, and it must be the finer one."""
     path = tmp_path / "sent.csv"

@@ -291,6 +291,8 @@ def test_rate_of_a_whole_number_order_uses_its_unit(
         ("created_at", None, range(202_601_011_200, 202_601_011_250)),  # year to minute
         ("timestamp", None, range(134_000_000 * 10**9, 134_000_000 * 10**9 + 10**9, 10**7)),  # Windows
         ("time", None, [EPOCH + i if i % 2 else 1_000 * (EPOCH + i) for i in range(100)]),  # two units in one
+        ("time", None, range(2**63 - 101, 2**63 - 1)),
+        ("time", None, range(-(2**63), -(2**63) + 100)),
         ("bytes_sent", None, range(EPOCH, EPOCH + 100)),
         ("date", None, range(260_101, 260_112)),  # two digits for the year
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -174,6 +175,29 @@ def test_run_again_it_has_nothing_to_do_whenever_it_died(
     monkeypatch.undo()
     assert migrate(old) == []
     assert [one.batch for one in changed_batches(Tables(old), "s")] == [2, 3]
+
+
+def test_infinity_is_no_longer_the_bound_of_a_value_that_is_there(tmp_path: Path) -> None:
+    """Until version 3 it also meant that no relative bound holds; since then it means absent."""
+    settings = Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)})
+    table = Tables(settings).at("recovered", "s").with_attributes([("temp", "double"), ("wind", "double")])
+    bounds = [(1.5, 2.0), (0.2, math.inf), (None, math.inf), (7.0, None), (None, None)]
+    own = {"batch": 1, "batch_date": date(2026, 1, 1), "wind": 1.0, "wind__bound_pct": None}
+    rows = [
+        {**own, "seq": n, "temp": value, "temp__bound_pct": bound} for n, (value, bound) in enumerate(bounds)
+    ]
+    table.append(rows)
+    found = migrate(settings, dry_run=True)
+    assert [(one.name, "1 rows have NaN" in one.said) for one in found] == [("recovered/s", True)]
+    assert migrate(settings) == found
+    assert migrate(settings) == []
+    got = Tables(settings).at("recovered", "s").rows(["seq", "temp", "temp__bound_pct", "wind"]).to_pylist()
+    told = {row["seq"]: row["temp__bound_pct"] for row in got}
+    assert (told[0], told[2], told[3], told[4]) == (2.0, math.inf, None, None)
+    assert math.isnan(told[1])
+    assert {row["seq"]: (row["temp"], row["wind"]) for row in got} == {
+        n: (value, 1.0) for n, (value, _) in enumerate(bounds)
+    }
 
 
 def test_a_later_version_is_refused_by_name_and_nothing_is_written(old: Settings) -> None:

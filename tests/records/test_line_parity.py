@@ -179,6 +179,32 @@ def test_quoted_record_with_a_refused_line_is_refused_whole() -> None:
     assert set(found.rejected["rule"].to_pylist()) >= {"have at most one flipped bit, by its parity"}
 
 
+def test_rest_of_a_record_whose_first_line_is_refused_is_no_record() -> None:
+    """It was one, of a key that nobody sent: a quote that opens in the refused line closes behind it."""
+    content = sent(b'router,at,delay,note\n"r\n1",0,1.5,one\nr1,1,2.5,two\n"r1",2,3.5,"three"\n').split(b"\n")
+    assert parsed("csv", b"\n".join(content)).table["router"].to_pylist() == ["r\n1", "r1", "r1"]
+    content[1] = flipped(content[1], 0, 1)
+    found = parsed("csv", b"\n".join(content))
+    assert found.table["note"].to_pylist() == ["two", "three"]
+    assert found.rejected["line"].to_pylist() == [2, 3]
+    assert found.rejected["original"].to_pylist() == content[1:3]
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_blank_lines_are_nothing(format_: str) -> None:
+    """A replay puts records on their lines, with blank lines between them; each of those was refused once more."""
+    rows = records(3)
+    lines = sent(written(format_, rows)).split(b"\n")
+    found = parsed(format_, b"\n".join([b"", lines[0], b"", b"", *lines[1:], b""]))
+    assert found.table.select(["router", "at", "delay", "note"]).to_pylist() == rows
+    assert found.rejected.num_rows == 0
+    lines[0] = flipped(lines[0], 0, 1)
+    if format_ == "csv":
+        with_header = parsed(format_, b"\n".join([b"", *lines]))
+        assert with_header.table.num_rows == 0
+        assert with_header.rejected["field"].to_pylist() == ["the header"]
+
+
 def test_record_refused_for_another_reason_is_read_again_with_its_parity() -> None:
     """A replay reads original bytes as a delivery: with their parity, under the header as it was delivered."""
     content = sent(b"router,at,delay,note\nr1,0,fast,x\n")

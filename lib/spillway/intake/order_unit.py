@@ -39,6 +39,8 @@ SECONDS_PER = {
 _EPOCH_DIGITS = {"s": (9, 10), "ms": (12, 13), "us": (15, 16), "ns": (18, 19)}
 """Decimal digits of an epoch between 1973 and 2286, in each unit."""
 
+_LAST_NS = 5 * 10**18
+"""Year 2128; numbers near the end of 64 bits stand for no time at all."""
 _TICKS = ((12 * 10**16, 16 * 10**16), (62 * 10**16, 66 * 10**16))
 """Times of these decades as counts of 100 ns since 1601 or since the year 1 (Windows, .NET). Read as epochs in ns they
 are 1973 to 1975, and 1989 to 1990."""
@@ -122,6 +124,7 @@ def _epoch_units(values: Integers) -> set[str]:
         fits = (values >= 10 ** (fewest - 1)) & (values <= min(10**most - 1, np.iinfo(np.int64).max))
         fits |= (values <= -(10 ** (fewest - 1))) & (values >= max(1 - 10**most, -np.iinfo(np.int64).max))
         if unit == "ns":
+            fits &= np.abs(values) <= _LAST_NS
             for first, last in _TICKS:
                 fits &= (values < first) | (values > last)
         if fits.mean() > 1 - _MOSTLY:

@@ -27,6 +27,10 @@ _NAMING = frozenset(
      "imei", "imsi", "iban", "serial"]
 )  # fmt: skip
 """Last words of names whose values say which one, not how much: nearly the same number is another one."""
+_BEGIN_AGAIN = frozenset(
+    ["day", "weekday", "week", "hour", "minute", "second", "quarter", "dom", "doy", "dow"]
+)
+"""Last words of names of a part of a time."""
 _COARSE = frozenset(["week", "month", "quarter", "year"])
 """Words in the name of a time unit coarser than a day."""
 _MOST_SHOWN = 60
@@ -73,6 +77,12 @@ class SampleColumn:
         return self.type == "integer" and is_row_number(self.name, self._integers)
 
     @property
+    def is_part_of_calendar(self) -> bool:
+        """Whether it is a month, or a day, hour, minute or week that begins again: it alone is no time."""
+        word = self.name.rpartition("_")[2]
+        return word == "month" or (word in _BEGIN_AGAIN and bool((np.diff(self._integers) < 0).any()))
+
+    @property
     def is_coarse(self) -> bool:
         """Whether it is a month, a quarter or a year, which many rows have in common."""
         return self.unit in ("yyyymm", "year") or (
@@ -116,7 +126,7 @@ def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
         [c for c in coarse if c.ascending],
         [c for c in times if c.whole],
         times,
-        [c for c in counts if c.ascending and not c.name.endswith("month")],
+        [c for c in counts if c.ascending and not c.is_part_of_calendar],
     )
     found = next((group for group in groups if group), [])
     # the first of equally fine columns

@@ -9,15 +9,20 @@ is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import load_usable
+from spillway.contracts.column_names import BOUND_SUFFIX, without_bound
 from spillway.errors import ContractError, SpillwayError
 from spillway.intake.read_again import note_read_again
 from spillway.levers.protocol import Say
@@ -27,6 +32,7 @@ from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import list_folders
 from spillway.store.formats import Differences, differences
 from spillway.store.tables import Table, Tables
+from spillway.store.upkeep import correct_rows
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,12 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
         one = Migration("certificates", version, version, (change,))
         say(one.said)
         done.append(one)
+    for name, rows in _bounds_before(tables, dry_run):
+        version = tables.contract("recovered").version
+        change = f"{rows:,} rows have NaN, and no longer infinity, as a bound of a value that is there"
+        one = Migration(name, version, version, (change,))
+        say(one.said)
+        done.append(one)
     count = len(done)
     say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")
     return done
@@ -141,6 +153,38 @@ def _presence_before(tables: Tables, dry_run: bool) -> Iterator[int]:
             certificates.replace(rows, stream=stream, batch=known)
         if rows:
             yield len(rows)
+
+
+def _bounds_before(tables: Tables, dry_run: bool) -> Iterator[tuple[str, int]]:
+    """Tables of recovered rows, and how many rows of each have an infinite bound of a value that is there.
+
+    Before version 3 a value that only its bound in its own unit bounds had an infinite bound in per cent. Since then
+    infinity means absent. The bound in the own unit was not stored; `spillway.read` says it.
+    """
+    for stream in list_folders(f"{tables.settings.destination}/recovered"):
+        table = tables.at("recovered", stream)
+        names = [one.name for one in table.schema]
+        pairs = [
+            (without_bound(name), name)
+            for name in names
+            if name.endswith(BOUND_SUFFIX) and without_bound(name) in names
+        ]
+        bounded = [name for pair in pairs for name in pair]
+        count = correct_rows(table, bounded, partial(_with_nan, pairs=pairs), dry_run) if pairs else 0
+        if count:
+            yield f"recovered/{stream}", count
+
+
+def _with_nan(rows: pa.Table, pairs: Sequence[tuple[str, str]]) -> tuple[pa.Table, int]:
+    """The rows with NaN for each infinite bound of a value that is there, and how many rows that are."""
+    wrong = pa.array(np.zeros(rows.num_rows, np.bool_))
+    for name, bound in pairs:
+        here = pc.and_(rows[name].is_valid(), pc.fill_null(pc.is_inf(rows[bound]), False))
+        if pc.any(here).as_py():
+            place = rows.column_names.index(bound)
+            rows = rows.set_column(place, rows.field(place), pc.if_else(here, math.nan, rows[bound]))
+            wrong = pc.or_(wrong, here)
+    return rows, int(pc.sum(wrong).as_py() or 0)
 
 
 def _validated_before(tables: Tables) -> dict[str, list[Batch]]:

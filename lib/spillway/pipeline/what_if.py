@@ -250,7 +250,8 @@ def _outcome(found: AnsweredWindows, truth: AnsweredWindows) -> QueryOutcome:
 def answer_error(found: pa.Table | None, truth: pa.Table | None) -> float:
     """How far the values of an answer are from those of the answer to everything, on average, each at most 1.
 
-    Rows are matched by what is no number; where there is nothing else, by their place.
+    Rows are matched by what is no number; where there is nothing else, by their place. Estimates are compared where
+    there are any: over a sifted stream they cover the rows that it dropped, also in the answer to everything.
 
     >>> truth = pa.table({"site": ["a", "b"], "n": [10, 20]})
     >>> answer_error(pa.table({"site": ["b"], "n": [15]}), truth)
@@ -267,7 +268,7 @@ def answer_error(found: pa.Table | None, truth: pa.Table | None) -> float:
         other = mine.get(key)
         if not values:
             off.append(float(other is None))
-        off += [1.0 if other is None else _relative(_best(other, name), row[name]) for name in values]
+        off += [1.0 if other is None else _relative(_best(other, name), _best(row, name)) for name in values]
     return sum(off) / len(off)
 
 

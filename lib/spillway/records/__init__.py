@@ -104,8 +104,8 @@ def parse_parts(
     if contract.source.parity == "none":
         yield from _text_parts(contract, file_name, plain, piece)
         return
-    header = contract.source.format == "csv" and contract.source.options.header
-    checked = CheckedBytes(plain, header)
+    is_csv = contract.source.format == "csv"
+    checked = CheckedBytes(plain, is_csv and contract.source.options.header, is_csv)
     for part in _text_parts(contract, file_name, checked, piece):
         yield note_parity(file_name, part, checked.take_corrected())
 

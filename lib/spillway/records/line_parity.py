@@ -200,7 +200,11 @@ def check_file(plain: PlainBytes) -> CheckedFile:
     def check(some: Sequence[bytes]) -> list[bytes]:
         nonlocal lines, corrected
         found = check_lines(some)
-        refused.extend(lines + place for place, one in enumerate(found, 1) if one.payload is None)
+        refused.extend(
+            lines + place
+            for place, (one, line) in enumerate(zip(found, some, strict=True), 1)
+            if line and one.payload is None
+        )
         lines, corrected = lines + len(found), corrected + sum(one.corrected for one in found)
         return []
 
@@ -213,12 +217,15 @@ class CheckedBytes:
     """A file as its sender wrote it: corrected lines without their parity.
 
     A refused line is replaced by a line that every reader refuses, so that the line numbers of the others stay.
+    `quoting`: a record may span several lines (CSV). After a refused line it is unknown whether a quote is open, so a
+    line that opens or closes one is refused as well: it may be the rest of a record whose first line was refused.
     """
 
-    def __init__(self, plain: PlainBytes, has_header: bool = False) -> None:
+    def __init__(self, plain: PlainBytes, has_header: bool = False, quoting: bool = False) -> None:
         self._parts = _in_lines(plain, self._unwrapped)
         self._held = b""
         self._header = has_header
+        self._quoting, self._doubtful = quoting, False
         self._corrected = 0
 
     def read(self, count: int) -> bytes:
@@ -235,14 +242,22 @@ class CheckedBytes:
 
     def _unwrapped(self, lines: Sequence[bytes]) -> list[bytes]:
         checked = check_lines(lines)
-        if self._header and checked and checked[0].payload is None:
-            raise WholeFile("the header", RULE, _shown(lines[0]), REMEDY)
-        self._header = False
+        first = next((place for place, line in enumerate(lines) if line), None)
+        if self._header and first is not None:
+            if checked[first].payload is None:
+                raise WholeFile("the header", RULE, _shown(lines[first]), REMEDY)
+            self._header = False
         self._corrected += sum(one.corrected for one in checked)
-        return [
-            _REFUSED + line[:MOST_PAYLOAD_BYTES].hex().encode() if one.payload is None else one.payload
-            for one, line in zip(checked, lines, strict=True)
-        ]
+        return [self._believed(one, line) for one, line in zip(checked, lines, strict=True)]
+
+    def _believed(self, one: CheckedLine, line: bytes) -> bytes:
+        if not line:
+            return line  # blank lines are nothing, with parity as without
+        if one.payload is None:
+            self._doubtful = self._quoting
+        elif not self._doubtful or one.payload.count(b'"') % 2 == 0:
+            return one.payload
+        return _REFUSED + line[:MOST_PAYLOAD_BYTES].hex().encode()
 
 
 def note_parity(file_name: str, part: Parsed, corrected: int) -> Parsed:

@@ -120,6 +120,31 @@ def _order(table: Table) -> list[str]:
     return [name for name in names if name in inside]
 
 
+def correct_rows(
+    table: Table,
+    columns: Sequence[str],
+    corrected: Callable[[pa.Table], tuple[pa.Table, int]],
+    dry_run: bool = False,
+) -> int:
+    """Write each file anew of which rows must be corrected, a commit each; returns how many rows that are.
+
+    `columns`: those that `corrected` needs. It returns the rows as they should be, in the same order, and how many of
+    them it changed.
+    """
+    count = 0
+    for file in table.files():
+        wrong = sum(corrected(part)[1] for part in rows_of(file, columns, ROWS_AT_A_TIME))
+        count += wrong
+        if wrong and not dry_run:
+            partition = {name: str(value) for name, value in file.partition}
+            schema, apart = table.file_schema, table.contract.apart
+            parts = (corrected(shaped(part, schema))[0] for part in groups_of(file, schema.names))
+            one = write_file(table.path, partition, schema, parts, apart, as_they_come=bool(apart))
+            assert one is not None, "a file that was found has rows"
+            table.rewrite([file], [one])
+    return count
+
+
 def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
     partition = {name: str(value) for name, value in files[0].partition}
     group = ROWS_OF_A_SMALL_GROUP if table.contract.apart is None else None

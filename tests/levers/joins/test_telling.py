@@ -58,6 +58,25 @@ def test_explain_says_what_was_compared_what_was_missed_and_what_would_miss_less
     assert explain_workload(world.tables.now(), "east") is None
 
 
+def test_windows_of_an_older_version_are_not_said_to_miss_no_lost_row(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sic and their pairs missed are of the rows that came: sifters may have dropped two thirds."""
+    rows = [dict(row) for row in world.rows("join_windows")]
+    contract, tables = world.contracts.joins["alike"], world.tables.now()
+    now = telling.told_of_join(contract, tables)
+    assert now is not None
+    assert "older Spillway" not in now.way
+    for row in rows[1:]:
+        row |= dict.fromkeys(
+            ("missed_here", "left_produced", "right_produced", "unweighted_rows", "inexact_rows")
+        )
+    monkeypatch.setattr(telling, "_windows", lambda *_: rows)
+    told = telling.told_of_join(contract, tables)
+    assert told is not None
+    assert f"{len(rows) - 1:,} of these windows are of an older Spillway" in told.way
+
+
 def test_of_equal_values_what_was_missed_is_said_by_count(world: World, tmp_path: Path) -> None:
     other, side = world.copy(tmp_path), {"attribute": "level", "lasts_seconds": 20}
     equal = {"left": side, "right": side, "predicate": "equality", "threshold": None, "sets": None}

@@ -6,6 +6,7 @@ import json
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, run
 from tests.pipeline.streams import World
@@ -16,7 +17,7 @@ from spillway.clock import utc_now
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.quality import told as telling
 from spillway.levers.quality.lever import LEVER
-from spillway.pipeline.what_if import RoomChanges, crowded, what_if
+from spillway.pipeline.what_if import RoomChanges, answer_error, crowded, what_if
 from spillway.show.alerts import noticed_alerts, tell_hooks
 from spillway.show.explain import explain_workload
 from spillway.show.report import build_report
@@ -96,6 +97,15 @@ def test_policies_and_weights_can_be_tried(tmp_path: Path) -> None:
     assert strict.as_would_be["warm"].coverage == pytest.approx(0.25, abs=0.03)
     weighed = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(weights={"warm": 3.0}))
     assert weighed.as_would_be["warm"].coverage > 2 * weighed.as_would_be["means"].coverage
+
+
+def test_an_answer_of_all_that_a_sifter_left_is_no_error() -> None:
+    """Its estimate covers the rows that were dropped: against the count of those that came it was off by 100 %."""
+    whole = pa.table({"n": [479], "n__estimate": [1500.0]})
+    assert answer_error(whole, whole) == 0.0
+    half = pa.table({"n": [240], "n__estimate": [1200.0]})
+    assert answer_error(half, whole) == pytest.approx(0.2)
+    assert answer_error(pa.table({"n": [5]}), pa.table({"n": [10]})) == 0.5
 
 
 def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:

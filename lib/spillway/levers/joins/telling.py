@@ -43,6 +43,12 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
             f"; {inexact:,} rows match nothing, because a value of the join key was rounded, or recovered within a "
             "bound"
         )
+    older = windows_without_losses(rows)
+    if older:
+        what += (
+            f"; {older:,} of these windows are of an older Spillway, which did not count pairs of rows that were lost "
+            "before the join (dropped by sifters, or refused): more may be missed in them"
+        )
     bound = max((row["bound_pct"] for row in rows if row["bound_pct"] is not None), default=None)
     given_back = sum(row["pairs_given_back"] for row in rows)
     if bound is not None:
@@ -109,6 +115,15 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     return Told(
         what, f"{said}, and the last window could process {so_much(100 * last['r'], 3)} %", numbers, remedies
     )
+
+
+def windows_without_losses(rows: Sequence[Row]) -> int:
+    """Return how many windows were worked out before rows were counted that were lost before the join.
+
+    >>> windows_without_losses([{"pairs": 3}, {"unweighted_rows": None}, {"unweighted_rows": 0}])
+    2
+    """
+    return sum(row.get("unweighted_rows") is None for row in rows)
 
 
 def _lost_before(rows: Sequence[Row]) -> dict[str, Any]:
