@@ -99,9 +99,13 @@ def duckdb_step(statement: str, views: tuple[tuple[str, Columns], ...]) -> Step:
     written = checked(statement)
     refuse_tables(written, [name for name, _ in views])
     names = _output_names(written)
-    tree = _qualified(written, dict(views))
-    columns = _Translator(tree, dict(views)).outputs
-    sql = tree.sql(dialect="duckdb", comments=False)
+    try:
+        tree = _qualified(written, dict(views))
+        columns = _Translator(tree, dict(views)).outputs
+        sql = tree.sql(dialect="duckdb", comments=False)
+    except RecursionError:
+        what = "more than a few hundred expressions in one another"
+        raise NeedsSpark.because(what, "use IN for a list of values, or steps") from None
     if len(sql) > _LONGEST:
         raise NeedsSpark.because("a statement that is very long for DuckDB", "use steps")
     if not names:
@@ -182,6 +186,10 @@ class _Translator:
         made = []
         for one in query.expressions:
             typed = self._of(one.unalias())
+            if one.output_name in found:
+                raise NeedsSpark.because(
+                    f"two columns called {one.output_name} in one SELECT", "name its columns, each with AS"
+                )
             found[one.output_name] = typed.type
             made.append((one, typed))
         ordering = query.args.get("order")
@@ -257,12 +265,14 @@ class _Translator:
         if form is not None:
             found = getattr(self, form)(node)
             if found is not None:
-                return Typed(f"({found.sql})", found.type, found.number)
-        return self._agreed(node, "")
+                return _not_too_long(Typed(f"({found.sql})", found.type, found.number))
+        return _not_too_long(self._agreed(node, ""))
 
     # Forms that are no line of AGREED
 
     def _column(self, node: exp.Column) -> Typed:
+        if isinstance(node.this, exp.Star):
+            raise Refused("sql", "name the columns that a function reads", _shown(node), "write count(*)")
         scope: Scope | None = self._scope
         while scope is not None and node.table not in scope.sources:
             scope = scope.parent
@@ -339,7 +349,7 @@ class _Translator:
     def _in(self, node: exp.In) -> Typed:
         query = node.args.get("query")
         if query is not None:
-            of, ((_, kind),) = self._of(node.this), self._outputs[id(query.unnest())].items()
+            of, kind = self._of(node.this), self._only_type(query)
             both = _common([of.type, kind], compared=True)
             if both != kind and kind != "null":
                 raise NeedsSpark.because(_shown(node), _MIXED)
@@ -351,8 +361,15 @@ class _Translator:
         return Typed(f"EXISTS ({self._query(node.this)})", "boolean")
 
     def _scalar(self, node: exp.Subquery) -> Typed:
-        ((_, kind),) = self._outputs[id(node.unnest())].items()
-        return Typed(f"({self._query(node)})", kind)
+        return Typed(f"({self._query(node)})", self._only_type(node))
+
+    def _only_type(self, node: exp.Expr) -> str:
+        """Return the type of the one column of a subquery that stands for values."""
+        types = list(self._outputs[id(node.unnest())].values())
+        if len(types) != 1:
+            rule = "have one column in a subquery that stands for a value"
+            raise Refused("sql", rule, _shown(node), "select one column")
+        return types[0]
 
     def _query(self, node: exp.Expr) -> str:
         return str(node.unnest().sql(dialect="duckdb", comments=False))
@@ -365,6 +382,8 @@ class _Translator:
         if isinstance(function, exp.Filter):
             condition = f" FILTER (WHERE {self._as(function.expression.this, 'boolean')})"
             function = function.this
+        if isinstance(function.this, exp.Distinct):
+            raise Refused("sql", "have no DISTINCT in front of OVER", _shown(node), "group in a step before")
         if isinstance(function, exp.IgnoreNulls) or node.args.get("alias"):
             raise NeedsSpark.because(_shown(node))
         parts = [self._of(one).sql for one in node.args.get("partition_by") or ()]
@@ -436,7 +455,13 @@ class _Translator:
             name: given[name].sql if kind in _WRITTEN else f"({self._cast(given[name], kind, node)})"
             for name, kind in zip(line.names, line.parameters, strict=True)
         }
-        return Typed(f"({line.duckdb.format(**texts, over=over)})", line.returns)
+        sql = line.duckdb.format(**texts, over=over)
+        if isinstance(node, (exp.And, exp.Or)) and "error(" in texts["b"]:
+            # Spark computes the right side only where the left one does not decide
+            without = "NOT {a} THEN false" if isinstance(node, exp.And) else "{a} THEN true"
+            guarded = f"CASE WHEN {without.format(**texts)} ELSE {texts['b']} END"
+            sql = line.duckdb.format(a=texts["a"], b=guarded)
+        return Typed(f"({sql})", line.returns)
 
     def _argument(self, node: exp.Expr, found: Sequence[tuple[Agreement, Mapping[str, exp.Expr]]]) -> Typed:
         written = {
@@ -465,7 +490,8 @@ def _pattern_is_plain(node: exp.Expr) -> bool:
 
 _WRITTEN = {
     "literal": lambda node: (
-        node.is_int or (node.is_string and re.fullmatch(r"\d{1,6}", node.this) is not None)
+        isinstance(node, exp.Literal)
+        and (node.is_int or (node.is_string and re.fullmatch(r"\d{1,6}", node.this) is not None))
     ),
     "digits": lambda node: isinstance(node, exp.Literal) and node.is_int and int(node.this) <= 15,
     "pattern": _pattern_is_plain,
@@ -482,6 +508,13 @@ FORMS: Mapping[type[exp.Expr], str] = {
     exp.In: "_in", exp.Exists: "_exists", exp.Subquery: "_scalar", exp.Filter: "_filter", exp.Window: "_window",
 }  # fmt: skip
 """Kinds of nodes that the translator writes itself."""
+
+
+def _not_too_long(typed: Typed) -> Typed:
+    """Refuse what grows by its parts, before it takes all the memory."""
+    if len(typed.sql) > _LONGEST:
+        raise NeedsSpark.because("a statement that is very long for DuckDB", "use steps")
+    return typed
 
 
 def _number(text: str, node: exp.Expr) -> Typed:

@@ -31,6 +31,9 @@ class SqlView:
     cuts: Sequence[Callable[[], pa.Table]]
 
 
+NEEDS = "run it with --engine spark"
+
+
 class NeedsSpark(Refused):
     """A query that the process engine cannot answer as Spark does."""
 
@@ -282,6 +285,10 @@ def _refuse_many(count: int, most_rows: int) -> None:
 
 def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
     lines = str(problem).strip().splitlines()
+    if lines and lines[0].endswith(NEEDS):
+        return NeedsSpark(
+            "sql", NeedsSpark.RULE, lines[0].rpartition(": ")[2].removesuffix(f", {NEEDS}"), NEEDS
+        )
     return Refused(
         "sql",
         f"be answered by {engine}",
