@@ -149,6 +149,25 @@ def test_intervals_of_sifted_streams_hold_at_their_rate(forgetting: list[Sifted]
     assert held.withheld > 0, "sums of values that no rule bounds"
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "site <> 'a--b'",
+        "site <> 'from here'",
+        'site <> "having"',
+        r"site <> 'a\'' AND load >= 0 AND site <> 'b'",
+        "site NOT LIKE 'x%'",
+        "NOT isnull(site)",
+    ],
+)
+def test_texts_of_a_condition_do_not_cost_the_interval(forgetting: list[Sifted], where: str) -> None:
+    made = two_windows("texts", forgetting)
+    _, rows = answers(made, "texts", f"SELECT count(*) AS n, mean(level) AS m FROM meters WHERE {where}")
+    for row in rows:
+        assert row["n__low"] <= 300 <= row["n__high"]
+        assert row["m__low"] <= row["m"] <= row["m__high"]
+
+
 def test_windows_that_cut_the_counts_say_a_range(forgetting: list[Sifted]) -> None:
     made = sifted_lake("cut-counts", 3, 1.0, 0.3)
     forgetting.append(made)
