@@ -292,7 +292,7 @@ _SPARK_STATEMENTS = (
     "SELECT i FROM t NATURAL JOIN u SORT BY i",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r",
 )
-_UNSTEADY = frozenset(
+UNSTEADY = frozenset(
     [
         "aes_encrypt",
         "current_catalog",
@@ -493,7 +493,7 @@ def _refuse_unlisted(node: exp.Expr) -> None:
     name = _called(node)
     # a column of such a name is a function to Spark where no input has it
     column = node.name.lower() if isinstance(node, exp.Column) and not node.table else ""
-    if name.lower() in _UNSTEADY or column in _UNSTEADY:
+    if name.lower() in UNSTEADY or column in UNSTEADY:
         name = column or name
         raise Refused(
             "sql",

@@ -168,6 +168,14 @@ def test_texts_of_a_condition_do_not_cost_the_interval(forgetting: list[Sifted],
         assert row["m__low"] <= row["m"] <= row["m__high"]
 
 
+def test_quoted_and_qualified_columns_keep_their_rules(forgetting: list[Sifted]) -> None:
+    made = two_windows("quoted", forgetting)
+    sql = "SELECT sum(level) AS a, sum(`level`) AS b, sum(meters.level) AS c FROM `meters`"
+    for row in answers(made, "quoted", sql)[1]:
+        for end in ("low", "high"):
+            assert row[f"a__{end}"] == row[f"b__{end}"] == row[f"c__{end}"] is not None
+
+
 def test_windows_that_cut_the_counts_say_a_range(forgetting: list[Sifted]) -> None:
     made = sifted_lake("cut-counts", 3, 1.0, 0.3)
     forgetting.append(made)

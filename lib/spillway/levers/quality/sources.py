@@ -31,11 +31,12 @@ def sources_asked(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
     """For every portion and source of an input, its rows and how many they stand for.
 
     >>> sources_asked("polls", SourceRule(by="router"), ["router"]).partition(" FROM ")[0]
-    'SELECT spillway_portion, router AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
+    'SELECT spillway_portion, `polls`.`router` AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
     """
     weights = "sum(coalesce(weight, 1.0))" if "weight" in columns else "CAST(count(*) AS DOUBLE)"
-    said = f"SELECT {PORTION}, {rule.by} AS source, count(*) AS tuples, {weights} AS weights FROM {name}"
-    return f"{said} GROUP BY {PORTION}, {rule.by}"
+    by = f"`{name}`.`{rule.by}`"  # it may be a word of SQL
+    said = f"SELECT {PORTION}, {by} AS source, count(*) AS tuples, {weights} AS weights FROM `{name}`"
+    return f"{said} GROUP BY {PORTION}, {by}"
 
 
 def source_counts(

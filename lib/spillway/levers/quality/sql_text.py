@@ -12,6 +12,8 @@ plain aggregate, and `sic` alone says what it rests on.
 >>> found = plain_aggregate("SELECT k, count(*) AS n, avg(x + 1) AS m FROM t WHERE x > 2 GROUP BY k")
 >>> found.source, found.keys, [(one.name, one.kind, one.of) for one in found.measures], found.where
 ('t', ('k',), [('n', 'count', None), ('m', 'avg', 'x + 1')], 'x > 2')
+>>> [one.of for one in plain_aggregate("SELECT sum(`x`) AS a, avg(t.x) AS b, sum(t.user) AS c FROM t").measures]
+['x', 'x', 't.user']
 >>> plain_aggregate("SELECT k, count(*) AS n FROM t GROUP BY k HAVING count(*) > 2") is None
 True
 """
@@ -28,6 +30,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from spillway.contracts.spark_dialect import DIALECT
+from spillway.engine.dialect import UNSTEADY
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
@@ -124,7 +127,7 @@ def plain_aggregate(statement: str) -> PlainAggregate | None:
         return None
     keys, measures = [], []
     for one in select.expressions:
-        measure = _measure(one)
+        measure = _measure(one, table.name)
         key = _key(one)
         if measure is not None:
             measures.append(measure)
@@ -138,7 +141,7 @@ def plain_aggregate(statement: str) -> PlainAggregate | None:
     return PlainAggregate(table.name, tuple(keys), tuple(measures), _text(where.this) if where else None)
 
 
-def _measure(one: exp.Expr) -> Measure | None:
+def _measure(one: exp.Expr, source: str) -> Measure | None:
     """Return a COUNT, SUM or AVG that has a name."""
     function = one.this if isinstance(one, exp.Alias) else None
     if isinstance(function, exp.Anonymous) and str(function.name).lower() == "mean":
@@ -151,7 +154,20 @@ def _measure(one: exp.Expr) -> Measure | None:
         return Measure(one.alias, kind, None) if kind == "count" else None
     if of is None or isinstance(of, _NEVER) or of.find(*_NEVER, exp.Star) is not None:
         return None
+    if isinstance(of, exp.Column) and of.table.lower() in ("", source.lower()) and _means_itself(of.name):
+        return Measure(one.alias, kind, of.name)
     return Measure(one.alias, kind, _text(of))
+
+
+def _means_itself(name: str) -> bool:
+    """Say whether a name is read as that column where it stands alone and without quotes."""
+    if not _NAME.match(name) or name.lower() in UNSTEADY:
+        return False
+    try:
+        found = sqlglot.parse_one(name, dialect=DIALECT)
+    except SqlglotError:
+        return False
+    return isinstance(found, exp.Column) and found.name == name
 
 
 def _key(one: exp.Expr) -> str | None:
