@@ -42,9 +42,7 @@ class NeedsSpark(Refused):
     @staticmethod
     def because(what: str, remedy: str = "") -> NeedsSpark:
         """Name the part of the query, and another way to write it if there is one."""
-        return NeedsSpark(
-            "sql", NeedsSpark.RULE, what, f"run it with --engine spark{remedy and f', or {remedy}'}"
-        )
+        return NeedsSpark("sql", NeedsSpark.RULE, what, f"{NEEDS}{remedy and f', or {remedy}'}")
 
 
 SLICES_A_CORE_ASKED = 2
@@ -285,16 +283,13 @@ def _refuse_many(count: int, most_rows: int) -> None:
 
 def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
     lines = str(problem).strip().splitlines()
-    if lines and lines[0].endswith(NEEDS):
-        return NeedsSpark(
-            "sql", NeedsSpark.RULE, lines[0].rpartition(": ")[2].removesuffix(f", {NEEDS}"), NEEDS
-        )
-    return Refused(
-        "sql",
-        f"be answered by {engine}",
-        " ".join(steps[-1][1].split())[:120],
-        f"it says: {lines[0] if lines else type(problem).__name__}; correct the statement, or the values that it reads",
-    )
+    says = lines[0] if lines else type(problem).__name__
+    remedy = "correct the statement, or the values that it reads"
+    if says.endswith(NEEDS):  # a value that only Spark is known to read as Spark does
+        says = says.removeprefix("Invalid Input Error: ").removesuffix(f", {NEEDS}")
+        remedy = f"{NEEDS}, or correct the values that it reads"
+    shown = " ".join(steps[-1][1].split())[:120]
+    return Refused("sql", f"be answered by {engine}", shown, f"it says: {says}; {remedy}")
 
 
 def plain_types(found: pa.Table) -> pa.Table:
