@@ -244,6 +244,10 @@ def test_process_engine_says_what_needs_spark(sql: str, needs: str, spark: Any) 
         ("SELECT count(sites.*) AS n FROM sites", "write count(*)"),
         ("SELECT count(DISTINCT x) OVER () AS n FROM sites", "have no DISTINCT in front of OVER"),
         ("SELECT x FROM sites GROUP BY ALL", "got 'group all'"),
+        (
+            "SELECT x * 2 AS y FROM sites WHERE y > 2",
+            "`sql` must name columns of its inputs in WHERE, got 'y'",
+        ),
         ("SELECT extract(DOW FROM at) AS d FROM sites", "got 'DOW'"),
     ],
 )

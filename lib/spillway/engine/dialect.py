@@ -272,6 +272,8 @@ STATEMENTS = (
     "SELECT i, count(*) OVER (ORDER BY k RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS m FROM t ORDER BY i, m",
     "SELECT i FROM t QUALIFY row_number() OVER (PARTITION BY k ORDER BY i, s) = 1 ORDER BY i",
     "SELECT i FROM t WHERE s NOT LIKE 'a%' AND NOT isnull(d) AND isnotnull(k) ORDER BY i",
+    "WITH c(z) AS (SELECT i FROM t) SELECT z * 2 AS z FROM c WHERE z > 1 ORDER BY z",
+    "SELECT z FROM (SELECT i * 2 AS z FROM t) q WHERE z > 1 ORDER BY z",
     "SELECT i, k, k <> 0 AND i / k > 1 AS f, k = 0 OR i / k > 1 AS g FROM t",
     "SELECT t.i, q.i AS j FROM t, (WITH t AS (SELECT k AS i FROM u) SELECT i FROM t) q",
     "SELECT at - INTERVAL '15 minutes' AS a, day + INTERVAL 2 days AS c, date_trunc('MM', at) AS e, trunc(day, 'YY') AS f FROM t WHERE year(at) BETWEEN 1000 AND 9000 AND year(day) BETWEEN 1000 AND 9000",

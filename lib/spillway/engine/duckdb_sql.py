@@ -124,6 +124,7 @@ def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
     for select in written.find_all(exp.Select):
         if select.is_star and any(join.args.get("using") for join in select.args.get("joins") or ()):
             raise NeedsSpark.because("SELECT * with USING", "name the columns")
+    _refuse_names_in_where(written, {name.lower() for columns in views.values() for name, _ in columns})
     schema: dict[str, object] = {name: dict(columns) for name, columns in views.items()}
     try:
         return qualify(written.copy(), schema=schema, dialect=DIALECT)
@@ -138,6 +139,36 @@ def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
         else:
             rule, remedy = "name columns that its inputs have", suggest(name.rpartition(".")[2], known)
         raise Refused("sql", rule, name, remedy) from None
+
+
+def _refuse_names_in_where(written: exp.Expr, columns: set[str]) -> None:
+    """Refuse WHERE over a name that SELECT gives, which Spark does not know there."""
+    listed = {
+        one.name.lower()
+        for alias in written.find_all(exp.TableAlias)
+        for one in alias.args.get("columns") or ()
+    }
+    for select in written.find_all(exp.Select):
+        named = {one.alias.lower() for one in select.expressions if isinstance(one, exp.Alias)}
+        others = {
+            one.output_name.lower()
+            for other in written.find_all(exp.Select)
+            if other is not select
+            for one in other.expressions
+        }
+        where = select.args.get("where")
+        for column in where.find_all(exp.Column) if where is not None else ():
+            name = column.name.lower()
+            if (
+                column.table
+                or name not in named - columns - others - listed
+                or column.parent_select is not select
+            ):
+                continue
+            rule = "name columns of its inputs in WHERE"
+            raise Refused(
+                "sql", rule, column.name, "write out what it stands for, or select it in a step before"
+            )
 
 
 def _output_names(written: exp.Expr) -> list[str]:
