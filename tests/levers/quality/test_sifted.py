@@ -115,6 +115,20 @@ def test_rows_of_a_region_that_is_dropped_whole_are_counted_and_their_values_nee
     assert cut[1]["n__low"] <= true <= cut[1]["n__high"]
 
 
+@pytest.mark.parametrize("seconds", [300.0, 60.0])
+def test_window_whose_rows_were_all_dropped_is_not_covered(forgetting: list[Sifted], seconds: float) -> None:
+    """Two windows of five minutes, the second one dropped whole: the first minute of it is among the windows too."""
+    made = two_windows("nothing-left", forgetting, marked_pct=0.0, rows_per_second=1.0)
+    assert 50.0 not in made.lake.tables.at("transmitted", "meters").rows(["load"])["load"].to_pylist()
+    coverage, rows = answers(made, "counted", "SELECT count(*) AS n FROM meters", seconds=seconds)
+    windows = round(600 / seconds)
+    assert len(coverage) == windows
+    assert [(row["sic"], row["produced"], row["arrived"]) for row in coverage[windows // 2 :]] == [
+        (0.0, round(seconds), 0)
+    ] * (windows // 2)
+    assert len(rows) == windows // 2
+
+
 def test_a_batch_sifted_before_times_were_counted_is_known_by_its_row_weights(
     forgetting: list[Sifted],
 ) -> None:

@@ -21,13 +21,14 @@ True
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from spillway.contracts.spark_dialect import DIALECT
 from spillway.engine.dialect import UNSTEADY
@@ -35,7 +36,7 @@ from spillway.engine.dialect import UNSTEADY
 _QUOTED = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_KINDS = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
+_KINDS: Mapping[object, str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
 _NEVER = (exp.Query, exp.AggFunc, exp.Window, exp.Distinct, exp.Filter)
 """What makes an aggregate more than a plain one, where it stands within."""
 _PLAIN_CLAUSES = {"kind", "expressions", "from_", "where", "group"}
