@@ -172,6 +172,8 @@ SIFTERS: dict[str, Any] = {
     "queries": [{"where": "load < 30"}, {"where": "load < 60"}],
     "regions": 4,
     "unasked": "by_region",
+    # a sampled row in a hundred: no region is dropped whole, so that row weights can stand for all rows
+    "sample": {"marked_pct": 1.0},
 }
 ATTRIBUTES: dict[str, Any] = {"lever": "attributes", "training": {"tuples": 300}}
 TWICE: dict[str, Any] = {"duplicates": {"rows": "exact"}}

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from spillway.checks.data_docs import EARLIER_DOCS, JudgedSuite, finish_docs, keep_earlier_docs
+import pyarrow as pa
+
+from spillway.checks.data_docs import (
+    EARLIER_DOCS,
+    JudgedSuite,
+    finish_docs,
+    keep_earlier_docs,
+    only_writer_of_docs,
+)
+from spillway.checks.gx import Validator
+from spillway.checks.suites import Expectation, Suite
 
 
 def run(docs: Path, number: int) -> str:
@@ -45,3 +56,36 @@ def test_pages_of_a_run_that_died_are_not_kept(tmp_path: Path) -> None:
     (docs / "validations").mkdir(parents=True)
 
     assert "Earlier runs" not in run(docs, 1)
+
+
+def test_two_runs_that_write_their_pages_at_once_disturb_nobody(tmp_path: Path) -> None:
+    """One run moved the pages away while the other made them readable: its judging failed with FileNotFoundError."""
+    rule = Expectation(
+        name="positive",
+        type="expect_column_min_to_be_between",
+        kwargs={"column": "x", "min_value": 0},
+        meaning="x is no loss.",
+        sentence="",
+    )
+    suite = Suite(name="small", table="ledger", meaning="of one rule", view="", expectations=(rule,))
+    docs = tmp_path / "data_docs"
+    begun = [Validator(docs, f"run-{number}", ("a",)) for number in range(2)]
+    for one in begun:
+        one.validate(suite, pa.table({"x": [1, 2]}))
+    with ThreadPoolExecutor(8) as pool:
+        again = [pool.submit(_written_over_and_over, docs, f"again-{number}") for number in range(8)]
+        written = [pool.submit(one.write_docs) for one in begun]
+        for one in (*again, *written):
+            one.result()
+    assert "No expectation failed in 1 suites" in (docs / "index.html").read_text()
+
+
+def _written_over_and_over(docs: Path, run_id: str) -> None:
+    for number in range(5):
+        with only_writer_of_docs(docs):
+            keep_earlier_docs(docs, f"{run_id}-{number}")
+            pages = docs / "expectations"
+            pages.mkdir(parents=True, exist_ok=True)
+            for name in range(20):
+                (pages / f"{name}.html").write_text("<head></head>")
+            finish_docs(docs, [JudgedSuite("small", ("a",), 1, 0, 1)], f"{run_id}-{number}")

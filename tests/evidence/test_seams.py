@@ -22,7 +22,8 @@ from evidence.seams import (
     stages,
     unchecked_pairs,
 )
-from spillway.batch import RETIRED, utc_now
+from spillway.batch import RETIRED
+from spillway.clock import utc_now
 from spillway.errors import Refused
 from spillway.levers.joins.turn import LostRows
 from spillway.pipeline.shed import shed_channel

@@ -405,6 +405,18 @@ def test_draft_states_the_unit_of_a_whole_number_order(
     assert (contract.order, contract.attribute(name).unit, contract.rate.from_) == (name, unit, rate)
 
 
+def test_a_time_is_preferred_to_counters_that_look_like_one(tmp_path: Path) -> None:
+    """Of equally many values, and of more: only a moment is as good as a time, and it must be the finer one."""
+    path = tmp_path / "sent.csv"
+    clock = [f"2026-01-01T{i // 120:02d}:{i // 2 % 60:02d}:00Z" for i in range(200)]
+    rows = [
+        f"{1_700_000_000 + 997 * i},{17 * i},{4_006_381_000_000 + i * 7919 % 997},{at}"
+        for i, at in enumerate(clock)
+    ]
+    path.write_text("\n".join(["bytes_sent,cpu_ms,article,at", *rows]) + "\n")
+    assert drafted(path).order == "at"
+
+
 def test_parts_of_time_are_searched_for_once_per_column(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -257,8 +257,8 @@ MONTH, YEAR = 2_629_746.0, 31_556_952.0
     [
         ("event_time", None, range(EPOCH, EPOCH + 100), 100.0),
         ("event_time", None, range(EPOCH * 10**3, EPOCH * 10**3 + 100_000, 1_000), 100.0),
-        ("reading", None, range(EPOCH * 10**6, EPOCH * 10**6 + 100 * 10**6, 10**6), 100.0),
-        ("reading", None, range(EPOCH * 10**9, EPOCH * 10**9 + 100 * 10**9, 10**9), 100.0),
+        ("event_time", None, range(EPOCH * 10**6, EPOCH * 10**6 + 100 * 10**6, 10**6), 100.0),
+        ("event_time", None, range(EPOCH * 10**9, EPOCH * 10**9 + 100 * 10**9, 10**9), 100.0),
         ("uptime_ms", None, range(0, 100_000, 1_000), 100.0),
         ("year", None, range(1990, 2010), 20 * YEAR),
         ("month", None, [200_011, 200_012, 200_101, 200_102], 4 * MONTH),
@@ -285,6 +285,14 @@ def test_rate_of_a_whole_number_order_uses_its_unit(
         ("month", None, range(1, 13)),
         ("time_ms", None, range(EPOCH, EPOCH + 100)),
         ("reading", None, range(100)),
+        ("reading", None, range(EPOCH * 10**3, EPOCH * 10**3 + 100)),  # or article numbers
+        ("reading", None, range(EPOCH * 10**9, EPOCH * 10**9 + 100)),  # or identifiers that hold a time
+        ("event_time", None, range(2_026_010_100, 2_026_010_120)),  # year to hour
+        ("created_at", None, range(202_601_011_200, 202_601_011_250)),  # year to minute
+        ("timestamp", None, range(134_000_000 * 10**9, 134_000_000 * 10**9 + 10**9, 10**7)),  # Windows
+        ("time", None, [EPOCH + i if i % 2 else 1_000 * (EPOCH + i) for i in range(100)]),  # two units in one
+        ("bytes_sent", None, range(EPOCH, EPOCH + 100)),
+        ("date", None, range(260_101, 260_112)),  # two digits for the year
     ],
 )
 def test_an_order_of_unknown_unit_gives_no_rate_and_names_the_remedy(
@@ -301,3 +309,22 @@ def test_an_order_of_unknown_unit_gives_no_rate_and_names_the_remedy(
     first, second = world.batches()
     assert second.seconds_covered == 661.0, "the time between the arrivals"
     assert first.seconds_covered == pytest.approx(661.0), "borrowed from the second"
+
+
+def test_a_delivery_at_once_under_an_unknown_unit_takes_the_last_known_rate(tmp_path: Path) -> None:
+    """The old rate may come from event time, by a version that took every whole number for seconds."""
+    known = ordered(tmp_path, "number", "s")
+    known.deliver("a.json", numbered("number", range(0, 100_000, 1_000)))
+    known.take_in()
+    world = ordered(tmp_path, "number")
+    world.later(100)
+    world.deliver("b.json", numbered("number", range(100_000, 200_000, 1_000)))
+    world.take_in()
+    world.later(50_000)
+    world.deliver("c.json", numbered("number", range(200_000, 250_000, 1_000)))
+    world.take_in()
+    _, second, third = world.batches()
+    assert second.seconds_covered == pytest.approx(100_000.0), "ten times the known rate is no rate"
+    assert "the last known one, of batch 1" in (second.rate_note or "")
+    assert "state `unit:` of number" in (second.rate_note or "")
+    assert third.seconds_covered == pytest.approx(50_000.0, rel=0.01), "arrivals that agree count"

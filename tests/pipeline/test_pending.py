@@ -98,7 +98,7 @@ def test_a_file_is_no_work_until_it_has_settled(settings: Settings) -> None:
     contract = load_contracts(settings.schemas).streams["river"]
     slow = replace(contract, source=replace(contract.source, settle_seconds=60.0))
     deliver(settings, "river/part-1.json")
-    written = datetime.now(UTC)
+    written = datetime.fromtimestamp(Path(settings.landing, "river/part-1.json").stat().st_mtime, UTC)
     tables = Tables(settings)
     assert not is_pending(slow, tables, written + timedelta(seconds=30))
     assert is_pending(slow, tables, written + timedelta(seconds=61))

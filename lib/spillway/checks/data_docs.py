@@ -8,10 +8,12 @@ the runs before it. A policy in every page keeps whatever the data says from bei
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from html import escape
@@ -76,6 +78,15 @@ class JudgedSuite:
         """
         words = f"{self.failed} of {self.count} failed" if self.failed else "held"
         return f"{words}, {self.reported} reported" if self.reported else words
+
+
+@contextmanager
+def only_writer_of_docs(docs: Path) -> Iterator[None]:
+    """Wait until no other run writes these pages, and keep others waiting meanwhile (an advisory lock on a file)."""
+    docs.parent.mkdir(parents=True, exist_ok=True)
+    with docs.with_name(f".{docs.name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def keep_earlier_docs(docs: Path, run_id: str = "") -> None:

@@ -15,7 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from spillway.checks.data_docs import REPORTED, JudgedSuite, finish_docs, keep_earlier_docs
+from spillway.checks.data_docs import (
+    REPORTED,
+    JudgedSuite,
+    finish_docs,
+    keep_earlier_docs,
+    only_writer_of_docs,
+)
 from spillway.checks.suites import Expectation, Suite
 from spillway.clock import utc_now
 from spillway.errors import Refused, safely
@@ -70,7 +76,6 @@ class Validator:
         self._context.enable_analytics(False)
         self._context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         self.docs, self.run_id, self._subjects = Path(docs), run_id, tuple(subjects)
-        keep_earlier_docs(self.docs, run_id)
         # Great Expectations empties the folder that it builds in; pages of the same run must stay
         self._built = TemporaryDirectory(prefix="spillway-docs-")
         self._add_docs_site()
@@ -221,13 +226,16 @@ class Validator:
             ) from problem
 
     def write_docs(self) -> Path:
-        """Build Data Docs of everything validated so far."""
+        """Build Data Docs of everything validated so far, in place of those of another run."""
         self._context.build_data_docs()
-        for kind in ("expectations", "validations"):
-            if (built := Path(self._built.name, kind)).is_dir():
-                shutil.copytree(built, self.docs / kind, dirs_exist_ok=True)
+        with only_writer_of_docs(self.docs):
+            keep_earlier_docs(self.docs, self.run_id)
+            for kind in ("expectations", "validations"):
+                if (built := Path(self._built.name, kind)).is_dir():
+                    shutil.copytree(built, self.docs / kind, dirs_exist_ok=True)
+            index = finish_docs(self.docs, self._judged, self.run_id)
         self._built.cleanup()
-        return finish_docs(self.docs, self._judged, self.run_id)
+        return index
 
 
 def _add_up(tally: Tally, result: Mapping[str, Any], frame: pd.DataFrame) -> None:

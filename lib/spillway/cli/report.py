@@ -8,7 +8,7 @@ from typing import Any
 
 from spillway.cli.output import command, say_json, say_line
 from spillway.errors import UsageError
-from spillway.settings import Settings
+from spillway.settings import Settings, refuse_uri
 
 
 def add_report(commands: Any) -> None:
@@ -26,6 +26,8 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.show.report import build_report
     from spillway.store.tables import Tables
 
+    if asked.output is not None:
+        refuse_uri("--output", asked.output)
     if asked.output is not None and not Path(asked.output).absolute().parent.is_dir():
         raise UsageError(
             f"`--output` must be a file in a folder that exists, got {asked.output!r}; make the folder first"

@@ -333,6 +333,11 @@ UNSTEADY = frozenset(
     ]
 )
 """Functions whose answer may differ when the same rows are read again."""
+_WITHOUT_PARENTHESES = frozenset(
+    ["current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp",
+     "current_timezone", "current_user", "localtime", "localtimestamp", "session_user", "today", "user"]
+)  # fmt: skip
+"""Those that an engine calls where a column of their name is written and no input has one."""
 ORDERED_ONLY = (
     exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead,
     exp.FirstValue, exp.LastValue,
@@ -493,9 +498,9 @@ def checked(statement: str) -> exp.Expr:
 
 def _refuse_unlisted(node: exp.Expr) -> None:
     name = _called(node)
-    # a column of such a name is a function to Spark where no input has it
+    # if no input has a column of such a name, Spark reads it as a function
     column = node.name.lower() if isinstance(node, exp.Column) and not node.table else ""
-    if name.lower() in UNSTEADY or column in UNSTEADY:
+    if name.lower() in UNSTEADY or column in _WITHOUT_PARENTHESES:
         name = column or name
         raise Refused(
             "sql",

@@ -2,14 +2,17 @@
 
 A rate needs seconds, so the unit must be known. It is known if the contract states it (`unit: ms`). Otherwise it is
 recognised by the attribute's name together with the magnitude of its values. If the two disagree, or if neither tells,
-the unit is unknown: the values may rise, but nobody knows how fast time passes between them.
+the unit is unknown: the values may rise, but nobody knows how fast time passes between them. Magnitude alone tells
+nothing: an article number (EAN) looks like an epoch in ms, and an identifier that holds a time ("snowflake") looks like
+one in ns. Values of two magnitudes tell nothing, nor do date and hour as digits (2026010112), which look like an epoch.
 
 >>> import numpy as np
 >>> [recognise_unit(name, np.array(values)) for name, values in (
 ...     ("event_time", [1_700_000_000, 1_700_000_060]), ("ts", [1_700_000_000_000]), ("uptime_ms", [0, 20, 40]),
 ...     ("year", [2001, 2002]), ("month", [200_112, 200_201]), ("date", [20_011_231, 20_020_101]),
-...     ("row_number", [1_700_000_000]), ("time_ms", [1_700_000_000]), ("month", [1, 2, 12]))]
-['s', 'ms', 'ms', 'year', 'yyyymm', 'yyyymmdd', None, None, None]
+...     ("row_number", [1_700_000_000]), ("time_ms", [1_700_000_000]), ("month", [1, 2, 12]),
+...     ("reading", [1_700_000_000_000]), ("time", [2_026_010_112, 2_026_010_113]))]
+['s', 'ms', 'ms', 'year', 'yyyymm', 'yyyymmdd', None, None, None, None, None]
 """
 
 from __future__ import annotations
@@ -36,8 +39,9 @@ SECONDS_PER = {
 _EPOCH_DIGITS = {"s": (9, 10), "ms": (12, 13), "us": (15, 16), "ns": (18, 19)}
 """Decimal digits of an epoch between 1973 and 2286, in each unit."""
 
-EPOCH_UNITS = frozenset([*_EPOCH_DIGITS, "yyyymmdd"])
-"""Units of values that are moments, also if a sample does not hold them in order."""
+_TICKS = ((12 * 10**16, 16 * 10**16), (62 * 10**16, 66 * 10**16))
+"""Numbers of 100 ns since 1601 or since the year 1 (Windows, .NET) of these decades; as epochs in ns they are 1973 to
+1975, and 1989 to 1990."""
 
 _SUFFIXES = {
     "ns": "ns", "nanos": "ns", "nanoseconds": "ns",
@@ -50,8 +54,8 @@ _SUFFIXES = {
 _PARTS_OF_TIME = frozenset(["second", "minute", "hour", "day"])
 """Names that more often hold the part of a clock or calendar (0 to 59, 1 to 31) than an elapsed time."""
 _TIME_WORDS = frozenset(
-    ["at", "t", "ts", "time", "timestamp", "datetime", "epoch", "unix", "when", "created", "updated", "received",
-     "sent", "start", "end", "started", "ended", "clock", "utc"]
+    ["at", "t", "ts", "time", "timestamp", "datetime", "epoch", "unix", "when", "created", "updated",
+     "started", "ended", "clock", "utc"]
 )  # fmt: skip
 _COUNTER_WORDS = frozenset(
     ["id", "ids", "index", "idx", "row", "rows", "rownum", "rowid", "no", "nr", "num", "number", "n", "seq", "sequence",
@@ -61,7 +65,10 @@ _ROW_WORDS = frozenset(
     ["row", "rows", "rownum", "rowid", "index", "idx", "no", "nr", "line", "record", "unnamed"]
 )
 """Words of a name that numbers rows; so do `id` alone and a header without a name."""
+_MOSTLY, _MIXED = 0.95, "mixed"
 _FIRST_YEAR, _LAST_YEAR = 1000, 2999
+_FIRST_WRITTEN_YEAR, _LAST_WRITTEN_YEAR = 1850, 2099
+"""Years that digits of a date may begin with; most dates of two-digit years (260131) begin with none of them."""
 
 
 def stated_unit(text: str | None) -> str | None:
@@ -79,25 +86,60 @@ def recognise_unit(name: str, values: Integers) -> str | None:
     if not len(values):
         return None
     words = name.lower().split("_")
-    typical = int(np.median(values))
     by_suffix = None if words[-1] in _PARTS_OF_TIME else _SUFFIXES.get(words[-1])
-    by_digits = next(
-        (unit for unit, digits in _EPOCH_DIGITS.items() if len(str(abs(typical))) in digits), None
-    )
     if by_suffix is not None:
         # an elapsed time may be small; an epoch of another unit contradicts the name
-        return by_suffix if by_digits in (None, by_suffix) else None
+        agrees = _epoch_units(values) <= {by_suffix, _MIXED} and not _is_written_moment(values)
+        return by_suffix if agrees else None
     if "year" in words or "yr" in words:
         return "year" if _mostly((values >= _FIRST_YEAR) & (values <= _LAST_YEAR)) else None
-    calendar = _calendar_unit(values)
     if {"month", "date", "day", "yyyymm", "yyyymmdd", "period", "dt"} & set(words):
-        return calendar or (by_digits if "date" in words or "dt" in words else None)
+        return _calendar_unit(values) or (_epoch_unit(values) if "date" in words or "dt" in words else None)
     if _COUNTER_WORDS & set(words):
         return None
-    if _TIME_WORDS & set(words):
-        return by_digits
-    # without a telling name: counters of twelve digits and more are rare, counters of ten are not
-    return by_digits if by_digits in ("ms", "us", "ns") else None
+    return _epoch_unit(values) if _TIME_WORDS & set(words) else None
+
+
+def is_moment(unit: str | None, values: Integers) -> bool:
+    """Return whether values of this unit are moments, as an epoch or a date is, and not elapsed time.
+
+    >>> is_moment("ms", np.array([1_700_000_000_000])), is_moment("ms", np.array([0, 20]))
+    (True, False)
+    """
+    return unit == "yyyymmdd" or (unit is not None and _epoch_unit(values) == unit)
+
+
+def _epoch_unit(values: Integers) -> str | None:
+    """Return the unit of an epoch that nearly all values have the digits of, unless they also read otherwise."""
+    found = _epoch_units(values)
+    return found.pop() if len(found) == 1 and not _is_written_moment(values) else None
+
+
+def _epoch_units(values: Integers) -> set[str]:
+    """Return the units by digits; of values of two magnitudes more than one, or one and `_MIXED`."""
+    found, share = set[str](), 0.0
+    for unit, (fewest, most) in _EPOCH_DIGITS.items():
+        fits = (values >= 10 ** (fewest - 1)) & (values <= min(10**most - 1, np.iinfo(np.int64).max))
+        fits |= (values <= -(10 ** (fewest - 1))) & (values >= max(1 - 10**most, -np.iinfo(np.int64).max))
+        if unit == "ns":
+            for first, last in _TICKS:
+                fits &= (values < first) | (values > last)
+        if fits.mean() > 1 - _MOSTLY:
+            found.add(unit)
+            share += float(fits.mean())
+    return found | {_MIXED} if found and share < _MOSTLY else found
+
+
+def _is_written_moment(values: Integers) -> bool:
+    """Return whether nearly all values read as a date with hour, or hour and minute, or these and seconds."""
+    for parts in range(1, 4):
+        clock, fits = values, np.ones(len(values), bool)
+        for place in range(parts, 0, -1):
+            fits &= clock % 100 <= (23 if place == 1 else 59)
+            clock = clock // 100
+        if _mostly(fits & _is_written_date(clock)):
+            return True
+    return False
 
 
 def is_row_number(name: str, values: Integers) -> bool:
@@ -131,13 +173,21 @@ def in_steps(values: Integers, unit: str) -> Integers:
 
 def _calendar_unit(values: Integers) -> str | None:
     """Return `yyyymm` or `yyyymmdd` if nearly all values read so."""
-    for unit, month, day in (("yyyymm", values % 100, None), ("yyyymmdd", values // 100 % 100, values % 100)):
-        year = values // (100 if day is None else 10_000)
-        fits = (year >= _FIRST_YEAR) & (year <= _LAST_YEAR) & (month >= 1) & (month <= 12)
-        if _mostly(fits if day is None else fits & (day >= 1) & (day <= 31)):
-            return unit
-    return None
+    if _mostly(_is_written_month(values)):
+        return "yyyymm"
+    return "yyyymmdd" if _mostly(_is_written_date(values)) else None
+
+
+def _is_written_month(values: Integers) -> npt.NDArray[np.bool_]:
+    year, month = values // 100, values % 100
+    fits = (year >= _FIRST_WRITTEN_YEAR) & (year <= _LAST_WRITTEN_YEAR) & (month >= 1) & (month <= 12)
+    return np.asarray(fits)
+
+
+def _is_written_date(values: Integers) -> npt.NDArray[np.bool_]:
+    day = values % 100
+    return np.asarray(_is_written_month(values // 100) & (day >= 1) & (day <= 31))
 
 
 def _mostly(mask: npt.NDArray[np.bool_]) -> bool:
-    return float(mask.mean()) >= 0.95
+    return float(mask.mean()) >= _MOSTLY

@@ -140,13 +140,17 @@ def _rate_without_unit(
 ) -> tuple[float | None, str | None]:
     """Return the time between arrivals, or a borrowed rate, for an order attribute whose unit is unknown.
 
-    The note names the remedy: an unknown unit makes every rate from event time a guess.
+    The note names the remedy: an unknown unit makes every rate from event time a guess. Files that arrive more than ten
+    times as fast as the stream's last known rate were delivered at once: their arrival is no rate, and would take the
+    capacity of all other streams of the channel.
     """
     remedy = (
         f"the unit of {contract.order} is unknown, so event time gives no rate: state `unit:` of {contract.order} "
         f"(one of {', '.join(SECONDS_PER)}), or write `rate: {{from: arrival}}`"
     )
-    seconds, note = (arrival, None) if arrival is not None else borrowed(contract, batch, rows, known)
+    seconds, note = borrowed(contract, batch, rows, known)
+    if arrival is not None and (seconds is None or arrival * DISAGREE >= seconds):
+        seconds, note = arrival, None
     return seconds, f"{note}; {remedy}" if note else remedy
 
 

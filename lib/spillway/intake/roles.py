@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.errors import safely
-from spillway.intake.order_unit import EPOCH_UNITS, is_row_number, recognise_unit
+from spillway.intake.order_unit import is_moment, is_row_number, recognise_unit
 
 ODD_SHARE = 0.05
 _MOSTLY = 1 - ODD_SHARE
@@ -63,6 +63,11 @@ class SampleColumn:
         """What a whole number counts, if its name and magnitude show it."""
         return recognise_unit(self.name, self._integers) if self.type == "integer" else None
 
+    @cached_property
+    def is_moment(self) -> bool:
+        """Whether a whole number is an epoch or a date, and not an elapsed time or a count."""
+        return self.type == "integer" and is_moment(self.unit, self._integers)
+
     @property
     def is_row_number(self) -> bool:
         return self.type == "integer" and is_row_number(self.name, self._integers)
@@ -88,8 +93,9 @@ def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
     """Return the column that says when, or None.
 
     A time comes before a year or a month, and both before a number of unknown unit. Within a group, a column that rises
-    from row to row comes first; of these the one with the most different values, which is the finest. A row number is
-    never the order: it says nothing of time.
+    from row to row comes first; of these the one with the most different values, which is the finest. What was read as
+    a time comes before a number of the same fineness, whose unit is a guess, and a moment before an elapsed time. A row
+    number is never the order: it says nothing of time.
 
     >>> year = SampleColumn("year", "year", "integer", pa.array([2000, 2000, 2000, 2001]))
     >>> date = SampleColumn("date", "date", "integer", pa.array([20000131, 20000229, 20000331, 20010131]))
@@ -98,11 +104,15 @@ def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
     """
     times = [c for c in columns if c.type in ("timestamp", "date")]
     counts = [c for c in columns if c.type == "integer" and c.distinct > 1 and not c.is_row_number]
-    fine = [c for c in times if not c.is_coarse] + [c for c in counts if c.unit and not c.is_coarse]
+    fine = [c for c in times if not c.is_coarse]
+    moments = [c for c in counts if c.unit and c.is_moment and not c.is_coarse]
+    elapsed = [c for c in counts if c.unit and not c.is_moment and not c.is_coarse]
     coarse = [c for c in times + counts if c.is_coarse]
     groups = (
-        [c for c in fine if c.ascending],
-        [c for c in fine if c.whole and (c.type != "integer" or c.unit in EPOCH_UNITS)],
+        [c for c in fine + moments if c.ascending],
+        [c for c in fine if c.whole],
+        [c for c in moments if c.whole],
+        [c for c in elapsed if c.ascending],
         [c for c in coarse if c.ascending],
         [c for c in times if c.whole],
         times,

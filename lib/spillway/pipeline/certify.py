@@ -17,7 +17,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import so_many
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Say
-from spillway.pipeline.presence import Presence, certified_presence, presence
+from spillway.pipeline.presence import WHOLE_ROWS, Presence, certified_presence, presence
 from spillway.pipeline.recover import WayBack, recover_batches
 from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.registry import lever
@@ -139,7 +139,8 @@ def _certificate_rows(
         corrections = stored.get(name, {}).get((number, attribute), 0)
         certificate = one.certificate.with_stored(corrections)
         touched = certificate.values > 0
-        present = there[number, attribute]
+        # an attribute that the contract no longer has is read by nobody, so that only its rows are counted
+        present = there.get((number, attribute), there[number, WHOLE_ROWS])
         yield {
             "stream": contract.stream,
             "batch": number,

@@ -8,16 +8,17 @@ them: what they left behind is complete and on record, but nobody may take the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 
-from spillway.batch import DONE, REFUSED
+from spillway.batch import DONE, REFUSED, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, safely, so_many
 from spillway.intake.take_in import take_in
-from spillway.ledger import TOTAL
+from spillway.ledger import TOTAL, Row
 from spillway.levers.protocol import Say
+from spillway.pipeline.accounting import SENT
 from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.facts import untrained
 from spillway.pipeline.faults import Faults
@@ -25,7 +26,7 @@ from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.pipeline.workloads import chosen_workloads, run_workloads
 from spillway.store.batches import load_batches
-from spillway.store.tables import Between, Tables
+from spillway.store.tables import Tables
 
 
 def run_through(
@@ -85,14 +86,21 @@ def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_be
         if file.status == REFUSED
     ]
     fresh = sorted(_done(tables, stream) - done_before) if contract.mode == "shed" else []
-    mine = (
-        [one.batch for one in load_batches(tables, stream, batch=fresh) if one.sent_whole is None]
-        if fresh
-        else []
-    )
-    lines = tables.at("ledger").rows(
-        scope="stream", subject=stream, batch=mine, dimension_kind=TOTAL, shortfall=Between(1)
+    mine = {
+        one.batch: one
+        for one in (load_batches(tables, stream, batch=fresh) if fresh else ())
+        if one.sent_whole is None
+    }
+    totals = tables.at("ledger").rows(
+        scope="stream", subject=stream, batch=list(mine), dimension_kind=TOTAL
     ).to_pylist() if mine else []  # fmt: skip
+    fitting = _fitting(contract, mine, totals)
+    # a plan may fall short of values where what was written fits all the same
+    lines = [
+        one
+        for one in totals
+        if one["shortfall"] and not (one["unit"] == "values" and one["batch"] in fitting)
+    ]
     if lines:
         worst = max(lines, key=lambda line: line["shortfall"] / max(1, line["kept"]))
         batches = sorted({line["batch"] for line in lines})
@@ -104,6 +112,19 @@ def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_be
             f"many{reason}; widen the channel, let more be shed, or deliver larger batches less often: spillway plan "
             f"{stream} shows what each capacity would do"
         )
+    return found
+
+
+def _fitting(contract: StreamContract, batches: Mapping[int, Batch], totals: Iterable[Row]) -> set[int]:
+    """Return the batches whose bytes, as measured, fit into their share of the channel."""
+    if contract.width == "declared":
+        return set()
+    found = set()
+    for line in totals:
+        batch = batches[line["batch"]]
+        if line["stage"] == SENT and line["unit"] == "rows" and batch.seconds_covered:
+            kbps = line["bytes_kept"] * 8.0 / 1000.0 / batch.seconds_covered
+            found |= {batch.batch} if kbps <= batch.allowed_kbps else set()
     return found
 
 

@@ -85,7 +85,7 @@ def sql_functions() -> dict[str, tuple[Callable[..., pa.Array], str]]:
     """Every function of rows by its name in SQL, with the type of what it returns.
 
     >>> sorted(name.removeprefix("spillway_") for name in sql_functions())[:4]
-    ['between', 'distinct', 'frequencies', 'frequency']
+    ['between', 'distinct', 'frequencies', 'frequencies_for']
     """
     return {
         f"spillway_{method}": (partial(_asked, kind, method), returns)

@@ -82,7 +82,9 @@ def test_the_command_line_explains_joins_beside_attributes(
     assert "pairs missed, estimated" in said
     assert main(["explain", "alike", "--json"]) == 0
     assert '"comparisons made"' in capsys.readouterr().out
-    assert main(["explain", "east"]) == 2
+    assert main(["explain", "east"]) == 0
+    assert "spillway explain east ATTRIBUTE, one of site, at" in capsys.readouterr().out
+    assert main(["explain", "east", "nothing"]) == 2
     assert "`attribute` must be one of east's" in capsys.readouterr().err
 
 
