@@ -211,6 +211,9 @@ def test_spark_refuses_what_is_no_query_of_its_inputs(kept: Path, spark: Any) ->
         ("SELECT x FROM sites NATURAL JOIN big", "NATURAL JOIN"),
         ("SELECT s LIKE s AS l FROM sites", "write a constant"),
         ("SELECT round(d, x) AS r FROM sites", "write a constant"),
+        ("SELECT lag(x, -1) OVER (ORDER BY x) AS r FROM sites", "LAG(sites.x, -1)"),
+        (f"SELECT x{' / 2' * 26} AS r FROM sites", "very long"),
+        (f"SELECT {' + '.join(['x'] * 400)} AS r FROM sites", "expressions in one another"),
     ],
 )
 def test_process_engine_says_what_needs_spark(sql: str, needs: str, spark: Any) -> None:
@@ -234,6 +237,18 @@ def test_process_engine_says_what_needs_spark(sql: str, needs: str, spark: Any) 
         ("SELECT s AS a FROM sites ORDER BY b", "got 'b'"),
         ("SELECT x FROM sites a JOIN sites b ON a.x = b.x", "got 'x'; write input.x"),
         ("SELECT NULL AS n FROM sites", "must be a number, text, truth value"),
+        ("SELECT x, s AS x FROM sites", "got 'two columns called x in one SELECT'"),
+        ("SELECT * FROM sites a JOIN sites b ON a.x = b.x", "two columns called x"),
+        ("SELECT x FROM sites WHERE x IN (SELECT x, s FROM sites)", "have one column in a subquery"),
+        ("SELECT (SELECT max(x), min(x) FROM sites) AS m FROM sites", "have one column in a subquery"),
+        ("SELECT count(sites.*) AS n FROM sites", "write count(*)"),
+        ("SELECT count(DISTINCT x) OVER () AS n FROM sites", "have no DISTINCT in front of OVER"),
+        ("SELECT x FROM sites GROUP BY ALL", "got 'group all'"),
+        (
+            "SELECT x * 2 AS y FROM sites WHERE y > 2",
+            "`sql` must name columns of its inputs in WHERE, got 'y'",
+        ),
+        ("SELECT extract(DOW FROM at) AS d FROM sites", "got 'DOW'"),
     ],
 )
 def test_query_is_bound_before_any_row_is_read(sql: str, message: str) -> None:
@@ -245,7 +260,10 @@ def test_query_is_bound_before_any_row_is_read(sql: str, message: str) -> None:
 def test_values_that_the_engines_read_differently_are_errors_in_process() -> None:
     texts = SqlView(pa.schema([("s", pa.string())]), [lambda: pa.table({"s": ["ß"]})])
     for sql, message in (
-        ("SELECT upper(s) AS u FROM t", "needs Spark"),
+        (
+            "SELECT upper(s) AS u FROM t",
+            "the case of letters beyond ASCII needs Spark; run it with",
+        ),
         ("SELECT CAST(s AS INT) AS u FROM t", "reads no such text as INT"),
         ("SELECT length(s) / 0 AS u FROM t", "division by zero"),
     ):
@@ -299,6 +317,24 @@ def test_generated_texts_mean_what_was_written(text: str, spark: Any) -> None:
 def test_spark_answers_more_than_the_process_engine(sql: str, spark: Any) -> None:
     steps = [("big", "SELECT x AS n FROM Sites WHERE x > 1"), ("asked", sql)]
     assert columns_by_spark(spark, {"sites": READINGS}, steps).names
+
+
+def test_name_of_an_inner_with_clause_stays_in_its_subquery(spark: Any) -> None:
+    """Its name may be that of an input, which the rest of the statement reads."""
+    sql = "SELECT sites.x, q.x AS y FROM sites, (WITH sites AS (SELECT 7 AS x) SELECT x FROM sites) q ORDER BY 1"
+    answer = [{"x": x, "y": 7} for x in (1, 2, 5)]
+    assert ask_duckdb({"sites": NUMBERS}, [("asked", sql)], 10).to_pylist() == answer
+    assert ask_spark(spark, {"sites": NUMBERS}, [("asked", sql)], 10).to_pylist() == answer
+
+
+def test_right_side_of_and_is_not_computed_where_the_left_side_decides() -> None:
+    zeros = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [0, 2] * 3000})])
+    for sql in (
+        "SELECT count_if(x <> 0 AND 1 / x < 1) AS n FROM t",
+        "SELECT 6000 - count_if(x = 0 OR 1 / x >= 1) AS n FROM t",
+        "SELECT count(*) AS n FROM t WHERE 1 > 0 AND x <> 0 AND 1 / x < 1 AND x > -1",
+    ):
+        assert ask_duckdb({"t": zeros}, [("asked", sql)], 10).to_pylist() == [{"n": 3000}]
 
 
 def test_both_engines_read_steps_in_their_order(spark: Any) -> None:

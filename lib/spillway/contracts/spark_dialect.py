@@ -18,7 +18,10 @@ class Spark4(Spark):
         STRING_ESCAPES: ClassVar[list[str]] = [*Spark.Tokenizer.STRING_ESCAPES, "'", '"']
 
     class Generator(SparkGenerator):
-        """Writes the decimal logarithm as its own function, which is exact for powers of 10."""
+        """Writes the decimal logarithm as its own function, which is exact for powers of 10, and WITH where it stands:
+        moved to the beginning, its names would be those of inputs that the rest of the statement reads."""
+
+        EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
 
         def log_sql(self, expression: exp.Log) -> str:
             if expression.this.is_number and expression.this.this == "10":

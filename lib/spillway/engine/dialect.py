@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -271,6 +271,13 @@ STATEMENTS = (
     "SELECT i, max(k) OVER (ORDER BY i ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS m FROM t ORDER BY i, m",
     "SELECT i, count(*) OVER (ORDER BY k RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS m FROM t ORDER BY i, m",
     "SELECT i FROM t QUALIFY row_number() OVER (PARTITION BY k ORDER BY i, s) = 1 ORDER BY i",
+    "SELECT i FROM t WHERE s NOT LIKE 'a%' AND NOT isnull(d) AND isnotnull(k) ORDER BY i",
+    "WITH c(z) AS (SELECT i FROM t) SELECT z * 2 AS z FROM c WHERE z > 1 ORDER BY z",
+    "SELECT z FROM (SELECT i * 2 AS z FROM t) q WHERE z > 1 ORDER BY z",
+    "SELECT i, k, k <> 0 AND i / k > 1 AS f, k = 0 OR i / k > 1 AS g FROM t",
+    "SELECT t.i, q.i AS j FROM t, (WITH t AS (SELECT k AS i FROM u) SELECT i FROM t) q",
+    "SELECT at - INTERVAL '15 minutes' AS a, day + INTERVAL 2 days AS c, date_trunc('MM', at) AS e, trunc(day, 'YY') AS f FROM t WHERE year(at) BETWEEN 1000 AND 9000 AND year(day) BETWEEN 1000 AND 9000",
+    "SELECT k, mean(i) AS m, std(k) AS n, every(b) AS e, some(b) AS f FROM t GROUP BY k",
     "SELECT sum(i) FILTER (WHERE b) AS n, count(*) FILTER (WHERE d > 0) AS m FROM t",
     "SELECT count(DISTINCT d) AS n, count(DISTINCT s) AS m, sum(DISTINCT k) AS o FROM t",
 )
@@ -287,7 +294,7 @@ _SPARK_STATEMENTS = (
     "SELECT i FROM t NATURAL JOIN u SORT BY i",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r",
 )
-_UNSTEADY = frozenset(
+UNSTEADY = frozenset(
     [
         "aes_encrypt",
         "current_catalog",
@@ -378,25 +385,53 @@ def _parse(text: str) -> list[exp.Expr]:
     return [tree for tree in found if tree is not None and not isinstance(tree, exp.Semicolon)]
 
 
+_ALIASES: Mapping[str, type[exp.Expr]] = {
+    "mean": exp.Avg, "std": exp.Stddev, "every": exp.LogicalAnd, "some": exp.LogicalOr,
+}  # fmt: skip
+"""Other names of functions, which sqlglot does not know."""
+_UNIT_NAMES = {"MM": "MONTH", "MON": "MONTH", "YYYY": "YEAR", "YY": "YEAR", "DD": "DAY"}
+
+
 def _normalised(tree: exp.Expr) -> exp.Expr:
-    """Give casts, types and texts one kind of node each, in whatever form they are written."""
-    for node in list(tree.find_all(exp.TryCast, exp.RawString, exp.DataType)):
-        if isinstance(node, exp.DataType):
-            if node.this == exp.DType.TIMESTAMP:
-                node.set("this", exp.DType.TIMESTAMPTZ)
+    """Give casts, types, texts, units of time and negations one kind of node each, in whatever form they are written."""
+    for node in list(tree.walk()):
+        made = _rewritten(node)
+        if made is None:
             continue
-        if isinstance(node, exp.TryCast) and node.args.get("safe"):
-            continue
-        made = (
-            exp.Literal.string(node.this)
-            if isinstance(node, exp.RawString)
-            else exp.Cast(this=node.this, to=node.args["to"])
-        )
         if node is tree:
             tree = made
         else:
             node.replace(made)
     return tree
+
+
+def _rewritten(node: exp.Expr) -> exp.Expr | None:
+    """Return what stands for a node; None: the node itself, which may be changed."""
+    if isinstance(node, exp.DataType):
+        if node.this == exp.DType.TIMESTAMP:
+            node.set("this", exp.DType.TIMESTAMPTZ)
+    elif isinstance(node, exp.TryCast):
+        if not node.args.get("safe"):
+            return exp.Cast(this=node.this, to=node.args["to"])
+    elif isinstance(node, exp.RawString):
+        return exp.Literal.string(node.this)
+    elif isinstance(node, (exp.Like, exp.ILike)) and node.args.get("negate"):
+        return exp.Not(this=type(node)(this=node.this, expression=node.expression))
+    elif isinstance(node, exp.Anonymous) and len(node.expressions) == 1:
+        name, (of,) = str(node.name).lower(), node.expressions
+        if name in _ALIASES:
+            return _ALIASES[name](this=of)
+        if name in ("isnull", "isnotnull"):
+            found = exp.Paren(this=exp.Is(this=exp.paren(of, copy=False), expression=exp.Null()))
+            return found if name == "isnull" else exp.Not(this=found)
+    elif isinstance(node, (exp.Interval, exp.DateTrunc, exp.TimestampTrunc)):
+        unit = node.args.get("unit")
+        if isinstance(unit, (exp.Var, exp.Literal)):
+            word = str(unit.this).upper()
+            if isinstance(node, exp.Interval):
+                word = word.removesuffix("S")
+            unit.set("this", _UNIT_NAMES.get(word, word))
+    return None
 
 
 AGREED = tuple(_agreements())
@@ -463,7 +498,7 @@ def _refuse_unlisted(node: exp.Expr) -> None:
     name = _called(node)
     # if no input has a column of this name, Spark reads it as a function
     column = node.name.lower() if isinstance(node, exp.Column) and not node.table else ""
-    if name.lower() in _UNSTEADY or column in _WITHOUT_PARENTHESES:
+    if name.lower() in UNSTEADY or column in _WITHOUT_PARENTHESES:
         name = column or name
         raise Refused(
             "sql",
@@ -475,7 +510,9 @@ def _refuse_unlisted(node: exp.Expr) -> None:
     for shape in _shapes(node):
         if shape not in _listed_shapes():
             word = shape[2][0] if isinstance(shape[2], tuple) else shape[1]
+            word = shape[1] if word == "TRUE" else word
             what = name if not word or isinstance(node, exp.DataType) else f"{name} {word}"
+            what = str(word) if isinstance(node, exp.Var) else what
             raise Refused(
                 "sql",
                 "use only functions and clauses that spillway/engine/dialect.py lists",
@@ -562,4 +599,8 @@ def spark_sql(statement: str, known: Sequence[str]) -> str:
     """Return the SQL that Spark runs, generated from the checked tree."""
     tree = check_statement(statement)
     refuse_tables(tree, known)
-    return str(tree.sql(dialect=DIALECT, comments=False))
+    try:
+        return str(tree.sql(dialect=DIALECT, comments=False))
+    except RecursionError:
+        rule = "have at most a few hundred expressions in one another"
+        raise Refused("sql", rule, statement[:120], "use IN for a list of values, or steps") from None

@@ -99,9 +99,13 @@ def duckdb_step(statement: str, views: tuple[tuple[str, Columns], ...]) -> Step:
     written = check_statement(statement)
     refuse_tables(written, [name for name, _ in views])
     names = _output_names(written)
-    tree = _qualified(written, dict(views))
-    columns = _Translator(tree, dict(views)).outputs
-    sql = tree.sql(dialect="duckdb", comments=False)
+    try:
+        tree = _qualified(written, dict(views))
+        columns = _Translator(tree, dict(views)).outputs
+        sql = tree.sql(dialect="duckdb", comments=False)
+    except RecursionError:
+        what = "more than a few hundred expressions in one another"
+        raise NeedsSpark.because(what, "use IN for a list of values, or steps") from None
     if len(sql) > _LONGEST:
         raise NeedsSpark.because("a statement that is too long for DuckDB", "use steps")
     if not names:
@@ -120,6 +124,7 @@ def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
     for select in written.find_all(exp.Select):
         if select.is_star and any(join.args.get("using") for join in select.args.get("joins") or ()):
             raise NeedsSpark.because("SELECT * with USING", "name the columns")
+    _refuse_names_in_where(written, {name.lower() for columns in views.values() for name, _ in columns})
     schema: dict[str, object] = {name: dict(columns) for name, columns in views.items()}
     try:
         return qualify(written.copy(), schema=schema, dialect=DIALECT)
@@ -134,6 +139,36 @@ def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
         else:
             rule, remedy = "name columns that its inputs have", suggest(name.rpartition(".")[2], known)
         raise Refused("sql", rule, name, remedy) from None
+
+
+def _refuse_names_in_where(written: exp.Expr, columns: set[str]) -> None:
+    """Refuse WHERE over a name that SELECT gives, which Spark does not know there."""
+    listed = {
+        one.name.lower()
+        for alias in written.find_all(exp.TableAlias)
+        for one in alias.args.get("columns") or ()
+    }
+    for select in written.find_all(exp.Select):
+        named = {one.alias.lower() for one in select.expressions if isinstance(one, exp.Alias)}
+        others = {
+            one.output_name.lower()
+            for other in written.find_all(exp.Select)
+            if other is not select
+            for one in other.expressions
+        }
+        where = select.args.get("where")
+        for column in where.find_all(exp.Column) if where is not None else ():
+            name = column.name.lower()
+            if (
+                column.table
+                or name not in named - columns - others - listed
+                or column.parent_select is not select
+            ):
+                continue
+            rule = "name columns of its inputs in WHERE"
+            raise Refused(
+                "sql", rule, column.name, "write out what it stands for, or select it in a step before"
+            )
 
 
 def _output_names(written: exp.Expr) -> list[str]:
@@ -182,6 +217,10 @@ class _Translator:
         made = []
         for one in query.expressions:
             typed = self._of(one.unalias())
+            if one.output_name in found:
+                raise NeedsSpark.because(
+                    f"two columns called {one.output_name} in one SELECT", "name its columns, each with AS"
+                )
             found[one.output_name] = typed.type
             made.append((one, typed))
         ordering = query.args.get("order")
@@ -257,12 +296,14 @@ class _Translator:
         if form is not None:
             found = getattr(self, form)(node)
             if found is not None:
-                return TypedSql(f"({found.sql})", found.type, found.number)
-        return self._agreed(node, "")
+                return _not_too_long(TypedSql(f"({found.sql})", found.type, found.number))
+        return _not_too_long(self._agreed(node, ""))
 
     # Forms that are no line of AGREED
 
     def _column(self, node: exp.Column) -> TypedSql:
+        if isinstance(node.this, exp.Star):
+            raise Refused("sql", "name the columns that a function reads", _shown(node), "write count(*)")
         scope: Scope | None = self._scope
         while scope is not None and node.table not in scope.sources:
             scope = scope.parent
@@ -341,7 +382,7 @@ class _Translator:
     def _in(self, node: exp.In) -> TypedSql:
         query = node.args.get("query")
         if query is not None:
-            of, ((_, kind),) = self._of(node.this), self._outputs[id(query.unnest())].items()
+            of, kind = self._of(node.this), self._only_type(query)
             both = _common([of.type, kind], compared=True)
             if both != kind and kind != "null":
                 raise NeedsSpark.because(_shown(node), _MIXED)
@@ -353,8 +394,15 @@ class _Translator:
         return TypedSql(f"EXISTS ({self._query(node.this)})", "boolean")
 
     def _scalar(self, node: exp.Subquery) -> TypedSql:
-        ((_, kind),) = self._outputs[id(node.unnest())].items()
-        return TypedSql(f"({self._query(node)})", kind)
+        return TypedSql(f"({self._query(node)})", self._only_type(node))
+
+    def _only_type(self, node: exp.Expr) -> str:
+        """Return the type of the one column of a subquery that stands for values."""
+        types = list(self._outputs[id(node.unnest())].values())
+        if len(types) != 1:
+            rule = "have one column in a subquery that stands for a value"
+            raise Refused("sql", rule, _shown(node), "select one column")
+        return types[0]
 
     def _query(self, node: exp.Expr) -> str:
         return str(node.unnest().sql(dialect="duckdb", comments=False))
@@ -367,6 +415,8 @@ class _Translator:
         if isinstance(function, exp.Filter):
             condition = f" FILTER (WHERE {self._as(function.expression.this, 'boolean')})"
             function = function.this
+        if isinstance(function.this, exp.Distinct):
+            raise Refused("sql", "have no DISTINCT in front of OVER", _shown(node), "group in a step before")
         if isinstance(function, exp.IgnoreNulls) or node.args.get("alias"):
             raise NeedsSpark.because(_shown(node))
         parts = [self._of(one).sql for one in node.args.get("partition_by") or ()]
@@ -440,7 +490,13 @@ class _Translator:
             name: given[name].sql if kind in _WRITTEN else f"({self._cast(given[name], kind, node)})"
             for name, kind in zip(line.names, line.parameters, strict=True)
         }
-        return TypedSql(f"({line.duckdb.format(**texts, over=over)})", line.returns)
+        sql = line.duckdb.format(**texts, over=over)
+        if isinstance(node, (exp.And, exp.Or)) and "error(" in texts["b"]:
+            # Spark computes the right side only where the left one does not decide
+            without = "NOT {a} THEN false" if isinstance(node, exp.And) else "{a} THEN true"
+            guarded = f"CASE WHEN {without.format(**texts)} ELSE {texts['b']} END"
+            sql = line.duckdb.format(a=texts["a"], b=guarded)
+        return TypedSql(f"({sql})", line.returns)
 
     def _argument(
         self, node: exp.Expr, found: Sequence[tuple[Agreement, Mapping[str, exp.Expr]]]
@@ -471,7 +527,8 @@ def _pattern_is_plain(node: exp.Expr) -> bool:
 
 _WRITTEN = {
     "literal": lambda node: (
-        node.is_int or (node.is_string and re.fullmatch(r"\d{1,6}", node.this) is not None)
+        isinstance(node, exp.Literal)
+        and (node.is_int or (node.is_string and re.fullmatch(r"\d{1,6}", node.this) is not None))
     ),
     "digits": lambda node: isinstance(node, exp.Literal) and node.is_int and int(node.this) <= 15,
     "pattern": _pattern_is_plain,
@@ -488,6 +545,13 @@ FORMS: Mapping[type[exp.Expr], str] = {
     exp.In: "_in", exp.Exists: "_exists", exp.Subquery: "_scalar", exp.Filter: "_filter", exp.Window: "_window",
 }  # fmt: skip
 """Kinds of nodes that the translator writes itself."""
+
+
+def _not_too_long(typed: TypedSql) -> TypedSql:
+    """Refuse what grows by its parts, before it takes all the memory."""
+    if len(typed.sql) > _LONGEST:
+        raise NeedsSpark.because("a statement that is very long for DuckDB", "use steps")
+    return typed
 
 
 def _number(text: str, node: exp.Expr) -> TypedSql:

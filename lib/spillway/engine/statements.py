@@ -31,6 +31,9 @@ class SqlView:
     cuts: Sequence[Callable[[], pa.Table]]
 
 
+NEEDS = "run it with --engine spark"
+
+
 class NeedsSpark(Refused):
     """A query that the process engine does not answer, because its answer could differ from Spark's."""
 
@@ -39,9 +42,7 @@ class NeedsSpark(Refused):
     @staticmethod
     def because(what: str, remedy: str = "") -> NeedsSpark:
         """Return the error for a part of the query; `remedy`: another way to write it, if there is one."""
-        return NeedsSpark(
-            "sql", NeedsSpark.RULE, what, f"run it with --engine spark{remedy and f', or {remedy}'}"
-        )
+        return NeedsSpark("sql", NeedsSpark.RULE, what, f"{NEEDS}{remedy and f', or {remedy}'}")
 
 
 SLICES_A_CORE_ASKED = 2
@@ -282,12 +283,13 @@ def _refuse_many(count: int, most_rows: int) -> None:
 
 def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
     lines = str(problem).strip().splitlines()
-    return Refused(
-        "sql",
-        f"be answered by {engine}",
-        " ".join(steps[-1][1].split())[:120],
-        f"it says: {lines[0] if lines else type(problem).__name__}; correct the statement, or the values that it reads",
-    )
+    says = lines[0] if lines else type(problem).__name__
+    remedy = "correct the statement, or the values that it reads"
+    if says.endswith(NEEDS):  # a value that only Spark is known to read as Spark does
+        says = says.removeprefix("Invalid Input Error: ").removesuffix(f", {NEEDS}")
+        remedy = f"{NEEDS}, or correct the values that it reads"
+    shown = " ".join(steps[-1][1].split())[:120]
+    return Refused("sql", f"be answered by {engine}", shown, f"it says: {says}; {remedy}")
 
 
 def plain_types(found: pa.Table) -> pa.Table:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import load_usable
-from spillway.contracts.column_names import BOUND_SUFFIX, without_bound
+from spillway.contracts.column_names import BOUND_SUFFIX, bounded_attribute
 from spillway.errors import ContractError, SpillwayError
 from spillway.intake.read_again import note_read_again
 from spillway.levers.protocol import Say
@@ -165,9 +165,9 @@ def _bounds_before(tables: Tables, dry_run: bool) -> Iterator[tuple[str, int]]:
         table = tables.at("recovered", stream)
         names = [one.name for one in table.schema]
         pairs = [
-            (without_bound(name), name)
+            (bounded_attribute(name), name)
             for name in names
-            if name.endswith(BOUND_SUFFIX) and without_bound(name) in names
+            if name.endswith(BOUND_SUFFIX) and bounded_attribute(name) in names
         ]
         bounded = [name for pair in pairs for name in pair]
         count = correct_rows(table, bounded, partial(_with_nan, pairs=pairs), dry_run) if pairs else 0

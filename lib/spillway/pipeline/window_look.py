@@ -26,6 +26,7 @@ from spillway.contracts.workload import Workload
 from spillway.errors import Refused, SpillwayError
 from spillway.levers.windows import OPEN, PLANNED, Input, Window, micros_of, step_of
 from spillway.pipeline.window_grid import WindowGrid, window_order
+from spillway.pipeline.window_losses import dropped_cells
 from spillway.pipeline.window_rules import refuse_always
 from spillway.registry import lever
 from spillway.store.files import row_groups, rows_of_group
@@ -255,7 +256,10 @@ def _sent(tables: Tables, stream: str) -> list[int]:
 def _cells_of(
     tables: Tables, grid: WindowGrid, stream: str, order: str, batches: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Return pairs of a batch and a cell in which it has rows; a file is opened at most once."""
+    """Return pairs of a batch and a cell in which it has rows, or had rows before a lever dropped all of them; a file is
+    opened at most once.
+    """
     if batches:
         for file in tables.at("transmitted", stream).files(batch=batches):
             yield from grid.of_batches(file, order, set(batches))
+        yield from dropped_cells(tables, grid, stream, batches)

@@ -106,6 +106,17 @@ def input_losses(
     return Losses(found, aside)
 
 
+def dropped_cells(
+    tables: Tables, grid: WindowGrid, stream: str, batches: Sequence[int]
+) -> Iterable[tuple[int, int]]:
+    """Return every batch with a cell in which a lever dropped some of its rows, as far as their times are recorded."""
+    for batch, dropped in _dropped(tables, stream, batches).items():
+        for span in dropped.spans or ():
+            cell = grid.at(span.from_time)
+            if span.kept < span.offered and span.to_time <= grid.cell(cell)[1]:
+                yield batch, cell
+
+
 def _ranges(
     dropped: DroppedRows, grid: WindowGrid, cells: Sequence[int], here: Mapping[int, int]
 ) -> dict[int, InputLoss]:

@@ -117,6 +117,22 @@ def test_rows_of_a_region_that_is_dropped_whole_are_counted_and_their_values_nee
     assert cut[1]["n__low"] <= true <= cut[1]["n__high"]
 
 
+@pytest.mark.parametrize("seconds", [300.0, 60.0])
+def test_window_whose_rows_were_all_dropped_is_not_covered(
+    forgetting: list[SiftedLake], seconds: float
+) -> None:
+    """Two windows of five minutes, the second one dropped whole: the first minute of it is among the windows too."""
+    made = two_windows("nothing-left", forgetting, marked_pct=0.0, rows_per_second=1.0)
+    assert 50.0 not in made.lake.tables.at("transmitted", "meters").rows(["load"])["load"].to_pylist()
+    coverage, rows = answers(made, "counted", "SELECT count(*) AS n FROM meters", seconds=seconds)
+    windows = round(600 / seconds)
+    assert len(coverage) == windows
+    assert [(row["sic"], row["produced"], row["arrived"]) for row in coverage[windows // 2 :]] == [
+        (0.0, round(seconds), 0)
+    ] * (windows // 2)
+    assert len(rows) == windows // 2
+
+
 def test_a_batch_sifted_before_times_were_counted_is_known_by_its_row_weights(
     forgetting: list[SiftedLake],
 ) -> None:
@@ -151,6 +167,33 @@ def test_intervals_of_sifted_streams_hold_at_their_rate(
     assert held.intervals > 250
     assert held.held >= 0.95 * held.intervals
     assert held.withheld > 0, "sums of values that no rule bounds"
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "site <> 'a--b'",
+        "site <> 'from here'",
+        'site <> "having"',
+        r"site <> 'a\'' AND load >= 0 AND site <> 'b'",
+        "site NOT LIKE 'x%'",
+        "NOT isnull(site)",
+    ],
+)
+def test_texts_of_a_condition_do_not_cost_the_interval(forgetting: list[SiftedLake], where: str) -> None:
+    made = two_windows("texts", forgetting)
+    _, rows = answers(made, "texts", f"SELECT count(*) AS n, mean(level) AS m FROM meters WHERE {where}")
+    for row in rows:
+        assert row["n__low"] <= 300 <= row["n__high"]
+        assert row["m__low"] <= row["m"] <= row["m__high"]
+
+
+def test_quoted_and_qualified_columns_keep_their_rules(forgetting: list[SiftedLake]) -> None:
+    made = two_windows("quoted", forgetting)
+    sql = "SELECT sum(level) AS a, sum(`level`) AS b, sum(meters.level) AS c FROM `meters`"
+    for row in answers(made, "quoted", sql)[1]:
+        for end in ("low", "high"):
+            assert row[f"a__{end}"] == row[f"b__{end}"] == row[f"c__{end}"] is not None
 
 
 def test_windows_that_cut_the_counts_say_a_range(forgetting: list[SiftedLake]) -> None:

@@ -7,13 +7,19 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from evidence.attributes.lake import ENGINE
 from evidence.quality.sifted_streams import BEGIN, SiftedLake, asked, deliver_rows, meters_lake
 from spillway.contracts import read_workload
+from spillway.engine.statements import SqlView, columns_by_duckdb
 from spillway.errors import SpillwayError
+from spillway.levers.quality.scaled_answer import parts_asked
 from spillway.levers.quality.settings import QualitySettings, SourceRule
+from spillway.levers.quality.sources import source_query
+from spillway.levers.quality.sql_text import plain_aggregate
+from spillway.levers.windows import PORTION
 from spillway.pipeline.workloads import run_workloads
 
 Row = dict[str, Any]
@@ -50,6 +56,25 @@ def coverage_of(made: SiftedLake, name: str, sql: str = COUNT, **more: Any) -> l
     run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={name: query}), [name])
     found = lake.tables.at("coverage").rows(subject=name).to_pylist()
     return sorted(found, key=lambda row: row["window"])
+
+
+@pytest.mark.parametrize("name", ["user", "group", "order", "current_date"])
+def test_sources_are_told_apart_by_an_attribute_that_is_a_word_of_sql(name: str) -> None:
+    schema = pa.schema([(name, pa.string()), ("weight", pa.float64()), (PORTION, pa.int64())])
+    statement = source_query("polls", SourceRule(by=name), [name, "weight"])
+    found = columns_by_duckdb({"polls": SqlView(schema, [])}, [("counted", statement)])
+    assert found.names == [PORTION, "source", "tuples", "weights"]
+
+
+def test_parts_are_asked_of_names_that_are_words_of_sql() -> None:
+    of = plain_aggregate("SELECT `group`, sum(`order`) AS s FROM `table` GROUP BY `group`")
+    assert of is not None
+    schema = pa.schema(
+        [("group", pa.string()), ("order", pa.float64()), ("weight", pa.float64()), (PORTION, pa.int64())]
+    )
+    statement = parts_asked(of, frozenset(), weighted=True)
+    found = columns_by_duckdb({"table": SqlView(schema, [])}, [("parts", statement)])
+    assert found.names[:2] == [PORTION, "group"]
 
 
 def test_a_slow_source_weighs_as_much_as_a_fast_one(forgetting: list[SiftedLake]) -> None:

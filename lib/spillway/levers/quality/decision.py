@@ -236,7 +236,7 @@ class AskedQuery(AskingDecision):
         """How many rows have an inexact value that says whether they are counted, or where."""
         assert self.aggregate is not None
         names = doubtful(self.aggregate, inexact)
-        sql = f"SELECT {any_inexact(names)} AS doubted FROM {self.aggregate.source}"
+        sql = f"SELECT {any_inexact(names)} AS doubted FROM `{self.aggregate.source}`"
         return SqlQuestion(self._reads(kept, bounds_of=names), (("doubted", sql),), 1)
 
     def _parts(

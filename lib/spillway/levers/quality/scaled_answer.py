@@ -48,7 +48,9 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = Fa
     >>> parts_asked(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
     'SELECT spillway_portion, count(x) AS spillway_n0, sum(x) AS spillway_s0'
     """
-    items = [PORTION, *of.keys]
+    # a name may be a word of SQL
+    keys = [f"`{name}`" for name in of.keys]
+    items = [PORTION, *keys]
     for at, one in enumerate(of.measures):
         items.append(f"count({one.of or '*'}) AS {PART}n{at}")
         if one.kind != "count":
@@ -59,7 +61,7 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = Fa
         if weighted:
             items += [f"{sql} AS {PART}{name}{at}" for name, sql in _weighted(one, told).items()]
     where = f" WHERE ({of.where})" if of.where else ""
-    return f"SELECT {', '.join(items)} FROM {of.source}{where} GROUP BY {', '.join([PORTION, *of.keys])}"
+    return f"SELECT {', '.join(items)} FROM `{of.source}`{where} GROUP BY {', '.join([PORTION, *keys])}"
 
 
 def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:

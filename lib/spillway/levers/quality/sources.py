@@ -32,11 +32,12 @@ def source_query(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
     """Return the SQL for the rows and the sum of their weights, by portion and source of an input.
 
     >>> source_query("polls", SourceRule(by="router"), ["router"]).partition(" FROM ")[0]
-    'SELECT spillway_portion, router AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
+    'SELECT spillway_portion, `polls`.`router` AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
     """
     weights = "sum(coalesce(weight, 1.0))" if "weight" in columns else "CAST(count(*) AS DOUBLE)"
-    said = f"SELECT {PORTION}, {rule.by} AS source, count(*) AS tuples, {weights} AS weights FROM {name}"
-    return f"{said} GROUP BY {PORTION}, {rule.by}"
+    by = f"`{name}`.`{rule.by}`"  # it may be a word of SQL
+    said = f"SELECT {PORTION}, {by} AS source, count(*) AS tuples, {weights} AS weights FROM `{name}`"
+    return f"{said} GROUP BY {PORTION}, {by}"
 
 
 def source_counts(

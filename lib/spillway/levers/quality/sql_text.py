@@ -1,7 +1,7 @@
 """What can be told of a statement without understanding it: the names in it, and whether it is a plain aggregate.
 
-Names are all words outside of quoted text and comments: a column that is not among them is not used, so that it need
-not be read (`SELECT *` uses all). That says too much rather than too little.
+Names are all words outside of quoted text and comments, as Spark reads these. A column that is not among them is not
+used, so that it need not be read (`SELECT *` uses all). That says too much rather than too little.
 
 A plain aggregate groups one input by columns and makes COUNT, SUM or AVG of them, and nothing else: of such an answer
 an interval can be given (`intervals`). Anything beyond it (a join, HAVING, DISTINCT, LIMIT, a window function) is no
@@ -12,6 +12,8 @@ plain aggregate, and `sic` alone says what it rests on.
 >>> found = plain_aggregate("SELECT k, count(*) AS n, avg(x + 1) AS m FROM t WHERE x > 2 GROUP BY k")
 >>> found.source, found.keys, [(one.name, one.kind, one.of) for one in found.measures], found.where
 ('t', ('k',), [('n', 'count', None), ('m', 'avg', 'x + 1')], 'x > 2')
+>>> [one.of for one in plain_aggregate("SELECT sum(`x`) AS a, avg(t.x) AS b, sum(t.user) AS c FROM t").measures]
+['x', 'x', 't.user']
 >>> plain_aggregate("SELECT k, count(*) AS n FROM t GROUP BY k HAVING count(*) > 2") is None
 True
 """
@@ -19,17 +21,26 @@ True
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from spillway.contracts.spark_dialect import DIALECT
+from spillway.engine.dialect import UNSTEADY
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_CLAUSES = re.compile(r"\b(select|from|where|group\s+by)\b", re.IGNORECASE)
-_NEVER = re.compile(
-    r"\b(join|having|order|limit|distinct|union|intersect|except|over|with|lateral|qualify|filter|tablesample)\b",
-    re.IGNORECASE,
-)
-_MEASURE = re.compile(r"^(count|sum|avg|mean)\s*\((.*)\)\s+(?:as\s+)?(\w+)$", re.IGNORECASE | re.DOTALL)
-_KEY = re.compile(r"^([A-Za-z_]\w*)$")
+_KINDS: Mapping[object, str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
+_NEVER = (exp.Query, exp.AggFunc, exp.Window, exp.Distinct, exp.Filter)
+"""What makes an aggregate more than a plain one, where it stands within."""
+_PLAIN_CLAUSES = {"kind", "expressions", "from_", "where", "group"}
+_NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 @dataclass(frozen=True)
@@ -51,9 +62,23 @@ class PlainAggregate:
     where: str | None
 
 
+@lru_cache(maxsize=4096)
+def _without_texts(statement: str) -> str:
+    """Return the words and signs of a statement, without texts and comments."""
+    try:
+        tokens = DIALECT().tokenize(statement)
+    except SqlglotError:
+        return _QUOTED.sub(" ", statement)
+    return " ".join("" if one.token_type in _TEXTS else one.text for one in tokens)
+
+
 def names_in(statement: str) -> frozenset[str]:
-    """Every word outside of quoted text and comments, in lower case."""
-    return frozenset(word.lower() for word in _WORD.findall(_QUOTED.sub(" ", statement)))
+    """Every word outside of quoted text and comments, in lower case.
+
+    >>> sorted(names_in("SELECT a FROM t WHERE c <> '--d' -- e"))
+    ['a', 'c', 'from', 'select', 't', 'where']
+    """
+    return frozenset(word.lower() for word in _WORD.findall(_without_texts(statement)))
 
 
 def relations_in(statement: str) -> frozenset[str]:
@@ -62,7 +87,7 @@ def relations_in(statement: str) -> frozenset[str]:
     >>> sorted(relations_in("SELECT 'from x' FROM sites s JOIN Others o ON s.at = o.at"))
     ['others', 'sites']
     """
-    found = re.findall(r"\b(?:from|join)\s+([a-z_]\w*)", _QUOTED.sub(" ", statement), re.IGNORECASE)
+    found = re.findall(r"\b(?:from|join)\s+([a-z_]\w*)", _without_texts(statement), re.IGNORECASE)
     return frozenset(name.lower() for name in found)
 
 
@@ -72,61 +97,85 @@ def reads_everything(statement: str) -> bool:
     >>> reads_everything("SELECT t.* FROM t"), reads_everything("SELECT count(*), 2 * x FROM t")
     (True, False)
     """
-    said = re.sub(r"count\s*\(\s*\*\s*\)", "", _QUOTED.sub(" ", statement), flags=re.IGNORECASE)
+    said = re.sub(r"count\s*\(\s*\*\s*\)", "", _without_texts(statement), flags=re.IGNORECASE)
     starred = re.search(r"(select|distinct|all|,|\.)\s*\*", said, re.IGNORECASE) is not None
     return starred or re.search(r"\b(natural|using)\b", said, re.IGNORECASE) is not None
 
 
+@lru_cache(maxsize=1024)
 def plain_aggregate(statement: str) -> PlainAggregate | None:
     """The statement's parts; None where it is anything but a plain aggregate."""
-    said = re.sub(r"--[^\n]*|/\*.*?\*/", " ", statement, flags=re.DOTALL).strip().rstrip(";").strip()
-    if _NEVER.search(_QUOTED.sub(" ", said)) or re.search(r"\(\s*select\b", said, re.IGNORECASE):
+    try:
+        trees = [one for one in sqlglot.parse(statement, dialect=DIALECT) if one is not None]
+    except (SqlglotError, RecursionError):
         return None
-    pieces = [part.strip() for part in _CLAUSES.split(said)]
-    if pieces[0]:
+    trees = [one for one in trees if not isinstance(one, exp.Semicolon)]
+    if len(trees) != 1 or not isinstance(trees[0], exp.Select):
         return None
-    clauses = [re.sub(r"\s+", " ", word.lower()) for word in pieces[1::2]]
-    if clauses not in (["select", "from"], ["select", "from", "where"],
-                       ["select", "from", "group by"], ["select", "from", "where", "group by"]):  # fmt: skip
+    select = trees[0]
+    if any(value for name, value in select.args.items() if name not in _PLAIN_CLAUSES):
         return None
-    parts = dict(zip(clauses, pieces[2::2], strict=True))
-    if not _KEY.match(parts["from"]):
+    table, where, group = (
+        select.args["from_"].this if select.args.get("from_") else None,
+        select.args.get("where"),
+        select.args.get("group"),
+    )
+    if not isinstance(table, exp.Table) or any(value for name, value in table.args.items() if name != "this"):
+        return None
+    if where is not None and where.find(*_NEVER) is not None:
+        return None
+    if group is not None and any(value for name, value in group.args.items() if name != "expressions"):
         return None
     keys, measures = [], []
-    for item in _items(parts["select"]):
-        measure = _MEASURE.match(item)
-        if measure and _balanced(measure.group(2)):
-            kind, of = measure.group(1).lower(), measure.group(2).strip()
-            kind = "avg" if kind == "mean" else kind
-            if kind != "count" and of == "*":
-                return None
-            measures.append(Measure(measure.group(3), kind, None if of == "*" else of))
-        elif _KEY.match(item):
-            keys.append(item)
+    for one in select.expressions:
+        measure = _measure(one, table.name)
+        key = _key(one)
+        if measure is not None:
+            measures.append(measure)
+        elif key is not None:
+            keys.append(key)
         else:
             return None
-    grouped = _items(parts["group by"]) if "group by" in parts else []
-    if not measures or sorted(keys) != sorted(grouped):
+    grouped = [_key(one) or "" for one in (group.expressions if group is not None else ())]
+    if not measures or sorted(map(str.lower, keys)) != sorted(map(str.lower, grouped)):
         return None
-    return PlainAggregate(parts["from"], tuple(keys), tuple(measures), parts.get("where"))
+    return PlainAggregate(table.name, tuple(keys), tuple(measures), _text(where.this) if where else None)
 
 
-def _items(text: str) -> list[str]:
-    """What stands between commas outside of brackets and quotes."""
-    found, depth, start, quoted = [], 0, 0, False
-    for at, letter in enumerate(text):
-        quoted ^= letter == "'"
-        depth += 0 if quoted else (letter == "(") - (letter == ")")
-        if letter == "," and depth == 0 and not quoted:
-            found.append(text[start:at].strip())
-            start = at + 1
-    return [*found, text[start:].strip()]
+def _measure(one: exp.Expr, source: str) -> Measure | None:
+    """Return a COUNT, SUM or AVG that has a name."""
+    function = one.this if isinstance(one, exp.Alias) else None
+    if isinstance(function, exp.Anonymous) and str(function.name).lower() == "mean":
+        function = exp.Avg(this=function.expressions[0]) if len(function.expressions) == 1 else None
+    kind = _KINDS.get(type(function))
+    if function is None or kind is None or not _NAME.match(one.alias) or function.expressions:
+        return None
+    of = function.this
+    if isinstance(of, exp.Star):
+        return Measure(one.alias, kind, None) if kind == "count" else None
+    if of is None or isinstance(of, _NEVER) or of.find(*_NEVER, exp.Star) is not None:
+        return None
+    if isinstance(of, exp.Column) and of.table.lower() in ("", source.lower()) and _means_itself(of.name):
+        return Measure(one.alias, kind, of.name)
+    return Measure(one.alias, kind, _text(of))
 
 
-def _balanced(text: str) -> bool:
-    depth = 0
-    for letter in _QUOTED.sub(" ", text):
-        depth += (letter == "(") - (letter == ")")
-        if depth < 0:
-            return False
-    return depth == 0
+def _means_itself(name: str) -> bool:
+    """Say whether a name is read as that column where it stands alone and without quotes."""
+    if not _NAME.match(name) or name.lower() in UNSTEADY:
+        return False
+    try:
+        found = sqlglot.parse_one(name, dialect=DIALECT)
+    except SqlglotError:
+        return False
+    return isinstance(found, exp.Column) and found.name == name
+
+
+def _key(one: exp.Expr) -> str | None:
+    """Return the name of a column that stands alone."""
+    alone = isinstance(one, exp.Column) and not one.table and isinstance(one.this, exp.Identifier)
+    return one.name if alone and _NAME.match(one.name) else None
+
+
+def _text(node: exp.Expr) -> str:
+    return str(node.sql(dialect=DIALECT, comments=False))
