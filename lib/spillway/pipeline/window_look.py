@@ -256,8 +256,9 @@ def _sent(tables: Tables, stream: str) -> list[int]:
 def _cells_of(
     tables: Tables, grid: WindowGrid, stream: str, order: str, batches: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Return pairs of a batch and a cell in which it has rows, or had rows before a lever dropped all of them; a file is
-    opened at most once.
+    """Return pairs of a batch and a cell in which it has rows, or had rows before a lever dropped all of them.
+
+    A file is opened at most once.
     """
     if batches:
         for file in tables.at("transmitted", stream).files(batch=batches):

@@ -30,8 +30,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from spillway.contracts.spark_dialect import DIALECT
-from spillway.engine.dialect import UNSTEADY
+from spillway.contracts.spark_dialect import DIALECT, UNSTEADY
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
