@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 from tests.clock import now
 
 from spillway.clock import use_clock
 from spillway.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# on a busy machine an example may take longer than Hypothesis's 200 ms: no test asserts a time
+hypothesis_settings.register_profile("untimed", deadline=None)
+hypothesis_settings.load_profile("untimed")
 
 ON_SPARK = "on Spark"
 LONGEST = ("tests/dags", ON_SPARK, "tests/pipeline")
