@@ -30,6 +30,11 @@ class Spark4(Spark):
 
 
 DIALECT = Spark4
+WITHOUT_PARENTHESES = frozenset(
+    ["current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp",
+     "current_timezone", "current_user", "localtime", "localtimestamp", "session_user", "today", "user"]
+)  # fmt: skip
+"""Functions that an engine calls where a column of their name is written and no input has one."""
 
 
 def describe_parse_error(problem: Exception, prefix: str = "") -> str:
