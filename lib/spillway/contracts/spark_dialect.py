@@ -30,46 +30,11 @@ class Spark4(Spark):
 
 
 DIALECT = Spark4
-
-UNSTEADY = frozenset(
-    [
-        "aes_encrypt",
-        "current_catalog",
-        "current_database",
-        "current_date",
-        "current_schema",
-        "current_time",
-        "current_timestamp",
-        "current_timezone",
-        "current_user",
-        "curdate",
-        "getdate",
-        "gen_random_uuid",
-        "get_current_timestamp",
-        "input_file_name",
-        "kll_merge_agg_bigint",
-        "kll_sketch_agg_bigint",
-        "kll_sketch_merge_bigint",
-        "localtime",
-        "localtimestamp",
-        "monotonically_increasing_id",
-        "now",
-        "rand",
-        "randn",
-        "random",
-        "randstr",
-        "session_user",
-        "shuffle",
-        "spark_partition_id",
-        "today",
-        "tablesample",
-        "uniform",
-        "unix_timestamp",
-        "user",
-        "uuid",
-    ]
-)
-"""Functions whose answer may differ when the same rows are read again."""
+WITHOUT_PARENTHESES = frozenset(
+    ["current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp",
+     "current_timezone", "current_user", "localtime", "localtimestamp", "session_user", "today", "user"]
+)  # fmt: skip
+"""Functions that an engine calls where a column of their name is written and no input has one."""
 
 
 def describe_parse_error(problem: Exception, prefix: str = "") -> str:

@@ -22,7 +22,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from spillway.contracts.spark_dialect import DIALECT, UNSTEADY, describe_parse_error
+from spillway.contracts.spark_dialect import DIALECT, WITHOUT_PARENTHESES, describe_parse_error
 from spillway.errors import Refused
 
 LONGEST_STATEMENT = 100_000
@@ -294,11 +294,45 @@ _SPARK_STATEMENTS = (
     "SELECT i FROM t NATURAL JOIN u SORT BY i",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT n FROM r",
 )
-_WITHOUT_PARENTHESES = frozenset(
-    ["current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp",
-     "current_timezone", "current_user", "localtime", "localtimestamp", "session_user", "today", "user"]
-)  # fmt: skip
-"""Those that an engine calls where a column of their name is written and no input has one."""
+_UNSTEADY = frozenset(
+    [
+        "aes_encrypt",
+        "current_catalog",
+        "current_database",
+        "current_date",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+        "current_timezone",
+        "current_user",
+        "curdate",
+        "getdate",
+        "gen_random_uuid",
+        "get_current_timestamp",
+        "input_file_name",
+        "kll_merge_agg_bigint",
+        "kll_sketch_agg_bigint",
+        "kll_sketch_merge_bigint",
+        "localtime",
+        "localtimestamp",
+        "monotonically_increasing_id",
+        "now",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "session_user",
+        "shuffle",
+        "spark_partition_id",
+        "today",
+        "tablesample",
+        "uniform",
+        "unix_timestamp",
+        "user",
+        "uuid",
+    ]
+)
+"""Functions whose answer may differ when the same rows are read again."""
 ORDERED_ONLY = (
     exp.RowNumber, exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist, exp.Ntile, exp.Lag, exp.Lead,
     exp.FirstValue, exp.LastValue,
@@ -459,7 +493,7 @@ def _refuse_unlisted(node: exp.Expr) -> None:
     name = _called(node)
     # if no input has a column of this name, Spark reads it as a function
     column = node.name.lower() if isinstance(node, exp.Column) and not node.table else ""
-    if name.lower() in UNSTEADY or column in _WITHOUT_PARENTHESES:
+    if name.lower() in _UNSTEADY or column in WITHOUT_PARENTHESES:
         name = column or name
         raise Refused(
             "sql",

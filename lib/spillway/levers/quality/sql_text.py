@@ -30,7 +30,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from spillway.contracts.spark_dialect import DIALECT, UNSTEADY
+from spillway.contracts.spark_dialect import DIALECT, WITHOUT_PARENTHESES
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
@@ -161,7 +161,7 @@ def _measure(one: exp.Expr, source: str) -> Measure | None:
 
 def _means_itself(name: str) -> bool:
     """Say whether a name is read as that column where it stands alone and without quotes."""
-    if not _NAME.match(name) or name.lower() in UNSTEADY:
+    if not _NAME.match(name) or name.lower() in WITHOUT_PARENTHESES:
         return False
     try:
         found = sqlglot.parse_one(name, dialect=DIALECT)
