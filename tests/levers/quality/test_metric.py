@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
+from spillway.levers.quality.examined_answer import examined_answer
 from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.sequence import SequenceFates, fates_of
 from spillway.levers.quality.source_window import SourceTally, WindowTally
@@ -110,3 +112,13 @@ def test_what_was_produced_is_what_arrived_came_late_or_was_lost(
     assert found.produced == found.arrived + found.late + found.lost
     assert (found.arrived, found.late) == (len(numbers), len(came_late))
     assert found.produced == (max(numbers) + 1 if numbers else 0)
+
+
+def test_window_answered_before_its_query_had_an_estimate_lacks_no_reason() -> None:
+    """Columns that an edited query adds are null in the rows of older windows; that is no withheld interval."""
+    shares = {"row": [1, 2], "sic": [0.25, 0.25], "coverage": [0.5, 0.5], "n": [3, 4]}
+    nothing = {f"n__{part}": pa.nulls(2, pa.float64()) for part in ("estimate", "low", "high")}
+    reasons = {"n__no_interval": pa.nulls(2, pa.string())}
+    assert examined_answer(pa.table({**shares, **nothing, **reasons}))["withheld_unsaid"] == 0
+    half = {**nothing, "n__estimate": pa.array([5.0, 6.0])}
+    assert examined_answer(pa.table({**shares, **half, **reasons}))["withheld_unsaid"] == 2

@@ -97,6 +97,12 @@ def _intervals(rows: pa.Table) -> _Intervals:
         if not set(parts) <= set(rows.column_names):
             continue
         columns = [rows[part] for part in parts]
+        if all(
+            rows[one].null_count == len(rows)
+            for one in (*parts, name + NO_INTERVAL)
+            if one in rows.column_names
+        ):
+            continue  # the query had no such estimate when this window was answered: its SQL has changed since
         there = np.array([np.asarray(column.is_valid()) for column in columns])
         low, value, high = (np.asarray(column.cast(pa.float64()).fill_null(0.0)) for column in columns)
         rounding = _ROUNDING * np.maximum(1.0, np.abs(value))
