@@ -410,7 +410,7 @@ def test_a_time_in_several_columns_is_no_order(tmp_path: Path) -> None:
     path = tmp_path / "air.csv"
     rows = [f"2024,{1 + i // 28},{1 + i % 28},{i * 31 % 97}.5" for i in range(200)]
     path.write_text("\n".join(["year,month,day,pm", *rows]) + "\n")
-    with pytest.raises(SpillwayError, match="add the time of each record in one column"):
+    with pytest.raises(SpillwayError, match="add a column with the time of each record"):
         new_contract(path)
 
 
