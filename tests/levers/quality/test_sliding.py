@@ -126,7 +126,9 @@ def test_numbers_missing_at_an_edge_are_missed_once_a_row_of_windows(forgetting:
 
 @pytest.mark.parametrize("slide", [7.0, 400.0, 0.01])
 def test_a_slide_that_does_not_fit_is_refused(slide: float) -> None:
-    with pytest.raises(SpillwayError, match=r"slide_seconds` must divide window\.seconds into a whole number"):
+    with pytest.raises(
+        SpillwayError, match=r"slide_seconds` must divide window\.seconds into a whole number"
+    ):
         sliding(slide)
 
 
@@ -134,7 +136,9 @@ def test_another_slide_or_a_join_that_slides_is_refused(forgetting: list[SiftedL
     made = meters_lake("sliding-other", None, [polls(0, 400), polls(900, 1)])
     forgetting.append(made)
     run(made, sliding(60))
-    with pytest.raises(SpillwayError, match=r"window\.slide_seconds` must stay the step of the windows .*, 60,"):
+    with pytest.raises(
+        SpillwayError, match=r"window\.slide_seconds` must stay the step of the windows .*, 60,"
+    ):
         run(made, sliding(100))
     join = read_workload(
         {"name": "pairs", "inputs": ["meters", "meters"], "window": {"seconds": 60, "slide_seconds": 30},
