@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def test_a_retirement_that_meets_a_backfill_deletes_nothing(
 def test_a_certificate_is_of_the_revision_that_was_measured_whatever_the_clocks_say(
     aged: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shedding, "utc_now", lambda: utc_now().replace(year=2001))
+    monkeypatch.setattr(shedding, "utc_now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
     before(monkeypatch, validating, "recover_and_certify", lambda: aged.shed(dates=(SECOND, SECOND)))
     aged.validate("sites", every=True)
     assert [str(b.batch_date) for b in aged.batches("sites") if b.status == RETIRED] == [str(FIRST)] * 2
