@@ -331,7 +331,7 @@ def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[
             if synopsis not in SYNOPSES:
                 continue
             every = [order for mine in ranked.values() for order in mine]
-            # what somebody gets who ranks by nothing at all
+            # the result of a random order: a rule that does nothing
             first = next(at for at, order in enumerate(every) if order is ranked["random"][0])
             by_chance = slice(first, first + len(ranked["random"]))
             for what, sharing in (

@@ -401,7 +401,7 @@ def _normalised(tree: exp.Expr) -> exp.Expr:
 
 
 def _rewritten(node: exp.Expr) -> exp.Expr | None:
-    """Return what stands for a node; None: the node itself, which may be changed."""
+    """Return the node that replaces a node, or None if it stays; a node that stays may be changed in place."""
     if isinstance(node, exp.DataType):
         if node.this == exp.DType.TIMESTAMP:
             node.set("this", exp.DType.TIMESTAMPTZ)

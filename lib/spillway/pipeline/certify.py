@@ -139,7 +139,7 @@ def _certificate_rows(
         corrections = stored.get(name, {}).get((number, attribute), 0)
         certificate = one.certificate.with_stored(corrections)
         touched = certificate.values > 0
-        # an attribute that the contract no longer has is read by nobody, so that only its rows are counted
+        # the contract no longer has this attribute, so only its rows are counted
         present = there.get((number, attribute), there[number, WHOLE_ROWS])
         yield {
             "stream": contract.stream,

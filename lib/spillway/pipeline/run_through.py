@@ -95,7 +95,7 @@ def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_be
         scope="stream", subject=stream, batch=list(mine), dimension_kind=TOTAL
     ).to_pylist() if mine else []  # fmt: skip
     fitting = _fitting(contract, mine, totals)
-    # a plan may fall short of values where what was written fits all the same
+    # the bytes as written can fit although the plan fell short of values
     lines = [
         one
         for one in totals

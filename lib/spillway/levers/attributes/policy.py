@@ -32,7 +32,7 @@ from spillway.levers.rate_distortion import Alternative
 OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""
 FEWEST_PER_SECOND = 1e-9
-"""Tuples: what a batch is reckoned with of which a lever before this one keeps none."""
+"""Number of tuples that the plan assumes for a batch if an earlier lever keeps none of its rows."""
 
 
 @dataclass(frozen=True)
