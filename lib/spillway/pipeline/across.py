@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.batch import DONE, Batch
-from spillway.encoding import encoder
+from spillway.encoding import best_encodings, encoder
 from spillway.errors import Refused
 from spillway.levers.protocol import Plan
 from spillway.settings import Settings
@@ -48,7 +48,7 @@ class ToldBatch:
     def size(self) -> int:
         """What it crosses as."""
         rows, sink = pa.table({"batch": [self.batch], "payload": [self.payload]}), io.BytesIO()
-        with encoder(sink, rows.schema) as writer:
+        with encoder(sink, rows.schema, best_encodings(rows)) as writer:
             writer.write_table(rows)
         return len(sink.getvalue()) + TOLD_LISTED_BYTES + 2 * len(self.stream)
 

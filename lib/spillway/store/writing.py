@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.encoding import ROWS_IN_A_GROUP, chunk_bytes, encoder
+from spillway.encoding import ROWS_IN_A_GROUP, best_encodings, chunk_bytes, encoder
 from spillway.store.blobs import reading, remove, writing
 
 LONGEST_TEXT_IN_STATISTICS = 32
@@ -71,7 +71,7 @@ def write_file(
     if first is None:
         return None
     try:
-        with writing(f"{folder}/{name}") as sink, encoder(sink, schema) as writer:
+        with writing(f"{folder}/{name}") as sink, encoder(sink, schema, best_encodings(first)) as writer:
             for group in itertools.chain([first], groups):
                 writer.write_table(group, row_group_size=size)
     except BaseException:
