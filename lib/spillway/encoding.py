@@ -56,8 +56,19 @@ def best_encodings(rows: pa.Table) -> dict[str, str]:
     return {name: encoding for name, (_, encoding) in best.items()}
 
 
-def encoder(sink: Any, schema: pa.Schema, encodings: Encodings) -> pq.ParquetWriter:
-    """Return a writer of Parquet as every table is written."""
+def encoder(
+    sink: Any,
+    schema: pa.Schema,
+    encodings: Encodings,
+    has_row_groups: bool = False,
+    footers: list[pq.FileMetaData] | None = None,
+) -> pq.ParquetWriter:
+    """Return a writer of Parquet as every table is written.
+
+    `has_row_groups`: the file may have more than one row group. Only then the footer states the smallest and largest
+    value of each column by which row groups are skipped; the table's log states them for the whole file.
+    `footers`: where the writer appends the footer when it is closed.
+    """
     return pq.ParquetWriter(
         sink,
         schema,
@@ -70,9 +81,10 @@ def encoder(sink: Any, schema: pa.Schema, encodings: Encodings) -> pq.ParquetWri
         or None,
         data_page_size=PAGE_BYTES,
         max_rows_per_page=ROWS_IN_A_GROUP,
-        write_statistics=[field.name for field in schema if _has_edges(field.type)],
+        write_statistics=[field.name for field in schema if has_row_groups and _skips_groups(field.type)],
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
+        metadata_collector=footers,
     )
 
 
@@ -114,10 +126,9 @@ def _candidates(kind: pa.DataType) -> tuple[str, ...]:
     return ()
 
 
-def _has_edges(kind: pa.DataType) -> bool:
-    """Whether a column's smallest and largest value are written down.
+def _skips_groups(kind: pa.DataType) -> bool:
+    """Whether readers of Spillway skip row groups by a column of this type: numbers of rows and batches, and times.
 
-    Not of floats: Arrow leaves NaN out of them, where Spark takes it for the largest of all. Not of bytes: Arrow would
-    write whole payloads, twice.
+    Not floats: Arrow ignores NaN, which Spark sorts after every number. Not text and bytes: Arrow writes whole values.
     """
-    return not (pa.types.is_floating(kind) or pa.types.is_binary(kind))
+    return pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
