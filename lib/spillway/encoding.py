@@ -31,6 +31,7 @@ DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
     "DELTA_BYTE_ARRAY",
 )
 """The encodings that Spark's vectorised reader, DuckDB, Polars and delta-rs read. `BYTE_STREAM_SPLIT` is not one."""
+_EMPTY_STATISTICS_BYTES = 2
 
 Encodings = Mapping[str, str]
 """Encoding by column. A column that is missing has a dictionary."""
@@ -66,7 +67,9 @@ def encoder(
     """Return a writer of Parquet as every table is written.
 
     `has_row_groups`: the file may have more than one row group. Only then the footer states the smallest and largest
-    value of each column by which row groups are skipped; the table's log states them for the whole file.
+    value of each column by which row groups are skipped; the table's log states them for the whole file. They are
+    written to a page index as well, because Arrow would otherwise repeat them in the page headers: columns take the
+    same bytes in files of one and of several row groups, so that a compaction changes no plan.
     `footers`: where the writer appends the footer when it is closed.
     """
     return pq.ParquetWriter(
@@ -82,6 +85,7 @@ def encoder(
         data_page_size=PAGE_BYTES,
         max_rows_per_page=ROWS_IN_A_GROUP,
         write_statistics=[field.name for field in schema if has_row_groups and _skips_groups(field.type)],
+        write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
         metadata_collector=footers,
@@ -111,7 +115,9 @@ def chunk_bytes(metadata: pq.FileMetaData, group: int | None = None) -> dict[str
         for index in range(metadata.num_columns):
             chunk = row_group.column(index)
             name = chunk.path_in_schema.split(".")[0]
-            found[name] = found.get(name, 0) + chunk.total_compressed_size
+            # without a page index, the page header has an empty struct of statistics
+            header = _EMPTY_STATISTICS_BYTES if chunk.has_offset_index else 0
+            found[name] = found.get(name, 0) + chunk.total_compressed_size + header
     return found
 
 

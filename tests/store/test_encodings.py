@@ -85,7 +85,7 @@ def encodings_of(rows: pa.Table, wanted: str) -> dict[str, str]:
 def write_rows(folder: Path, rows: pa.Table, wanted: str) -> Path:
     """Write three row groups with an empty one between them."""
     folder.mkdir()
-    with encoder(str(folder / "part.parquet"), rows.schema, encodings_of(rows, wanted)) as writer:
+    with encoder(str(folder / "part.parquet"), rows.schema, encodings_of(rows, wanted), True) as writer:
         writer.write_table(rows.slice(0, 100))
         writer.write_table(rows.slice(0, 0))
         writer.write_table(rows.slice(100), row_group_size=100)

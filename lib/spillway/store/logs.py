@@ -136,14 +136,22 @@ class DeltaLog:
             parts("min."),
             parts("max."),
             records,
+            parts("null_count."),
             columns["modification_time"],
             strict=True,
         )
         found = [
             DataFile(
-                f"{self.path}/{unquote(path)}", int(size), partition, low, high, int(count or 0), int(at)
+                f"{self.path}/{unquote(path)}",
+                int(size),
+                partition,
+                low,
+                high,
+                int(count or 0),
+                nulls,
+                int(at),
             )
-            for path, size, partition, low, high, count, at in known
+            for path, size, partition, low, high, count, nulls, at in known
         ]
         self._spelled = {one.path: str(path) for one, path in zip(found, columns["path"], strict=True)}
         self._listed = (self.version, sorted(found, key=lambda file: file.path))
@@ -391,6 +399,7 @@ def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:
         typed(stats["minValues"]),
         typed(stats["maxValues"]),
         one.rows,
+        tuple(stats["nullCount"].items()),
         one.written_at_ms,
     )
 
