@@ -21,8 +21,6 @@ from spillway.encoding import chunk_bytes, empty_bytes
 from spillway.errors import Refused
 from spillway.store.blobs import reading
 
-LISTED_BYTES = 1_500
-"""About what a table's log says of a file and its commit, before a draft has told."""
 _CUT_BY = timedelta(microseconds=999)
 
 

@@ -163,17 +163,22 @@ class LogStatistics:
 
     def to_json(self) -> str:
         """Return the statistics as the log spells them, in as few characters as JSON allows."""
-        low: dict[str, Any] = {}
-        high: dict[str, Any] = {}
-        for name, edges in self._edges.items():
-            try:
-                smallest, largest = (None, None) if edges is None else map(spelled, edges, (False, True))
-            except OverflowError:  # the last millisecond that Python has cannot be rounded up
-                continue
-            if smallest is not None and largest is not None:
-                low[name], high[name] = smallest, largest
-        stated = {"numRecords": self.rows, "minValues": low, "maxValues": high, "nullCount": self._nulls}
-        return json.dumps(stated, ensure_ascii=False, separators=(",", ":"))
+        return stated_edges(self.rows, self._edges, self._nulls)
+
+
+def stated_edges(rows: int, edges: Mapping[str, tuple[Any, Any] | None], nulls: Mapping[str, int]) -> str:
+    """Return a file's statistics as the log spells them; a column whose edges it cannot spell has none."""
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    for name, found in edges.items():
+        try:
+            smallest, largest = (None, None) if found is None else map(spelled, found, (False, True))
+        except OverflowError:  # the last millisecond that Python has cannot be rounded up
+            continue
+        if smallest is not None and largest is not None:
+            low[name], high[name] = smallest, largest
+    stated = {"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": dict(nulls)}
+    return json.dumps(stated, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_indexed(kind: pa.DataType) -> bool:
