@@ -10,11 +10,14 @@ True
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from spillway.footers import ShortFooterSink
 
 ROWS_IN_A_GROUP = 1 << 19
 COMPRESSION_LEVEL = 9
@@ -57,14 +60,15 @@ def best_encodings(rows: pa.Table) -> dict[str, str]:
     return {name: encoding for name, (_, encoding) in best.items()}
 
 
+@contextmanager
 def encoder(
     sink: Any,
     schema: pa.Schema,
     encodings: Encodings,
     has_row_groups: bool = False,
     footers: list[pq.FileMetaData] | None = None,
-) -> pq.ParquetWriter:
-    """Return a writer of Parquet as every table is written.
+) -> Iterator[pq.ParquetWriter]:
+    """Provide a writer of Parquet as every table is written.
 
     `has_row_groups`: the file may have more than one row group. Only then the footer states the smallest and largest
     value of each column by which row groups are skipped; the table's log states them for the whole file. They are
@@ -72,8 +76,9 @@ def encoder(
     same bytes in files of one and of several row groups, so that a compaction changes no plan.
     `footers`: where the writer appends the footer when it is closed.
     """
-    return pq.ParquetWriter(
-        sink,
+    shortened = ShortFooterSink(sink, has_row_groups)
+    with pq.ParquetWriter(
+        shortened,
         schema,
         compression="zstd",
         compression_level=COMPRESSION_LEVEL,
@@ -84,12 +89,15 @@ def encoder(
         or None,
         data_page_size=PAGE_BYTES,
         max_rows_per_page=ROWS_IN_A_GROUP,
-        write_statistics=[field.name for field in schema if has_row_groups and _skips_groups(field.type)],
+        write_statistics=[field.name for field in schema if has_row_groups and skips_groups(field.type)],
         write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
         metadata_collector=footers,
-    )
+    ) as writer:
+        yield writer
+        shortened.finish()
+    shortened.close()
 
 
 def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, int]:
@@ -103,7 +111,8 @@ def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, i
 def empty_bytes(schema: pa.Schema) -> int:
     """Return the bytes of a file of these columns that has no row."""
     sink = io.BytesIO()
-    encoder(sink, schema, {}).close()
+    with encoder(sink, schema, {}):
+        pass
     return len(sink.getvalue())
 
 
@@ -132,7 +141,7 @@ def _candidates(kind: pa.DataType) -> tuple[str, ...]:
     return ()
 
 
-def _skips_groups(kind: pa.DataType) -> bool:
+def skips_groups(kind: pa.DataType) -> bool:
     """Whether readers of Spillway skip row groups by a column of this type: numbers of rows and batches, and times.
 
     Not floats: Arrow ignores NaN, which Spark sorts after every number. Not text and bytes: Arrow writes whole values.

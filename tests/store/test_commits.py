@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from spillway import footers
 from spillway.engine import InProcess
 from spillway.pipeline.across import ToldBatch, tell
 from spillway.settings import Settings
@@ -138,3 +140,70 @@ def test_a_draft_knows_the_bytes_of_its_commit(tables: Tables) -> None:
     draft = table.draft(InProcess(), pieces, make)
     table.publish(draft.written, batch=[3, 4])
     assert 0 <= draft.log_bytes(3) + draft.log_bytes(4) - log_size(table) <= 1, "half a byte each, rounded up"
+
+
+def test_a_batch_of_ten_attributes_alone_costs_at_most_two_kilobytes_beside_its_values(
+    tables: Tables,
+) -> None:
+    """Footer, page headers, and the commit; what is left is the compressed content of pages."""
+    measures = [
+        "temperature",
+        "humidity",
+        "pressure",
+        "wind_speed",
+        "wind_gust",
+        "rain_mm",
+        "battery_v",
+        "rssi",
+    ]
+    names = [("station", "string"), ("at", "timestamp"), *((name, "double") for name in measures)]
+    table = tables.at("transmitted", "s").with_attributes(names, [("scheme", "bigint", "the row's scheme")])
+    table.append([{"seq": 0, "batch": 1, "batch_date": date(2026, 1, 1)}])
+    count, chance = 900, np.random.default_rng(1)
+
+    def make(_: None, __: dict[str, int]) -> list[pa.Table]:
+        at = pa.array([NOON + timedelta(seconds=i) for i in range(count)], pa.timestamp("us", "UTC"))
+        stations = [f"st-{i % 30:02}" for i in range(count)]
+        columns = {
+            "seq": range(count),
+            "batch": [2] * count,
+            "scheme": [1] * count,
+            "station": stations,
+            "at": at,
+        }
+        return [pa.table(columns | {name: chance.normal(20, 5, count).round(2) for name in measures})]
+
+    draft = table.draft(InProcess(), [Piece({"batch_date": "2026-01-01"}, 2, None)], make)
+    (one,) = table.publish(draft.written, batch=2) or draft.written
+    path = Path(table.path) / one.path
+    file, pages = pq.ParquetFile(path), path.read_bytes()
+    group = file.metadata.row_group(0)
+    assert group.num_columns == 13
+    content = sum(
+        page_bytes(pages, chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size)
+        for chunk in map(group.column, range(group.num_columns))
+    )
+    assert 0 < content < one.size
+    assert one.size - content + log_size(table) <= 2000
+
+
+def page_bytes(data: bytes, at: int, size: int) -> int:
+    """The bytes of the pages of a column without their headers: a page header states the size of its page."""
+    end, found = at + size, 0
+    while at < end:
+        header = bytearray()
+        reader = footers._Reader(data, at)
+        reader.copy_struct(header, {})
+        sizes = struct_of(bytes(header))
+        at, found = reader.at + sizes[3], found + sizes[3]
+    assert at == end
+    return found
+
+
+def struct_of(header: bytes) -> dict[int, int]:
+    """The whole numbers among the first fields of a page header."""
+    reader, found, number = footers._Reader(header, 0), {}, 0
+    while (head := reader._byte()) & 15 == 5:
+        number += head >> 4
+        found[number] = footers._signed(reader._number())
+    return found

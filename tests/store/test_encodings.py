@@ -85,7 +85,10 @@ def encodings_of(rows: pa.Table, wanted: str) -> dict[str, str]:
 def write_rows(folder: Path, rows: pa.Table, wanted: str) -> Path:
     """Write three row groups with an empty one between them."""
     folder.mkdir()
-    with encoder(str(folder / "part.parquet"), rows.schema, encodings_of(rows, wanted), True) as writer:
+    with (
+        (folder / "part.parquet").open("wb") as sink,
+        encoder(sink, rows.schema, encodings_of(rows, wanted), True) as writer,
+    ):
         writer.write_table(rows.slice(0, 100))
         writer.write_table(rows.slice(0, 0))
         writer.write_table(rows.slice(100), row_group_size=100)
@@ -175,7 +178,10 @@ def test_a_forced_encoding_is_the_one_that_is_written(tables: dict[str, Path], w
 
 
 def test_a_file_without_rows_is_read(tmp_path: Path) -> None:
-    with encoder(str(tmp_path / "part.parquet"), ROWS.schema, encodings_of(ROWS, CHOSEN)) as writer:
+    with (
+        (tmp_path / "part.parquet").open("wb") as sink,
+        encoder(sink, ROWS.schema, encodings_of(ROWS, CHOSEN)) as writer,
+    ):
         writer.write_table(ROWS.slice(0, 0))
     convert_to_deltalake(str(tmp_path))
     for name, read in READERS.items():

@@ -35,6 +35,14 @@ def says(one: Written) -> dict[str, Any]:
     return found
 
 
+def says_at_most(rows: pa.Table) -> dict[str, Any]:
+    """What the log states of a file so large that statistics do not matter."""
+    log = writing.LogStatistics(rows.schema)
+    log.add(rows)
+    found: dict[str, Any] = json.loads(log.to_json(10**9))
+    return found
+
+
 def test_rows_that_come_a_few_at_a_time_lie_in_large_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,9 +111,7 @@ def test_a_time_that_python_has_none_for_is_written_without_its_edges(tmp_path: 
         }
 
 
-def test_statistics_say_nothing_of_numbers_that_may_be_none_of_bytes_and_of_columns_of_columns(
-    tmp_path: Path,
-) -> None:
+def test_statistics_say_nothing_of_numbers_that_may_be_none_of_bytes_and_of_columns_of_columns() -> None:
     rows = pa.table(
         {
             "v": [1.0, float("nan"), None],
@@ -115,13 +121,13 @@ def test_statistics_say_nothing_of_numbers_that_may_be_none_of_bytes_and_of_colu
             "some": pa.array([3, None, 2], pa.int64()),
         }
     )
-    stated = says(write(tmp_path, rows))
+    stated = says_at_most(rows)
     assert stated["minValues"] == {"some": 2}
     assert stated["maxValues"] == {"some": 3}
     assert stated["nullCount"] == {"v": 1, "none": 3, "some": 1}
 
 
-def test_the_smallest_and_largest_numbers_are_in_the_log_as_they_are(tmp_path: Path) -> None:
+def test_the_smallest_and_largest_numbers_are_in_the_log_as_they_are() -> None:
     """Delta's readers answer MIN and MAX from the log, so that numbers are never rounded."""
     rows = pa.table(
         {
@@ -134,7 +140,7 @@ def test_the_smallest_and_largest_numbers_are_in_the_log_as_they_are(tmp_path: P
             "empty": pa.nulls(3, pa.float64()),
         }
     )
-    stated = says(write(tmp_path, rows))
+    stated = says_at_most(rows)
     narrow = [float(np.float32(one)) for one in (0.1, 0.2)]
     edges = {"temp": [-3.25, 21.5], "long": [5e-324, 1.7976931348623157e308], "narrow": narrow}
     edges |= {"both": [-0.0, 0.0], "below": [-1.0, -0.0]}
@@ -153,7 +159,7 @@ def test_statistics_of_row_groups_bound_every_number_in_the_total_order(groups: 
     log = writing.LogStatistics(pa.schema([("v", pa.float64())]))
     for group in groups:
         log.add(pa.table({"v": pa.array(group, pa.float64())}))
-    stated = json.loads(log.to_json())
+    stated = json.loads(log.to_json(10**9))
     values = [one for group in groups for one in group if one is not None]
     assert stated["nullCount"]["v"] == sum(map(len, groups)) - len(values)
     if not values or not np.isfinite(values).all():
@@ -207,9 +213,21 @@ def test_size_and_widths_are_those_of_the_file_on_the_disk(tmp_path: Path) -> No
 
 
 def test_only_the_first_columns_are_in_the_log(tmp_path: Path) -> None:
-    names = [f"c{i}" for i in range(12)]
-    stated = says(write(tmp_path, pa.table({name: [1] for name in names})))
-    assert list(stated["minValues"]) == names[: writing.INDEXED_COLUMNS]
+    names = [f"c{i}" for i in range(20)]
+    rows = pa.table({name: [1] for name in names})
+    assert list(says(write(tmp_path, rows))["minValues"]) == names[: writing.ALWAYS_INDEXED_COLUMNS]
+    assert list(says_at_most(rows)["minValues"]) == names[: writing.INDEXED_COLUMNS]
+
+
+def test_measures_are_in_the_log_of_files_where_they_take_little_of_it(tmp_path: Path) -> None:
+    chance = np.random.default_rng(1)
+    whole = pa.table({"seq": range(20_000), **{f"m{i}": chance.normal(size=20_000) for i in range(10)}})
+    small = write(tmp_path, whole.slice(0, 50))
+    assert list(says(small)["minValues"]) == ["seq"]
+    large = write(tmp_path, whole)
+    assert list(says(large)["minValues"]) == whole.column_names
+    assert list(says(large)["nullCount"]) == whole.column_names
+    assert len(large.statistics) <= writing.STATISTICS_SHARE * large.size
 
 
 ANYTHING = some.one_of(

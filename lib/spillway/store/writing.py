@@ -26,8 +26,18 @@ from spillway.encoding import ROWS_IN_A_GROUP, best_encodings, chunk_bytes, enco
 from spillway.store.blobs import remove, writing
 
 LONGEST_TEXT_IN_STATISTICS = 32
-INDEXED_COLUMNS = 8
-"""How many of a table's first columns have their smallest and largest value in its log."""
+INDEXED_COLUMNS = 16
+"""How many of a table's first columns may have their smallest and largest value in its log.
+
+Of 2 million rows a log would hold more, but to list a year of small files takes longer with every column.
+"""
+ALWAYS_INDEXED_COLUMNS = 8
+"""How many of them have it in the log of every file, unless they are floats: Spillway itself skips files by them.
+
+Others have it where the log's statistics take at most `STATISTICS_SHARE` of the file. A column takes about 60 bytes, so
+that a file of ten measures has all of them from about 100 kB on. To skip a smaller file saves other programs little.
+"""
+STATISTICS_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,9 @@ def write_file(
         remove(f"{folder}/{name}")
         raise
     written_at_ms, bytes_of = int(time.time() * 1000), chunk_bytes(footers[0])
-    return Written(name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(), bytes_of)
+    return Written(
+        name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(file_bytes), bytes_of
+    )
 
 
 def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
@@ -141,9 +153,13 @@ class LogStatistics:
     largest value of a longer text.
     """
 
-    def __init__(self, schema: pa.Schema, columns: int = INDEXED_COLUMNS) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self.rows = 0
-        self._nulls = {field.name: 0 for field in list(schema)[:columns] if _is_indexed(field.type)}
+        first = list(schema)[:INDEXED_COLUMNS]
+        self._always = {
+            field.name for field in first[:ALWAYS_INDEXED_COLUMNS] if not pa.types.is_floating(field.type)
+        }
+        self._nulls = {field.name: 0 for field in first if _is_indexed(field.type)}
         self._edges: dict[str, tuple[Any, Any] | None] = {}
         """The smallest and the largest value; None where they cannot be stated. Columns of nulls have no entry."""
 
@@ -161,9 +177,19 @@ class LogStatistics:
                 found = min(found[0], known[0], key=_sorted_as), max(found[1], known[1], key=_sorted_as)
             self._edges[name] = found
 
-    def to_json(self) -> str:
-        """Return the statistics as the log spells them, in as few characters as JSON allows."""
-        return stated_edges(self.rows, self._edges, self._nulls)
+    def to_json(self, file_bytes: int) -> str:
+        """Return the statistics as the log of a file of this size has them."""
+        names = [name for name in self._nulls if name in self._always]
+        found = self._of(names)
+        for name in (name for name in self._nulls if name not in self._always):
+            more = self._of([one for one in self._nulls if one in names or one == name])
+            if len(more) <= file_bytes * STATISTICS_SHARE:
+                names, found = [*names, name], more
+        return found
+
+    def _of(self, names: list[str]) -> str:
+        edges = {name: self._edges[name] for name in names if name in self._edges}
+        return stated_edges(self.rows, edges, {name: self._nulls[name] for name in names})
 
 
 def stated_edges(rows: int, edges: Mapping[str, tuple[Any, Any] | None], nulls: Mapping[str, int]) -> str:
