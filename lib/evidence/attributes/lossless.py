@@ -44,7 +44,7 @@ from spillway.batch import Batch
 from spillway.contracts import StreamContract, load_contracts, read_channel
 from spillway.demo.data import STREAMS
 from spillway.levers.attributes.choices import WAYS
-from spillway.levers.attributes.policy import own_settings
+from spillway.levers.attributes.policy import own_settings, with_fewest_bytes
 from spillway.levers.protocol import OVERHEAD
 from spillway.lossless import coarsest, lossless_sizes, parquet_bytes, row_orders
 from spillway.settings import Settings
@@ -143,7 +143,8 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
     """Send a stream without loss and within its bound, and measure the newest batch; give it to the rivals too."""
     crossed: dict[str, Crossed] = {}
     rows, differing = pa.table({}), 0
-    for bound, stated in (("exact", nothing_lost(contract)), ("bound", nothing_held(contract))):
+    for bound in ("exact", "bound"):
+        stated = with_fewest_bytes(with_every_treatment(contract), exact=bound == "exact")
         stream = stated.stream
         lake = Lake.landed(f"lossless-{stream}", {stream: stated}, {stream: files})
         terms = {"capacity": PLENTY, "minimize": "bytes"}
@@ -163,17 +164,9 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
     return Compared(name, rows, contract.keys, sizes, crossed["exact"], crossed["bound"], differing, times)
 
 
-def nothing_lost(contract: StreamContract) -> StreamContract:
-    """Return the contract with a bound of 0 for every attribute, and every synopsis sent."""
-    attributes = tuple(replace(one, error_pct=None, error=None) for one in contract.attributes)
-    settings = replace(own_settings(contract), error_pct=0.0)
-    return nothing_held(with_settings(replace(contract, attributes=attributes), settings))
-
-
-def nothing_held(contract: StreamContract) -> StreamContract:
-    """Return the contract with every treatment allowed and every synopsis sent."""
-    settings = replace(own_settings(contract), synopsis="send", ways=WAYS, plan="least_loss", fit="bits")
-    return with_settings(contract, settings)
+def with_every_treatment(contract: StreamContract) -> StreamContract:
+    """Return the contract with every treatment allowed, whatever its owner chose."""
+    return with_settings(contract, replace(own_settings(contract), ways=WAYS))
 
 
 def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
@@ -190,7 +183,7 @@ def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
 
 
 def differing_values(truth: pa.ChunkedArray, found: pa.ChunkedArray) -> int:
-    """Return the number of values that are not the same; two nulls or two NaN are.
+    """Return the number of values that are not equal; two nulls or two NaN are.
 
     >>> differing_values(pa.chunked_array([[1.0, None, math.nan]]), pa.chunked_array([[1.5, None, math.nan]]))
     1
@@ -198,11 +191,11 @@ def differing_values(truth: pa.ChunkedArray, found: pa.ChunkedArray) -> int:
     if truth.type != found.type or len(truth) != len(found):
         return len(truth)
     one, other = truth.combine_chunks(), found.combine_chunks()
+    same = pc.or_(pc.equal(one, other).fill_null(False), pc.and_(one.is_null(), other.is_null()))
     if pa.types.is_floating(one.type):
-        one, other = (values.view(pa.int64()) for values in (one, other))
-    same = pc.equal(one, other).fill_null(False)
-    both_null = pc.and_(one.is_null(), other.is_null())
-    return len(truth) - int(pc.sum(pc.or_(same, both_null).cast(pa.int64())).as_py() or 0)
+        both_nan = pc.and_(pc.is_nan(one).fill_null(False), pc.is_nan(other).fill_null(False))
+        same = pc.or_(same, both_nan)
+    return len(truth) - int(pc.sum(same.cast(pa.int64())).as_py() or 0)
 
 
 def rival_sizes(rows: pa.Table, keys: Sequence[str], order: str | None) -> dict[str, int]:
