@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 from spillway.contracts import load_contracts
 from spillway.engine import InProcess
 from spillway.errors import UsageError
+from spillway.levers.attributes.plan import AROUND_SENT_BYTES
 from spillway.lossless import csv_of
 from spillway.pipeline.accounting import SENT
 from spillway.pipeline.comparison import Comparison, compare_with_lossless
@@ -151,3 +153,15 @@ def test_a_lever_that_drops_rows_is_left_out(tmp_path: Path) -> None:
     assert found is not None
     assert [(size.form, size.rows) for size in found.sizes][3:] == [("exact", 600)]
     assert found.notes == ()
+
+
+def test_first_guess_of_what_a_file_of_synopses_takes_is_near_what_it_takes(
+    begun: World, tmp_path: Path
+) -> None:
+    """A guess that is too high keeps a column that pays as a synopsis, and is never corrected by a draft."""
+    world = begun.copy(tmp_path)
+    paid_by_byte(world, synopsis="send", error_pct=0)
+    world.shed()
+    took = {row["batch"]: json.loads(row["state"])["around"] for row in world.rows("schemes")}
+    assert AROUND_SENT_BYTES / 1.5 < took[2] < AROUND_SENT_BYTES * 1.25
+    assert took[2] != AROUND_SENT_BYTES, "measured"

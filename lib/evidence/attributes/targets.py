@@ -71,13 +71,14 @@ OVERALL = (
         "attributes.exact_bytes_without_fixed_over_best_lossless_largest",
         1.02,
         False,
-        "see the table of exact bytes by column",
+        "a batch of few rows is kept as it is if a file of synopses would take more than it saves; see the table of "
+        "exact bytes by column",
     ),
     Target(
         "attributes.order_bytes_per_row_largest",
         0.2,
         False,
-        "a column's page takes about 100 bytes by itself, which a batch of few rows does not spread",
+        "the page of a column takes about 50 bytes whatever it holds, which counts in a batch of few rows",
     ),
     Target(
         "attributes.recovery_accuracy_pct_mean",
