@@ -93,12 +93,12 @@ def plan_of(
         names = [one.overview.figures.stream for one in shown.streams] if compare else []
         planned = {name: planned_sizes(run, name) for name in names}
         numbers = {name: run.batches[name].batch for name in names}
-    found = []
+    comparisons = []
     for name, sizes in planned.items():
-        one = compare_with_lossless(tables, engine, contracts, name, numbers[name], say)
-        if one is not None:
-            found.append(replace(one, sizes=(*one.sizes, *sizes)))
-    return replace(shown, comparisons=tuple(found))
+        compared = compare_with_lossless(tables, engine, contracts, name, numbers[name], say)
+        if compared is not None:
+            comparisons.append(replace(compared, sizes=(*compared.sizes, *sizes)))
+    return replace(shown, comparisons=tuple(comparisons))
 
 
 def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
