@@ -115,3 +115,9 @@ def test_what_is_kept_reads_back(world: World) -> None:
     assert kept_comparison(world.settings, "sites") is None
     keep_comparison(world.settings, ONE)
     assert kept_comparison(world.settings, "sites") == ONE
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"stream": "sites"}', '{"batch_date": 3}'])
+def test_what_was_cut_short_is_left_out_of_the_report(world: World, content: str) -> None:
+    keep_comparison(world.settings, ONE).write_text(content, encoding="utf-8")
+    assert kept_comparison(world.settings, "sites") is None

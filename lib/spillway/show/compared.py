@@ -96,11 +96,19 @@ def keep_comparison(settings: Settings, one: Comparison) -> Path:
 
 
 def kept_comparison(settings: Settings, stream: str) -> Comparison | None:
-    """Return the comparison that was kept of a stream; None if there is none."""
+    """Return the comparison that was kept of a stream; None if there is none, or none that this version can read."""
     path = Path(settings.build, FOLDER, f"{stream}.json")
     if not path.is_file():
         return None
-    held = json.loads(path.read_text(encoding="utf-8"))
-    sizes = tuple(Size(**size) for size in held.pop("sizes"))
-    day = date.fromisoformat(held.pop("batch_date"))
-    return Comparison(**{**held, "batch_date": day, "sizes": sizes, "notes": tuple(held["notes"])})
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        return Comparison(
+            held["stream"],
+            held["batch"],
+            date.fromisoformat(held["batch_date"]),
+            held["rows"],
+            tuple(Size(one["form"], one["bytes"], one["rows"]) for one in held["sizes"]),
+            tuple(held["notes"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None  # cut short, or written by another version: the next `--compare` replaces it
