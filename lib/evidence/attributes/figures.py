@@ -23,6 +23,7 @@ from evidence.attributes.hits import hits
 from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.lake import Lake
+from evidence.attributes.lossless import lossless
 from evidence.attributes.nine import brought_through, nine
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
@@ -76,6 +77,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     found |= at_capacities(book, labs)
     found |= key_frames(book, labs)
     found |= compressors(book, labs, directory)
+    found |= lossless(book, settings, directory)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
     lake.forget()

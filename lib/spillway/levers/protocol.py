@@ -383,6 +383,14 @@ class Lever(ABC):
         """Return the rows of each batch that the lever dropped."""
         return {}
 
+    def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
+        """Return the contract under which the lever sends the fewest bytes and keeps nothing at the source.
+
+        `exact`: no value may differ; otherwise values keep to their bounds. None: the lever has no such settings, for
+        example because it drops rows.
+        """
+        return None
+
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
         """Return the attributes whose values the lever may round, or recover within a bound."""
         return frozenset()

@@ -14,7 +14,10 @@ from spillway.contracts import Contracts, load_usable, read_channel
 from spillway.contracts.shapes import suggest
 from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
+from spillway.levers.protocol import Say
+from spillway.pipeline.comparison import Comparison, compare_with_lossless, planned_sizes
 from spillway.pipeline.dry_run import DryRun, arrived, dry_run
+from spillway.show.compared import comparison_lines
 from spillway.show.lines import blocks, sentences, table_lines
 from spillway.show.overview import StreamOverview, attribute_lines, measured_loss, rows_said, stream_overviews
 from spillway.show.trades import ChannelTrade, trade_lines, traded
@@ -53,12 +56,23 @@ class ShownPlan:
     waiting: Mapping[str, str]
     """Streams of which nothing can be planned, and why."""
     trade: ChannelTrade | None
+    comparisons: tuple[Comparison, ...] = ()
+    """Of each stream, the batch next to files of lossless compressors, if that was asked for."""
 
 
 def plan_of(
-    tables: Tables, engine: Engine, name: str, capacity: str | None = None, batch: int | None = None
+    tables: Tables,
+    engine: Engine,
+    name: str,
+    capacity: str | None = None,
+    batch: int | None = None,
+    compare: bool = False,
+    say: Say = lambda _: None,
 ) -> ShownPlan:
-    """What would be done to the stream or the channel `name`, at its capacity or another one."""
+    """What would be done to the stream or the channel `name`, at its capacity or another one.
+
+    `compare`: also measure the batch of each stream as files of lossless compressors, which takes seconds.
+    """
     contracts = load_usable(tables.settings.schemas)
     for one in contracts.broken:
         if one.subject == name:
@@ -75,7 +89,16 @@ def plan_of(
     chosen = (stream, batch) if stream is not None and batch is not None else None
     room = contracts.planned_with(channel)
     with dry_run(tables, engine, contracts, room, chosen) as run:
-        return _shown(run, contracts, channel, stream)
+        shown = _shown(run, contracts, channel, stream)
+        names = [one.overview.figures.stream for one in shown.streams] if compare else []
+        planned = {name: planned_sizes(run, name) for name in names}
+        numbers = {name: run.batches[name].batch for name in names}
+    comparisons = []
+    for name, sizes in planned.items():
+        compared = compare_with_lossless(tables, engine, contracts, name, numbers[name], say)
+        if compared is not None:
+            comparisons.append(replace(compared, sizes=(*compared.sizes, *sizes)))
+    return replace(shown, comparisons=tuple(comparisons))
 
 
 def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
@@ -155,6 +178,9 @@ def plan_lines(found: ShownPlan) -> Iterator[str]:
     if found.trade is not None:
         yield ""
         yield from trade_lines(found.trade)
+    for compared in found.comparisons:
+        yield ""
+        yield from comparison_lines(compared)
 
 
 def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:

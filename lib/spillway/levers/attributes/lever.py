@@ -20,6 +20,7 @@ from spillway.levers.attributes.policy import (
     measures_now,
     own_settings,
     prefixes,
+    with_fewest_bytes,
 )
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
@@ -128,6 +129,9 @@ class Attributes(Lever):
             place = (row["batch"], row["attribute"])
             found[place] = found.get(place, 0) + row["shed_values"]
         return found
+
+    def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
+        return with_fewest_bytes(contract, exact)
 
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
         from spillway.levers.attributes.stated import inexact_names

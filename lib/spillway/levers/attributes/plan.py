@@ -23,8 +23,9 @@ from spillway.levers.attributes.stated import bound_now
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
-AROUND_SENT_BYTES = 3_000
-"""About what a file of sent synopses takes beside them, and its log says of it, before one has told."""
+AROUND_SENT_BYTES = 2_000
+"""Bytes that a file of sent synopses and its log entry are taken to have in addition to the synopses, until a draft has
+measured them."""
 LEAST_FACTOR, MOST_FACTOR = 0.1, 1e6
 """What a batch's bytes came to over what was planned is believed within these."""
 LEAST_DIVIDED = 0.9

@@ -169,6 +169,23 @@ def own_settings(contract: StreamContract) -> AttributeSettings:
     return found
 
 
+def with_fewest_bytes(contract: StreamContract, exact: bool) -> StreamContract:
+    """Return the contract with every synopsis sent; `exact`: and with a bound of 0 for every attribute.
+
+    On a channel with `minimize: bytes` each measure is then kept, rounded or shed, whatever crosses in the fewest
+    bytes. The treatments stay those that the contract allows.
+    """
+    settings = replace(own_settings(contract), synopsis="send", plan="least_loss", fit="bits")
+    attributes = contract.attributes
+    if exact:
+        settings = replace(settings, error_pct=0.0)
+        attributes = tuple(replace(one, error_pct=None, error=None) for one in attributes)
+    levers = tuple(
+        replace(one, settings=settings) if one.lever == "attributes" else one for one in contract.levers
+    )
+    return replace(contract, attributes=attributes, levers=levers)
+
+
 def tuples_in_window(settings: AttributeSettings, load: Load) -> int:
     """Tuples of a window: as the contract counts them, or what its seconds bring at the rate of now (3.2.1.2).
 
