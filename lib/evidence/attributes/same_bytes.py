@@ -157,7 +157,7 @@ def offered(trial: SameBytes) -> dict[str, float]:
     crossed = sum(whole.crossed_bytes.values())
     return {
         "offered_bytes": crossed,
-        **{f"offered_bytes.batch_{batch}": size for batch, size in whole.crossed_bytes.items()},
+        **{f"offered_bytes.batch_{batch}": size for batch, size in sorted(whole.crossed_bytes.items())},
         **{f"bytes_per_row.{one}": size / rows for one, size in by_class.items()},
         "files": len(files),
         "fixed_bytes_per_file.footer": (sizes_of_files - columns) / len(files),
