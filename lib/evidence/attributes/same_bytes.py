@@ -48,7 +48,8 @@ SYNOPSES = ("auto", "hold")
 CLASSES = ("seq", "time", "key", "measures", "other")
 BEFORE = Path(__file__).with_name("before_encodings.csv")
 CHANNEL, TRAINED_AT = "generated", 0.6
-"""Training sees a channel of this share of the old load, in both revisions."""
+"""Training sees a channel that takes this share of the old revision's densest batch, in bytes, in both revisions."""
+OFFERED_BYTES, CHANNEL_BYTES = "offered_bytes.batch_", "channel_bytes.batch_"
 LEVER = "attributes"
 REMEASURE = "measure the old revision again (see `evidence.attributes.same_bytes`)"
 SHOWN = ("offered_bytes", "bytes_per_row", "fixed_bytes_per_file", "fixed_bytes_per_batch", "error_pct", "absent_pct",
@@ -68,7 +69,10 @@ class Before:
     @property
     def offered_bytes(self) -> dict[int, float]:
         """Return all offered bytes by batch."""
-        start = "offered_bytes.batch_"
+        return self.by_batch(OFFERED_BYTES)
+
+    def by_batch(self, start: str) -> dict[int, float]:
+        """Return the figures whose names are `start` and a batch's number."""
         return {int(k.removeprefix(start)): v for k, v in self.figures.items() if k.startswith(start)}
 
 
@@ -110,25 +114,26 @@ def measure(landed: Landed, before: Before | None = None) -> dict[str, float]:
     lake = replace(lake, settings=replace(lake.settings, destination=f"memory://there-{name}"))
     rows = lake.rows("raw", name)
     found: dict[str, float] = {"rows": rows.num_rows, "rows_crc32": _checksum(rows.select(contract.names))}
-    if before is not None and any(before.figures[one] != value for one, value in found.items()):
-        raise Refused(
-            f"stream {name}",
-            "have the rows that the old revision was measured on",
-            found,
-            REMEASURE,
-            BEFORE.name,
+    _require_equal(name, "rows", before, found)
+    seconds = {batch.batch: batch.seconds_covered or 0.0 for batch in lake.batches(name)}
+    if before is None:
+        rate, densest = max(
+            (load.rate_kbps, batch.batch)
+            for load, batch in zip(lake.loads(name), lake.batches(name), strict=True)
         )
-    kbps = (
-        max(one.rate_kbps for one in lake.loads(name)) * TRAINED_AT
-        if before is None
-        else before.figures["channel_kbps"]
-    )
+        channel = {densest: rate * 1000.0 / 8.0 * seconds[densest] * TRAINED_AT}
+    else:
+        channel = before.by_batch(CHANNEL_BYTES)
+    ((number, size),) = channel.items()
+    kbps = size * 8.0 / 1000.0 / seconds[number]
     lake = lake.with_channels({CHANNEL: read_channel(CHANNEL, {"capacity": f"{kbps!r} kbps"})})
     lake = lake.with_contract(_trained_on_whole_batches(lake, name))
     lake.train()
     lake.shed()
     trial = SameBytes(Lab(lake, name), None if before is None else before.offered_bytes)
-    found |= {"channel_kbps": kbps, "measures": len(trial.measures), **offered(trial)}
+    inexact = {"measures": float(len(trial.measures))}
+    _require_equal(name, "number of measures that may be inexact", before, inexact)
+    found |= {f"{CHANNEL_BYTES}{number}": size, **inexact, **offered(trial)}
     for synopsis in SYNOPSES:
         for capacity in CAPACITIES_PCT:
             one, place = trial.at(capacity, synopsis), f"{synopsis}.{capacity}"
@@ -137,6 +142,13 @@ def measure(landed: Landed, before: Before | None = None) -> dict[str, float]:
             found[f"over_capacity_pct.{place}"] = one.over_pct
     lake.forget()
     return found
+
+
+def _require_equal(stream: str, what: str, before: Before | None, found: Mapping[str, float]) -> None:
+    """Raise an error if both revisions do not measure the same."""
+    if before is not None and any(before.figures[figure] != value for figure, value in found.items()):
+        rule = f"have the {what} that the old revision was measured on"
+        raise Refused(f"stream {stream}", rule, dict(found), REMEASURE, BEFORE.name)
 
 
 def offered(trial: SameBytes) -> dict[str, float]:
@@ -157,7 +169,7 @@ def offered(trial: SameBytes) -> dict[str, float]:
     crossed = sum(whole.crossed_bytes.values())
     return {
         "offered_bytes": crossed,
-        **{f"offered_bytes.batch_{batch}": size for batch, size in sorted(whole.crossed_bytes.items())},
+        **{f"{OFFERED_BYTES}{batch}": size for batch, size in sorted(whole.crossed_bytes.items())},
         **{f"bytes_per_row.{one}": size / rows for one, size in by_class.items()},
         "files": len(files),
         "fixed_bytes_per_file.footer": (sizes_of_files - columns) / len(files),
