@@ -215,8 +215,8 @@ def rounds(names: Sequence[str], count: int) -> list[list[str]]:
 def alternate(contestants: dict[str, Contestant]) -> dict[str, dict[str, float]]:
     """Return what each takes, by clock: the best of the rounds, of processor seconds the median.
 
-    The order alternates; one warm-up round does not count. Processor seconds of other processes are read late now and
-    then, so that a smallest value may be too small.
+    The order alternates; one warm-up round does not count. A worker of Spark that ends is not counted any more on some
+    kernels, so that the smallest reading of processor seconds may be far too small, even negative.
     """
     every: dict[str, dict[str, list[float]]] = {name: {clock: [] for clock in CLOCKS} for name in contestants}
     for turn, names in enumerate(rounds(list(contestants), ROUNDS)):
