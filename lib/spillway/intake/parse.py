@@ -139,7 +139,8 @@ def parse_files(
         aside = _Aside(rejected, work)
         try:
             day = {"batch_date": str(work.batch.batch_date)}
-            made = write_file(raw.folder, day, raw.schema, _good(contract, landing, dropped, work, aside))
+            rows = _good(contract, landing, dropped, work, aside)
+            made = write_file(raw.folder, day, raw.schema, rows, order=contract.key_order)
             return aside.told(made, dropped)
         except _NothingOfIt as found:
             aside.drop()

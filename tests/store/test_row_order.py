@@ -1,0 +1,250 @@
+"""Rows in the order that takes fewer bytes: the file says so, and every reader of ours gets them as they arrived."""
+
+from __future__ import annotations
+
+import random
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from spillway.encoding import best_layout
+from spillway.settings import Settings
+from spillway.store import writing
+from spillway.store.files import (
+    DataFile,
+    RowReader,
+    groups_of,
+    read_rows,
+    row_groups,
+    rows_of,
+    rows_of_group,
+    sorted_order,
+)
+from spillway.store.logs import data_file
+from spillway.store.tables import Table, Tables
+from spillway.store.upkeep import compact
+from spillway.store.writing import write_file
+
+ATTRIBUTES = [("site", "string"), ("unit", "integer"), ("at", "timestamp"), ("level", "double")]
+ORDER = ("site", "unit", "seq")
+DAY = date(2026, 1, 1)
+SITES = 12
+
+
+def polled(rows: int, first_seq: int = 0, batch: int = 1) -> pa.Table:
+    """Sites that report in turn, each with a level that moves by one: by site, levels take fewer bytes.
+
+    Keys, times and levels are null here and there, levels NaN or -0.0, and times lie before 1970 too.
+    """
+    at = np.arange(rows)
+    rounds, chance = -(-rows // SITES), np.random.default_rng(3)
+    steps = np.cumsum(chance.integers(-1, 2, (rounds, SITES)), axis=0) + chance.integers(0, 5_000, SITES)
+    level = steps.reshape(-1)[:rows].astype(float)
+    level[::97], level[1::97] = np.nan, -0.0
+    return pa.table(
+        {
+            "seq": pa.array(at + first_seq),
+            "batch": pa.array(np.full(rows, batch)),
+            "site": pa.array([None if i % SITES == 7 else f"ß-{i % SITES * 7 % SITES}" for i in range(rows)]),
+            "unit": pa.array(at % 2, mask=at % SITES == 9),
+            "at": pa.array(at // SITES * 1_000_000 - 10**7, pa.timestamp("us", tz="UTC"), mask=at % 89 == 5),
+            "level": pa.array(level, mask=at % 83 == 2),
+        }
+    )
+
+
+def noise(rows: int, first_seq: int = 0, batch: int = 1) -> pa.Table:
+    """The same columns, and nothing gained by another order."""
+    chance = np.random.default_rng(1)
+    table = polled(rows, first_seq, batch)
+    for name, values in (
+        ("site", chance.integers(0, 10**9, rows).astype(str)),
+        ("level", chance.random(rows)),
+    ):
+        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    return table
+
+
+def written(folder: Path, rows: pa.Table, order: tuple[str, ...] = ORDER, step: int = 10**9) -> DataFile:
+    """A file of the rows, `step` of them at a time."""
+    parts = [rows.slice(low, step) for low in range(0, rows.num_rows, step)]
+    one = write_file(str(folder), {}, rows.schema, parts, order=order)
+    assert one is not None
+    return data_file(str(folder), one, rows.schema)
+
+
+def stored(file: DataFile) -> pa.Table:
+    """The rows as they lie in the file."""
+    return pq.ParquetFile(file.path).read()
+
+
+def same(found: pa.Table, wanted: pa.Table) -> None:
+    """Equal value by value, NaN and the sign of zero included."""
+    assert [repr(row) for row in found.to_pylist()] == [repr(row) for row in wanted.to_pylist()]
+
+
+def test_rows_lie_by_key_where_that_saves_bytes_and_the_file_says_so(tmp_path: Path) -> None:
+    rows = polled(6_000)
+    by_key, as_arrived = written(tmp_path, rows), written(tmp_path, rows, order=())
+    assert sorted_order(by_key) == ORDER
+    assert sorted_order(as_arrived) == ()
+    assert by_key.size < 0.97 * as_arrived.size
+    assert stored(by_key)["seq"].to_pylist() != list(range(6_000))
+    same(stored(by_key).sort_by("seq"), rows)
+    sorting = pq.ParquetFile(by_key.path).metadata.row_group(0).sorting_columns
+    assert [(one.column_index, one.descending, one.nulls_first) for one in sorting] == [
+        (rows.column_names.index(name), False, False) for name in ORDER
+    ]
+    same(stored(by_key), rows.sort_by([(name, "ascending") for name in ORDER]))
+
+
+def test_rows_stay_as_they_arrived_where_another_order_saves_less_than_three_percent(tmp_path: Path) -> None:
+    file = written(tmp_path, noise(6_000))
+    assert sorted_order(file) == ()
+    same(stored(file), noise(6_000))
+
+
+@pytest.mark.parametrize(("saving", "chosen"), [(0.031, True), (0.029, False)])
+def test_three_percent_of_all_columns_decide_the_dearer_seq_included(
+    monkeypatch: pytest.MonkeyPatch, saving: float, chosen: bool
+) -> None:
+    """Sizes as encodings take them, by hand: the level gains what `seq` costs, and a little more."""
+    from spillway import encoding
+
+    def sizes(rows: pa.Table) -> dict[str, tuple[int, str]]:
+        moved = rows["seq"][1].as_py() != 1
+        seq, level = (10_000, 90_000 - round(100_000 * saving)) if moved else (1_000, 99_000)
+        return {"seq": (seq, "PLAIN"), "level": (level, "PLAIN")}
+
+    monkeypatch.setattr(encoding, "_smallest", sizes)
+    assert best_layout(polled(1_000), ORDER)[0] == (ORDER if chosen else ())
+
+
+def test_the_same_rows_become_the_same_bytes_however_they_come(tmp_path: Path) -> None:
+    rows = polled(6_000)
+    contents = {Path(written(tmp_path, rows, step=step).path).read_bytes() for step in (7, 1_000, 10**9)}
+    assert len(contents) == 1
+
+
+@pytest.fixture
+def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[DataFile], pa.Table]:
+    """A file as it was written before there was an order, and one by key, of several row groups each."""
+    monkeypatch.setattr(writing, "ROWS_IN_A_GROUP", 2_500)
+    rows = polled(12_000)
+    files = [written(tmp_path, rows.slice(6_000)), written(tmp_path, rows.slice(0, 6_000), order=())]
+    assert [sorted_order(file) for file in files] == [ORDER, ()]
+    assert [pq.ParquetFile(file.path).num_row_groups for file in files] == [3, 3]
+    return files, rows
+
+
+def test_every_way_of_reading_gives_rows_as_they_arrived(
+    both: tuple[list[DataFile], pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RowReader, "AT_A_TIME", 700)
+    files, rows = both
+    names = ["level", "site"]
+    reader, chance = RowReader(files), random.Random(2)
+    ranges = [(0, 12_000), (5_990, 6_010), (8_499, 8_501)]
+    ranges += [(low, low + chance.randrange(3_000)) for low in (chance.randrange(12_000) for _ in range(30))]
+    for low, high in ranges:
+        wanted = rows.slice(low, high - low + 1).select(["seq", *names])
+        same(reader(names, low, high), wanted)
+        same(read_rows(files, names, low, high), wanted)
+    assert reader._in_order, "no stretch was read twice"
+    by_key, mine = files[0], rows.slice(6_000)
+    same(pa.concat_tables(rows_of(by_key, names, 700)), mine.select(names))
+    assert all(part.num_rows <= 700 for part in rows_of(by_key, names, 700))
+    same(pa.concat_tables(groups_of(by_key, names)), mine.select(names))
+    same(rows_of_group(by_key, 1, ["at", "seq"]), mine.slice(2_500, 2_500).select(["at", "seq"]))
+    same(rows_of_group(by_key, 1, ["at", "later"]), mine.slice(2_500, 2_500).select(["at"]))
+    assert sum(part.num_rows for part in rows_of(by_key, ["later"], 700)) == 6_000
+
+
+def test_row_groups_keep_their_range_of_seq(both: tuple[list[DataFile], pa.Table]) -> None:
+    """Rows move within their row group alone, so that a stretch of `seq` is read from the row groups that have it."""
+    (file, _), _ = both
+    edges = [group.edges["seq"] for group in row_groups(file, ["seq"])]
+    assert edges == [(6_000, 8_499), (8_500, 10_999), (11_000, 11_999)]
+    found = rows_of(file, ["seq"], 10**9, [("seq", 8_600, 8_700)])
+    assert [(part["seq"][0].as_py(), part.num_rows) for part in found] == [(8_500, 2_500)]
+
+
+def send(tables: Tables, number: int, rows: pa.Table) -> Table:
+    """One batch into `transmitted`, as a file of its own."""
+    table = tables.at("transmitted", "s").with_attributes(ATTRIBUTES)
+    partition = {"batch_date": str(DAY)}
+    one = write_file(table.path, partition, table.contract.file_schema, [rows], order=ORDER)
+    assert one is not None
+    table.publish([one], batch_date=DAY, batch=number)
+    return tables.now().at("transmitted", "s")
+
+
+def as_sent(tables: Tables) -> pa.Table:
+    return tables.now().at("transmitted", "s").rows(["seq", "batch", *(name for name, _ in ATTRIBUTES)])
+
+
+def orders(table: Table) -> dict[int, tuple[str, ...]]:
+    """By the first batch of each file, its order."""
+    return {file.low("batch"): sorted_order(file) for file in table.files()}
+
+
+def test_files_that_are_put_together_keep_their_order_and_their_bytes(lake: Settings) -> None:
+    tables = Tables(lake)
+    batches = [polled(3_000, 3_000 * at, at) for at in (1, 2)]
+    batches += [noise(3_000, 3_000 * at, at) for at in (3, 4)]
+    for at, rows in enumerate(batches, 1):
+        table = send(tables.now(), at, rows)
+    assert list(dict(sorted(orders(table).items())).values()) == [ORDER, ORDER, (), ()]
+    before = sum(file.size for file in table.files())
+    assert compact(table, lambda _: True).files_after == 2
+    table = tables.now().at("transmitted", "s")
+    assert orders(table) == {1: ORDER, 3: ()}
+    assert sum(file.size for file in table.files()) < before
+    same(as_sent(tables).sort_by("seq"), pa.concat_tables(batches))
+    # a redo of one batch, too short to gain, leaves the other's rows as they lie
+    again = polled(2_000, 3_000, 1)
+    table = send(tables.now(), 1, again)
+    assert orders(table) == {1: (), 2: ORDER, 3: ()}
+    same(as_sent(tables).sort_by("seq"), pa.concat_tables([again, *batches[1:]]))
+
+
+def test_others_read_the_same_rows(spark: Any, tmp_path: Path) -> None:
+    """Spark's vectorised reader and its other one, delta-rs, DuckDB and Polars, of files in both orders."""
+    tables = Tables(Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)}))
+    rows = [polled(3_000, 3_000, 1), noise(3_000, 6_000, 2)]
+    for at, some in enumerate(rows, 1):
+        table = send(tables.now(), at, some)
+    assert sorted(orders(table).values()) == [(), ORDER]
+    whole = pa.concat_tables(rows)
+    names = whole.column_names
+
+    def check(found: pa.Table) -> None:
+        same(found.select(names).sort_by("seq").cast(whole.schema), whole)
+
+    for vectorised in ("true", "false"):
+        spark.conf.set("spark.sql.parquet.enableVectorizedReader", vectorised)
+        try:
+            check(spark.read.format("delta").load(table.path).toArrow())
+            mine = spark.read.format("delta").load(table.path).where("site = 'ß-2' and seq < 4000")
+            wanted = [
+                row["seq"] for row in rows[0].to_pylist() if row["site"] == "ß-2" and row["seq"] < 4000
+            ]
+            assert sorted(row["seq"] for row in mine.collect()) == wanted
+        finally:
+            spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+    check(DeltaTable(table.path).to_pyarrow_table())
+    check(polars.read_delta(table.path).to_arrow())
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        for file in table.files():
+            found = connection.execute("SELECT * FROM read_parquet(?)", [file.path]).to_arrow_table()
+            mine = rows[file.low("batch") - 1]
+            same(found.select(names).sort_by("seq").cast(whole.schema), mine)
