@@ -95,6 +95,6 @@ def _parted(
                 yield kept_aside(contract, batch, found) if repeated else found
 
     day = {"batch_date": str(batch.batch_date)}
-    left = write_file(raw.folder, day, raw.schema, rows(False), order=contract.key_order)
+    left = write_file(raw.folder, day, raw.schema, rows(False))
     gone = write_file(rejected.folder, {"stream": contract.stream}, rejected.schema, rows(True))
     return left, gone

@@ -139,8 +139,7 @@ def parse_files(
         aside = _Aside(rejected, work)
         try:
             day = {"batch_date": str(work.batch.batch_date)}
-            rows = _good(contract, landing, dropped, work, aside)
-            made = write_file(raw.folder, day, raw.schema, rows, order=contract.key_order)
+            made = write_file(raw.folder, day, raw.schema, _good(contract, landing, dropped, work, aside))
             return aside.told(made, dropped)
         except _NothingOfIt as found:
             aside.drop()

@@ -143,7 +143,7 @@ def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
 
 def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float]) -> Again:
     """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
-    around, fixed = {}, {}
+    around, exact = {}, {}
     for batch in way.batches:
         if way.contract.width == "declared":
             continue
@@ -152,9 +152,10 @@ def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float
         beside = crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
         around[batch.batch] = max(0, beside) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
         rows = max(1, drafts.sent.rows(batch.batch))
-        always = [name for name in columns if name not in way.contract.sheddable]
-        fixed[batch.batch] = {name: columns[name] * 8.0 / rows for name in always}
-    return Again(aims, tried, around, fixed)
+        exacts = [plan.exact_columns(batch.batch) for plan in way.plans]
+        shed = {name for name in way.contract.sheddable if not all(name in one for one in exacts)}
+        exact[batch.batch] = {name: size * 8.0 / rows for name, size in columns.items() if name not in shed}
+    return Again(aims, tried, around, exact)
 
 
 def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
