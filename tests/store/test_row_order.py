@@ -234,9 +234,7 @@ def test_others_read_the_same_rows(spark: Any, tmp_path: Path) -> None:
         try:
             check(spark.read.format("delta").load(table.path).toArrow())
             mine = spark.read.format("delta").load(table.path).where("site = 'ß-2' and seq < 4000")
-            wanted = [
-                row["seq"] for row in rows[0].to_pylist() if row["site"] == "ß-2" and row["seq"] < 4000
-            ]
+            wanted = [row["seq"] for row in rows[0].to_pylist() if row["site"] == "ß-2" and row["seq"] < 4000]
             assert sorted(row["seq"] for row in mine.collect()) == wanted
         finally:
             spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
