@@ -10,13 +10,16 @@ True
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from spillway.footers import ShortFooterSink
 
 ROWS_IN_A_GROUP = 1 << 19
 COMPRESSION_LEVEL = 9
@@ -35,6 +38,7 @@ DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
     "DELTA_BYTE_ARRAY",
 )
 """The encodings that Spark's vectorised reader, DuckDB, Polars and delta-rs read. `BYTE_STREAM_SPLIT` is not one."""
+_EMPTY_STATISTICS_BYTES = 2
 
 Encodings = Mapping[str, str]
 """Encoding by column. A column that is missing has a dictionary."""
@@ -103,16 +107,28 @@ def _smallest(sample: pa.Table) -> dict[str, tuple[int, str]]:
     return best
 
 
+@contextmanager
 def encoder(
-    sink: Any, schema: pa.Schema, encodings: Encodings, order: Sequence[str] = ()
-) -> pq.ParquetWriter:
-    """Return a writer of Parquet as every table is written.
+    sink: Any,
+    schema: pa.Schema,
+    encodings: Encodings,
+    has_row_groups: bool = False,
+    footers: list[pq.FileMetaData] | None = None,
+    order: Sequence[str] = (),
+) -> Iterator[pq.ParquetWriter]:
+    """Provide a writer of Parquet as every table is written.
 
-    `order`: the columns by which the rows of each row group are sorted. The file says so (`sorting_columns`).
+    `has_row_groups`: the file may have more than one row group. Only then the footer states the smallest and largest
+    value of each column by which row groups are skipped; the table's log states them for the whole file. They are
+    written to a page index as well, because Arrow would otherwise repeat them in the page headers: columns take the
+    same bytes in files of one and of several row groups, so that a compaction changes no plan.
+    `footers`: where the writer appends the footer when it is closed.
+    `order`: the columns by which the rows of each row group are sorted. The footer states it (`sorting_columns`).
     """
+    shortened = ShortFooterSink(sink, has_row_groups)
     sorting = [(name, "ascending") for name in order]
-    return pq.ParquetWriter(
-        sink,
+    with pq.ParquetWriter(
+        shortened,
         schema,
         compression="zstd",
         compression_level=COMPRESSION_LEVEL,
@@ -123,11 +139,16 @@ def encoder(
         or None,
         data_page_size=PAGE_BYTES,
         max_rows_per_page=ROWS_IN_A_GROUP,
-        write_statistics=[field.name for field in schema if _has_edges(field.type)],
+        write_statistics=[field.name for field in schema if has_row_groups and skips_groups(field.type)],
+        write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
         sorting_columns=pq.SortingColumn.from_ordering(schema, sorting) if sorting else None,
-    )
+        metadata_collector=footers,
+    ) as writer:
+        yield writer
+        shortened.finish()
+    shortened.close()
 
 
 def stored_order(metadata: pq.FileMetaData, group: int = 0) -> tuple[str, ...]:
@@ -151,7 +172,8 @@ def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, i
 def empty_bytes(schema: pa.Schema) -> int:
     """Return the bytes of a file of these columns that has no row."""
     sink = io.BytesIO()
-    encoder(sink, schema, {}).close()
+    with encoder(sink, schema, {}):
+        pass
     return len(sink.getvalue())
 
 
@@ -163,7 +185,9 @@ def chunk_bytes(metadata: pq.FileMetaData, group: int | None = None) -> dict[str
         for index in range(metadata.num_columns):
             chunk = row_group.column(index)
             name = chunk.path_in_schema.split(".")[0]
-            found[name] = found.get(name, 0) + chunk.total_compressed_size
+            # without a page index, the page header has an empty struct of statistics
+            header = _EMPTY_STATISTICS_BYTES if chunk.has_offset_index else 0
+            found[name] = found.get(name, 0) + chunk.total_compressed_size + header
     return found
 
 
@@ -178,10 +202,9 @@ def _candidates(kind: pa.DataType) -> tuple[str, ...]:
     return ()
 
 
-def _has_edges(kind: pa.DataType) -> bool:
-    """Whether a column's smallest and largest value are written down.
+def skips_groups(kind: pa.DataType) -> bool:
+    """Whether readers of Spillway skip row groups by a column of this type: numbers of rows and batches, and times.
 
-    Not of floats: Arrow leaves NaN out of them, where Spark takes it for the largest of all. Not of bytes: Arrow would
-    write whole payloads, twice.
+    Not floats: Arrow ignores NaN, which Spark sorts after every number. Not text and bytes: Arrow writes whole values.
     """
-    return not (pa.types.is_floating(kind) or pa.types.is_binary(kind))
+    return pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
