@@ -10,6 +10,7 @@ True
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,6 +41,8 @@ DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
 """The encodings that Spark's vectorised reader, DuckDB, Polars and delta-rs read. `BYTE_STREAM_SPLIT` is not one."""
 _EMPTY_STATISTICS_BYTES = 2
 
+_KEYS = b"spillway.rows_by"
+
 Encodings = Mapping[str, str]
 """Encoding by column. A column that is missing has a dictionary."""
 
@@ -53,36 +56,54 @@ def best_encodings(rows: pa.Table) -> dict[str, str]:
 
 
 def best_layout(
-    rows: pa.Table, order: Sequence[str], stays: bool = False
+    rows: pa.Table, keys: Sequence[str], stays: bool = False
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the order of rows that takes the fewest bytes, and the best encodings of its columns.
+    """Return the keys by which rows take the fewest bytes, and the best encodings of the columns then.
 
-    `order`: columns by which the rows can be sorted, the column of arrival (`seq`) last. It is returned if it saves at
-    least `LEAST_SAVING` of the bytes in the order of arrival, all columns included, or if it `stays`. Otherwise `()` is
-    returned: the order of arrival. The rows decide and nothing else.
+    `keys` are returned if rows by key (see `by_key`) save at least `LEAST_SAVING` of the bytes in the order of arrival,
+    all columns included, or if the order `stays`. Otherwise `()` is returned: the order of arrival. On streams whose
+    senders report in turn, batches of 10,000 rows become up to 14 % smaller, or 30 % if measures are rounded. Batches
+    of 1,000 rows hardly gain, and rows without measures lose.
 
     >>> rows = pa.table({"key": [at % 100 for at in range(10_000)], "level": [at % 100 / 7 for at in range(10_000)]})
-    >>> best_layout(rows.append_column("seq", [list(range(10_000))]), ["key", "seq"])[0]
-    ('key', 'seq')
+    >>> best_layout(rows, ["key"])[0]
+    ('key',)
     """
     sample = _sample(rows)
-    ordered = in_order(sample, order) if order else sample
-    if order and stays:
-        return tuple(order), best_encodings(ordered)
+    ordered = by_key(sample, keys)
+    if keys and stays:
+        return tuple(keys), best_encodings(ordered)
     arrival = _smallest(sample)
     if ordered is not sample:
         found = _smallest(ordered)
         before, after = (sum(size for size, _ in one.values()) for one in (arrival, found))
         if after <= (1 - LEAST_SAVING) * before:
-            return tuple(order), {name: encoding for name, (_, encoding) in found.items()}
+            return tuple(keys), {name: encoding for name, (_, encoding) in found.items()}
     return (), {name: encoding for name, (_, encoding) in arrival.items()}
 
 
-def in_order(rows: pa.Table, order: Sequence[str]) -> pa.Table:
-    """Return the rows sorted by these columns; the very same table if they are sorted already."""
-    places = pc.sort_indices(rows, [(name, "ascending") for name in order])
-    there = np.asarray(places)
-    return rows if (there[1:] > there[:-1]).all() else rows.take(places)
+def by_key(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the rows of each key next to each other; the very same table if they are so already.
+
+    Keys come in the order of their first row, and rows of a key as they are. So `seq` advances by the same steps in
+    each key of a stream whose senders report in turn, and takes hardly a byte.
+
+    >>> by_key(pa.table({"key": ["b", "a", "b"], "seq": [1, 2, 3]}), ["key"])["seq"].to_pylist()
+    [1, 3, 2]
+    """
+    if rows.num_rows < 2:
+        return rows
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in keys:
+        values = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        one = np.asarray(values.indices, np.int64)
+        codes = np.asarray(pa.array(codes * (one.max() + 1) + one).dictionary_encode().indices, np.int64)
+    return rows if (codes[1:] >= codes[:-1]).all() else rows.take(np.argsort(codes, kind="stable"))
+
+
+def as_arrived(rows: pa.Table, arrival: str) -> pa.Table:
+    """Return the rows in the order of the column `arrival`."""
+    return rows.take(pc.sort_indices(rows[arrival]))
 
 
 def _sample(rows: pa.Table) -> pa.Table:
@@ -114,7 +135,7 @@ def encoder(
     encodings: Encodings,
     has_row_groups: bool = False,
     footers: list[pq.FileMetaData] | None = None,
-    order: Sequence[str] = (),
+    keys: Sequence[str] = (),
 ) -> Iterator[pq.ParquetWriter]:
     """Provide a writer of Parquet as every table is written.
 
@@ -123,10 +144,9 @@ def encoder(
     written to a page index as well, because Arrow would otherwise repeat them in the page headers: columns take the
     same bytes in files of one and of several row groups, so that a compaction changes no plan.
     `footers`: where the writer appends the footer when it is closed.
-    `order`: the columns by which the rows of each row group are sorted. The footer states it (`sorting_columns`).
+    `keys`: the columns by which the rows of each row group are stored (`by_key`). The footer states them.
     """
     shortened = ShortFooterSink(sink, has_row_groups)
-    sorting = [(name, "ascending") for name in order]
     with pq.ParquetWriter(
         shortened,
         schema,
@@ -143,22 +163,19 @@ def encoder(
         write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
-        sorting_columns=pq.SortingColumn.from_ordering(schema, sorting) if sorting else None,
         metadata_collector=footers,
     ) as writer:
         yield writer
+        if keys:
+            writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
         shortened.finish()
     shortened.close()
 
 
-def stored_order(metadata: pq.FileMetaData, group: int = 0) -> tuple[str, ...]:
-    """Return the columns by which the rows of a row group are sorted, as its file says; `()` where it says nothing."""
-    if group >= metadata.num_row_groups:
-        return ()
-    sorting = metadata.row_group(group).sorting_columns
-    if any(one.descending for one in sorting):
-        return ()
-    return tuple(metadata.schema.column(one.column_index).path for one in sorting)
+def stored_keys(metadata: pq.FileMetaData) -> tuple[str, ...]:
+    """Return the keys by which the rows of each row group are stored; `()`: as they arrived, as far as is known."""
+    stated = (metadata.metadata or {}).get(_KEYS)
+    return () if stated is None else tuple(json.loads(stated))
 
 
 def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, int]:

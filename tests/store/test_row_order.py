@@ -23,11 +23,11 @@ from spillway.store.files import (
     RowReader,
     batch_bytes,
     groups_of,
+    keys_of,
     read_rows,
     row_groups,
     rows_of,
     rows_of_group,
-    sorted_order,
 )
 from spillway.store.logs import data_file
 from spillway.store.tables import Table, Tables
@@ -35,7 +35,7 @@ from spillway.store.upkeep import compact
 from spillway.store.writing import write_file
 
 ATTRIBUTES = [("site", "string"), ("unit", "integer"), ("at", "timestamp"), ("level", "double")]
-ORDER = ("site", "unit", "seq")
+KEYS = ("site", "unit")
 DAY = date(2026, 1, 1)
 SITES = 12
 
@@ -74,10 +74,10 @@ def noise(rows: int, first_seq: int = 0, batch: int = 1) -> pa.Table:
     return table
 
 
-def written(folder: Path, rows: pa.Table, order: tuple[str, ...] = ORDER, step: int = 10**9) -> DataFile:
+def written(folder: Path, rows: pa.Table, keys: tuple[str, ...] = KEYS, step: int = 10**9) -> DataFile:
     """A file of the rows, `step` of them at a time."""
     parts = [rows.slice(low, step) for low in range(0, rows.num_rows, step)]
-    one = write_file(str(folder), {}, rows.schema, parts, order=order)
+    one = write_file(str(folder), {}, rows.schema, parts, keys=keys)
     assert one is not None
     return data_file(str(folder), one, rows.schema)
 
@@ -94,22 +94,23 @@ def same(found: pa.Table, wanted: pa.Table) -> None:
 
 def test_rows_lie_by_key_where_that_saves_bytes_and_the_file_says_so(tmp_path: Path) -> None:
     rows = polled(6_000)
-    by_key, as_arrived = written(tmp_path, rows), written(tmp_path, rows, order=())
-    assert sorted_order(by_key) == ORDER
-    assert sorted_order(as_arrived) == ()
+    by_key, as_arrived = written(tmp_path, rows), written(tmp_path, rows, keys=())
+    assert keys_of(by_key) == KEYS
+    assert keys_of(as_arrived) == ()
     assert by_key.size < 0.97 * as_arrived.size
     assert stored(by_key)["seq"].to_pylist() != list(range(6_000))
     same(stored(by_key).sort_by("seq"), rows)
-    sorting = pq.ParquetFile(by_key.path).metadata.row_group(0).sorting_columns
-    assert [(one.column_index, one.descending, one.nulls_first) for one in sorting] == [
-        (rows.column_names.index(name), False, False) for name in ORDER
-    ]
-    same(stored(by_key), rows.sort_by([(name, "ascending") for name in ORDER]))
+    # the rows of each key lie together, keys in the order of their first row
+    first: dict[tuple[Any, Any], int] = {}
+    for row in rows.to_pylist():
+        first.setdefault((row["site"], row["unit"]), row["seq"])
+    wanted = sorted(rows.to_pylist(), key=lambda row: (first[row["site"], row["unit"]], row["seq"]))
+    assert stored(by_key)["seq"].to_pylist() == [row["seq"] for row in wanted]
 
 
 def test_rows_stay_as_they_arrived_where_another_order_saves_less_than_three_percent(tmp_path: Path) -> None:
     file = written(tmp_path, noise(6_000))
-    assert sorted_order(file) == ()
+    assert keys_of(file) == ()
     same(stored(file), noise(6_000))
 
 
@@ -126,7 +127,7 @@ def test_three_percent_of_all_columns_decide_the_dearer_seq_included(
         return {"seq": (seq, "PLAIN"), "level": (level, "PLAIN")}
 
     monkeypatch.setattr(encoding, "_smallest", sizes)
-    assert best_layout(polled(1_000), ORDER)[0] == (ORDER if chosen else ())
+    assert best_layout(polled(1_000), KEYS)[0] == (KEYS if chosen else ())
 
 
 def test_the_same_rows_become_the_same_bytes_however_they_come(tmp_path: Path) -> None:
@@ -140,8 +141,8 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[DataFile
     """A file as it was written before there was an order, and one by key, of several row groups each."""
     monkeypatch.setattr(writing, "ROWS_IN_A_GROUP", 2_500)
     rows = polled(12_000)
-    files = [written(tmp_path, rows.slice(6_000)), written(tmp_path, rows.slice(0, 6_000), order=())]
-    assert [sorted_order(file) for file in files] == [ORDER, ()]
+    files = [written(tmp_path, rows.slice(6_000)), written(tmp_path, rows.slice(0, 6_000), keys=())]
+    assert [keys_of(file) for file in files] == [KEYS, ()]
     assert [pq.ParquetFile(file.path).num_row_groups for file in files] == [3, 3]
     return files, rows
 
@@ -182,7 +183,7 @@ def send(tables: Tables, number: int, rows: pa.Table) -> Table:
     """One batch into `transmitted`, as a file of its own."""
     table = tables.at("transmitted", "s").with_attributes(ATTRIBUTES)
     partition = {"batch_date": str(DAY)}
-    one = write_file(table.path, partition, table.contract.file_schema, [rows], order=ORDER)
+    one = write_file(table.path, partition, table.contract.file_schema, [rows], keys=KEYS)
     assert one is not None
     table.publish([one], batch_date=DAY, batch=number)
     return tables.now().at("transmitted", "s")
@@ -199,7 +200,7 @@ def weights(table: Table, number: int) -> dict[str, int]:
 
 def orders(table: Table) -> dict[int, tuple[str, ...]]:
     """By the first batch of each file, its order."""
-    return {file.low("batch"): sorted_order(file) for file in table.files()}
+    return {file.low("batch"): keys_of(file) for file in table.files()}
 
 
 def test_files_that_are_put_together_keep_their_order_and_their_bytes(lake: Settings) -> None:
@@ -208,17 +209,17 @@ def test_files_that_are_put_together_keep_their_order_and_their_bytes(lake: Sett
     batches += [noise(3_000, 3_000 * at, at) for at in (3, 4)]
     for at, rows in enumerate(batches, 1):
         table = send(tables.now(), at, rows)
-    assert list(dict(sorted(orders(table).items())).values()) == [ORDER, ORDER, (), ()]
+    assert list(dict(sorted(orders(table).items())).values()) == [KEYS, KEYS, (), ()]
     before = [weights(table, number) for number in (1, 2, 3, 4)]
     assert compact(table, lambda _: True).files_after == 2
     table = tables.now().at("transmitted", "s")
-    assert orders(table) == {1: ORDER, 3: ()}
+    assert orders(table) == {1: KEYS, 3: ()}
     assert [weights(table, number) for number in (1, 2, 3, 4)] == before
     same(as_sent(tables).sort_by("seq"), pa.concat_tables(batches))
-    # a redo of one batch, too short to gain, leaves the other's rows as they lie
-    again = polled(2_000, 3_000, 1)
+    # a redo of one batch, which gains nothing by key now, leaves the other's rows as they lie
+    again = noise(2_000, 3_000, 1)
     table = send(tables.now(), 1, again)
-    assert orders(table) == {1: (), 2: ORDER, 3: ()}
+    assert orders(table) == {1: (), 2: KEYS, 3: ()}
     same(as_sent(tables).sort_by("seq"), pa.concat_tables([again, *batches[1:]]))
 
 
@@ -228,7 +229,7 @@ def test_others_read_the_same_rows(spark: Any, tmp_path: Path) -> None:
     rows = [polled(3_000, 3_000, 1), noise(3_000, 6_000, 2)]
     for at, some in enumerate(rows, 1):
         table = send(tables.now(), at, some)
-    assert sorted(orders(table).values()) == [(), ORDER]
+    assert sorted(orders(table).values()) == [(), KEYS]
     whole = pa.concat_tables(rows)
     names = whole.column_names
 

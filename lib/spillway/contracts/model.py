@@ -265,11 +265,6 @@ class StreamContract(Subject):
         return self.of_role("key")
 
     @property
-    def key_order(self) -> tuple[str, ...]:
-        """Return the columns that sort rows by key, then by arrival; `()` where no attribute is a key."""
-        return (*self.keys, "seq") if self.keys else ()
-
-    @property
     def sheddable(self) -> tuple[str, ...]:
         return self.of_role("measure")
 

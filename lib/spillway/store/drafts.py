@@ -85,14 +85,14 @@ def drafted(
     schema: pa.Schema,
     check: ReadBack | None = None,
     rows_in_a_group: int | None = None,
-    order: Sequence[str] = (),
+    keys: Sequence[str] = (),
 ) -> Draft:
     """One file a piece, written by the engine's tasks; a piece without rows leaves none.
 
-    `order`: columns by which its rows are sorted if that takes fewer bytes (see `write_file`).
+    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`).
     Where one task is refused, what the others wrote is thrown away.
     """
-    shape = {"group": rows_in_a_group, "order": tuple(order)}
+    shape = {"group": rows_in_a_group, "keys": tuple(keys)}
     work = partial(_write_piece, folder=folder, schema=schema, make=make, check=check, **shape)
     found: list[tuple[Piece, Written]] = []
     counts: dict[int, dict[str, int]] = {}
@@ -136,12 +136,12 @@ def _write_piece(
     make: Make,
     check: ReadBack | None,
     group: int | None,
-    order: Sequence[str],
+    keys: Sequence[str],
 ) -> _Made:
     counts: dict[str, int] = {}
     try:
         rows = make(piece.of, counts)
-        written = write_file(folder, piece.partition, schema, rows, rows_in_a_group=group, order=order)
+        written = write_file(folder, piece.partition, schema, rows, rows_in_a_group=group, keys=keys)
         if check is None:
             return _Made(written, counts)
         try:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.encoding import chunk_bytes, empty_bytes, in_order, stored_order
+from spillway.encoding import as_arrived, chunk_bytes, empty_bytes, stored_keys
 from spillway.errors import Refused
 from spillway.store.blobs import reading
 
@@ -125,23 +125,18 @@ def _share(parquet: pq.ParquetFile, group: int, batch: int) -> float:
     return (pc.sum(pc.equal(numbers, batch)).as_py() or 0) / max(1, len(numbers))
 
 
-def sorted_order(file: DataFile) -> tuple[str, ...]:
-    """Return the columns by which a file's row groups are sorted, arrival last; `()` if rows are as they arrived."""
+def keys_of(file: DataFile) -> tuple[str, ...]:
+    """Return the keys by which a file stores the rows of each row group; `()` if they lie as they arrived."""
     with _opened(file.path) as parquet:
-        return _sorted_order(parquet.metadata, 0)
-
-
-def _sorted_order(metadata: pq.FileMetaData, group: int) -> tuple[str, ...]:
-    order = stored_order(metadata, group)
-    return order if len(order) > 1 and order[-1] == ARRIVAL else ()
+        return stored_keys(parquet.metadata)
 
 
 def _as_arrived(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.Table:
     """Return a row group's columns, its rows in the order of arrival, however it stores them."""
-    if not columns or not _sorted_order(parquet.metadata, group):
+    if not columns or not stored_keys(parquet.metadata):
         return parquet.read_row_group(group, columns=list(columns))
     rows = parquet.read_row_group(group, columns=list(dict.fromkeys([*columns, ARRIVAL])))
-    return in_order(rows, [ARRIVAL]).select([name for name in columns if name in rows.column_names])
+    return as_arrived(rows, ARRIVAL).select([name for name in columns if name in rows.column_names])
 
 
 def row_count(file: DataFile) -> int:
@@ -214,7 +209,7 @@ def rows_of(
 ) -> Iterator[pa.Table]:
     """The rows of one file as they arrived, some at a time; a column that it does not have is null.
 
-    A row group that is sorted by key is decoded whole; of others, `at_a_time` rows.
+    A row group that is stored by key is decoded whole; of others, `at_a_time` rows.
 
     `within`: whole numbers and their ranges (None is open), to leave out the row groups that hold none of them.
     `needed_from`: a column, and a function that returns its smallest value still needed; called before each row group.
@@ -231,7 +226,7 @@ def rows_of(
                 order, least = needed_from
                 if not _row_groups(parquet.metadata, order, least(), None, [group]):
                     continue
-            if have and _sorted_order(parquet.metadata, group):
+            if have and stored_keys(parquet.metadata):
                 whole = _as_arrived(parquet, group, have)
                 for at in range(0, whole.num_rows, at_a_time):
                     yield _with_all(whole.slice(at, at_a_time), columns)
@@ -319,7 +314,7 @@ class RowReader:
     Files and row groups between two stretches are not read.
 
     A stretch may begin anywhere; one that begins before the last makes the reader start over there. Memory is that of
-    the stretch and of `AT_A_TIME` rows, or of a row group where its rows are sorted by key. Files whose rows are not in
+    the stretch and of `AT_A_TIME` rows, or of a row group where its rows are stored by key. Files whose rows are not in
     order from one to the next are read by `read_rows`.
     """
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.drafts import discard
-from spillway.store.files import ARRIVAL, DataFile, groups_of, rows_of, sorted_order
+from spillway.store.files import ARRIVAL, DataFile, groups_of, keys_of, rows_of
 from spillway.store.logs import open_delta
 from spillway.store.reads import ROWS_AT_A_TIME
 from spillway.store.tables import Table
@@ -114,11 +114,11 @@ def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _of_one_order(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """Files that follow one another and are sorted alike; a file has one order, and rows keep theirs."""
+    """Files that follow one another and store rows by the same keys; a file has one order, and rows keep theirs."""
     if ARRIVAL not in table.contract.sorted_by:
         yield list(files)
         return
-    for _, some in groupby(files, sorted_order):
+    for _, some in groupby(files, keys_of):
         few = list(some)
         yield from [few] * (len(few) > 1)
 
@@ -149,8 +149,8 @@ def correct_rows(
             partition = {name: str(value) for name, value in file.partition}
             schema, apart = table.file_schema, table.contract.apart
             parts = (corrected(shaped(part, schema))[0] for part in groups_of(file, schema.names))
-            order = sorted_order(file)
-            one = write_file(table.path, partition, schema, parts, apart, None, bool(apart), order, True)
+            keys = keys_of(file)
+            one = write_file(table.path, partition, schema, parts, apart, None, bool(apart), keys, True)
             assert one is not None, "a file that was found has rows"
             table.rewrite([file], [one])
     return count
@@ -161,8 +161,8 @@ def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
     group = ROWS_OF_A_SMALL_GROUP if table.contract.apart is None else None
     apart = table.contract.apart
     rows, as_they_come = _in_order(table, files)
-    order = sorted_order(files[0])
-    one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come, order, True)
+    keys = keys_of(files[0])
+    one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come, keys, True)
     expected = sum(file.records for file in files)
     if one is None or one.rows != expected:
         discard(table.path, [one] if one else [])
