@@ -92,8 +92,15 @@ def drafted(
     `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`).
     Where one task is refused, what the others wrote is thrown away.
     """
-    shape = {"group": rows_in_a_group, "keys": tuple(keys)}
-    work = partial(_write_piece, folder=folder, schema=schema, make=make, check=check, **shape)
+    work = partial(
+        _write_piece,
+        folder=folder,
+        schema=schema,
+        make=make,
+        check=check,
+        group=rows_in_a_group,
+        keys=tuple(keys),
+    )
     found: list[tuple[Piece, Written]] = []
     counts: dict[int, dict[str, int]] = {}
     checked: list[Any] = []
