@@ -121,12 +121,12 @@ def test_three_percent_of_all_columns_decide_the_dearer_seq_included(
     """Sizes as encodings take them, by hand: the level gains what `seq` costs, and a little more."""
     from spillway import encoding
 
-    def sizes(rows: pa.Table) -> dict[str, tuple[int, str]]:
+    def sizes(rows: pa.Table) -> dict[str, dict[str, int]]:
         moved = rows["seq"][1].as_py() != 1
         seq, level = (10_000, 90_000 - round(100_000 * saving)) if moved else (1_000, 99_000)
-        return {"seq": (seq, "PLAIN"), "level": (level, "PLAIN")}
+        return {"seq": {"PLAIN": seq}, "level": {"PLAIN": level}}
 
-    monkeypatch.setattr(encoding, "_smallest", sizes)
+    monkeypatch.setattr(encoding, "_compared", sizes)
     assert best_layout(polled(1_000), KEYS)[0] == (KEYS if chosen else ())
 
 
