@@ -43,7 +43,7 @@ def compared_orders(book: Book, every: Iterable[Sample]) -> dict[str, float]:
         for part in parts:
             row = [saving_pct(one, sample.key) for one in (part, rounded(part, sample), shed(part, sample))]
             saved.append((name, part.num_rows, *row))
-        figures[f"attributes.key_order_saves_pct.{name}"] = float(saved[-1][2] or 0.0)  # type: ignore[arg-type]
+        figures[f"attributes.key_order_saves_pct.{name}"] = float(saved[-1][2] or 0.0)
         classes = bytes_per_row(rows, sample)
         figures |= {f"attributes.bytes_per_row.{kind}.{name}": value for kind, value in classes.items()}
         widths.append((name, rows.num_rows, *classes.values()))

@@ -79,8 +79,8 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         held["transmitted"] = own_table(tables, contract, "transmitted", levers)
         told = {one.batch: one.size for one in told_of_way(tables, way)}
         out, group = held["transmitted"], contract.row_group_tuples
-        make = SendDown(way.down, columns)
-        sent = out.draft(engine, pieces_for(out), make, None, group, contract.keys)
+        send = SendDown(way.down, columns)
+        sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
     except BaseException:
         # or every try of a batch that cannot be drafted would leave files behind
         for found in aside.values():
