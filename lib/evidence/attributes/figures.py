@@ -30,6 +30,7 @@ from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
 from evidence.attributes.real_streams import TRIED_REAL, as_stream
 from evidence.attributes.restated import with_settings, with_thesis_ranking
+from evidence.attributes.row_order import row_orders
 from evidence.attributes.single_ways import single_ways
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
@@ -78,6 +79,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     found |= key_frames(book, labs)
     found |= compressors(book, labs, directory)
     found |= lossless(book, settings, directory)
+    found |= row_orders(book, labs, directory)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
     lake.forget()

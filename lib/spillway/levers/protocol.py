@@ -20,7 +20,7 @@ they hold travel to tasks, so they pickle. State between batches is what its own
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
@@ -299,6 +299,10 @@ class Plan(ABC):
     @abstractmethod
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
         """Lines of the ledger for one batch: a total for every unit it was offered, and whatever else tells more."""
+
+    def exact_columns(self, batch: int) -> Collection[str]:
+        """Return the sheddable columns of a batch of which every value is handed on as it came, as far as is known."""
+        return ()
 
     def said(self, batch: int) -> str:
         """What was done to a batch, in a few words; empty where nothing was."""

@@ -79,7 +79,8 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         held["transmitted"] = own_table(tables, contract, "transmitted", levers)
         told = {one.batch: one.size for one in told_of_way(tables, way)}
         out, group = held["transmitted"], contract.row_group_tuples
-        sent = out.draft(engine, pieces_for(out), SendDown(way.down, columns), rows_in_a_group=group)
+        send = SendDown(way.down, columns)
+        sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
     except BaseException:
         # or every try of a batch that cannot be drafted would leave files behind
         for found in aside.values():
@@ -142,7 +143,7 @@ def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
 
 def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float]) -> Again:
     """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
-    around = {}
+    around, exact = {}, {}
     for batch in way.batches:
         if way.contract.width == "declared":
             continue
@@ -150,7 +151,11 @@ def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float
         told = drafts.told_bytes.get(batch.batch, 0)
         beside = crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
         around[batch.batch] = max(0, beside) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
-    return Again(aims, tried, around)
+        rows = max(1, drafts.sent.rows(batch.batch))
+        exacts = [plan.exact_columns(batch.batch) for plan in way.plans]
+        shed = {name for name in way.contract.sheddable if not all(name in one for one in exacts)}
+        exact[batch.batch] = {name: size * 8.0 / rows for name, size in columns.items() if name not in shed}
+    return Again(aims, tried, around, exact)
 
 
 def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:

@@ -42,6 +42,8 @@ class Again:
     """By ordinal of the lever and batch, its plan and what that came to."""
     fixed_kbps: Mapping[int, float] = field(default_factory=dict)
     """By batch, what crossed beside the columns of `transmitted`."""
+    exact_widths: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """By batch, the bits per row of the columns that were sent exact. They depend on the order of the rows."""
     fits: bool = False
     """Whether a draft that fits is at hand."""
 
@@ -62,6 +64,8 @@ def plan_all(
         loads = {batch.batch: measure_load(tables, contract, batch) for batch in batches}
         if again is not None:
             loads |= {n: replace(loads[n], fixed_kbps=kbps) for n, kbps in again.fixed_kbps.items()}
+            for n, widths in again.exact_widths.items():
+                loads[n] = replace(loads[n], widths_bits={**loads[n].widths_bits, **widths})
         days = sorted({batch.batch_date for batch in batches})
         raw = tables.at("raw", stream).stored(batch_date=days)
         stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)

@@ -85,12 +85,22 @@ def drafted(
     schema: pa.Schema,
     check: ReadBack | None = None,
     rows_in_a_group: int | None = None,
+    keys: Sequence[str] = (),
 ) -> Draft:
     """One file a piece, written by the engine's tasks; a piece without rows leaves none.
 
+    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`).
     Where one task is refused, what the others wrote is thrown away.
     """
-    work = partial(_write_piece, folder=folder, schema=schema, make=make, check=check, group=rows_in_a_group)
+    work = partial(
+        _write_piece,
+        folder=folder,
+        schema=schema,
+        make=make,
+        check=check,
+        group=rows_in_a_group,
+        keys=tuple(keys),
+    )
     found: list[tuple[Piece, Written]] = []
     counts: dict[int, dict[str, int]] = {}
     checked: list[Any] = []
@@ -127,11 +137,18 @@ class _Made:
 
 
 def _write_piece(
-    piece: Piece, folder: str, schema: pa.Schema, make: Make, check: ReadBack | None, group: int | None
+    piece: Piece,
+    folder: str,
+    schema: pa.Schema,
+    make: Make,
+    check: ReadBack | None,
+    group: int | None,
+    keys: Sequence[str],
 ) -> _Made:
     counts: dict[str, int] = {}
     try:
-        written = write_file(folder, piece.partition, schema, make(piece.of, counts), rows_in_a_group=group)
+        rows = make(piece.of, counts)
+        written = write_file(folder, piece.partition, schema, rows, rows_in_a_group=group, keys=keys)
         if check is None:
             return _Made(written, counts)
         try:

@@ -181,6 +181,10 @@ class AttributePlan(Plan):
         factor = max(0.0, planned - load.fixed_kbps) / columns if columns else 0.0
         return replace(load, widths_bits={name: bits * factor for name, bits in load.widths_bits.items()})
 
+    def exact_columns(self, batch: int) -> set[str]:
+        touched = {way.attribute for run in self.runs[batch] for way in run.ways if way.way != "keep"}
+        return set(self.contract.sheddable) - touched
+
     def said(self, batch: int) -> str:
         runs = self.runs_of(batch)
         sent = {way.attribute for run in runs for way in run.ways if way.sent}
