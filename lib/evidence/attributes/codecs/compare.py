@@ -39,7 +39,7 @@ from spillway.show.report.svg import Line, line_chart
 
 ERROR_PCT, MEAN_ERROR_PCT = 4.5, 1.0
 TERMS = {"equal_bound": ERROR_PCT, "equal_error": MEAN_ERROR_PCT}
-CURVE = (0.0, 0.1, 0.5, 1.5, ERROR_PCT)
+CURVE = (0.0, 0.1, 0.3, 0.5, 0.7, 1.0, 1.5, ERROR_PCT)
 ABSOLUTE = "absolute_bound"
 ANY = "any_precision"
 LEAST_VALUES = 10_000

@@ -38,6 +38,10 @@ SYMBOLS = WHOLE + 1
 _RATES = (0.4, 0.1, 0.03)
 AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08, 0.045, 0.025, 0.012)
 """Shares of the bound. The finest has about a hundredth of the error, so that a small shortfall costs little error."""
+WIDTHS = (2.0, 1.5, 1.0)
+"""Steps over the aim. Of values that move slowly, a step of twice the aim lands as far off on the other side."""
+STEPS = tuple((aim, width) for width in WIDTHS for aim in AIMS if width == 2.0 or aim > 0.1)
+"""Aims and widths that are tried. Against the finest aims few values move slowly."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +129,13 @@ def lattices_of(
     if error is not None:
         return _even_lattices(error_pct, column, decimals, error)
     found = [Lattice(error_pct * 0.45, error_pct * 0.9)]
-    for aim in AIMS:
-        found += [Lattice(error_pct * aim, error_pct * aim * width) for width in (2.0, 1.0)]
+    found += [Lattice(error_pct * aim, error_pct * aim * width) for aim, width in STEPS]
     unit = unit_of(column, decimals)
     if unit:
         found += [Lattice(error_pct * aim, 0.0, unit) for aim in (1.0, 0.6, 0.3, 0.1)]
     ground = unit or least_of(column) * error_pct / 50.0
     if ground > 0:
-        for aim in AIMS:
-            found += [Lattice(error_pct * aim, error_pct * aim * width, ground) for width in (2.0, 1.0)]
+        found += [Lattice(error_pct * aim, error_pct * aim * width, ground) for aim, width in STEPS]
     found += [Lattice(error_pct * aim, 0.0) for aim in (1.0, 0.45, 0.13)]
     exact = _exact_lattices(column, unit)
     return list(dict.fromkeys([*found, *exact] if error_pct else exact))
@@ -146,17 +148,17 @@ def _exact_lattices(column: Column, unit: float) -> list[Lattice]:
 
 
 def _even_lattices(error_pct: float, column: Column, decimals: int | None, error: float) -> list[Lattice]:
-    """Steps of twice the aim leave no value farther from one than the aim; but for those near zero, which may not
-    become zero: where there are such, steps of one aim are tried too, of which the first is near enough to all of them.
+    """Return precisions of even steps, as multiples of the unit of the values.
+
+    Steps of twice the aim leave no value farther from one than the aim, except those near zero, which may not become
+    zero. The first step of one aim is near enough to all of them.
 
     >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)[0]
     Lattice(aim_pct=None, step_pct=0.0, unit=0.1, aim=0.07)
     """
     least = unit_of(column, decimals)
     found = []
-    sizes = np.abs(column.values[column.valid].astype(np.float64))
-    widths = (2.0, 1.0) if bool(((sizes > 0) & (sizes < error)).any()) else (2.0,)
-    for share, aims in ((share, aims) for aims in widths for share in AIMS):
+    for share, aims in STEPS:
         aim = error * share
         width = aims * aim if not least else least * math.floor(aims * aim / least * (1 + 1e-12))
         if width > 0 and math.isfinite(width):
