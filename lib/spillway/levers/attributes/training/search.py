@@ -197,7 +197,7 @@ class ModelSearch:
             return finest
         exact = [finest]
         exact += [one.precision for one in lattices if not min(_bound_of(self.start, one.precision))]
-        sizes = []
+        sizes: list[tuple[int, int, Precision]] = []
         for one in dict.fromkeys(exact):
             model = replace(self.start, predictors=predictors, blend=blend, precisions=(one,))
             sizes.append((self._measured(model, self.proof).packed_bytes, len(sizes), one))
