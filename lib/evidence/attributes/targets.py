@@ -113,6 +113,8 @@ OVERALL = (
     Target("attributes.bytes_over_sz3_largest.equal_error", 1.0, False, "as at equal bounds"),
     Target("attributes.bytes_over_pcodec_largest.equal_bound", 1.0, False, "as against SZ3"),
     Target("attributes.bytes_over_pcodec_largest.equal_error", 1.0, False, "as against SZ3"),
+    Target("attributes.bytes_over_sz3_largest.any_precision", 1.01, False, "as at equal bounds"),
+    Target("attributes.bytes_over_pcodec_largest.any_precision", 1.01, False, "as at equal bounds"),
     Target("attributes.bytes_over_sz3_largest.absolute_bound", 1.0, False, "as at equal bounds"),
     Target("attributes.bytes_over_pcodec_largest.absolute_bound", 1.0, False, "as at equal bounds"),
     Target("attributes.bytes_over_sz3_mean.absolute_bound", 0.75, False, "see the table by measure"),

@@ -312,6 +312,10 @@ class Plan(ABC):
         """Whether it would have lost less of the batch with more room."""
         return False
 
+    def takes_too_much(self, drafted: Drafted) -> bool:
+        """Return whether something in a draft takes no fewer bytes than what it stands for."""
+        return False
+
     def is_worth_a_draft(self, before: Plan) -> bool:
         """Whether it loses so much less than an earlier plan of the same batches that it is worth another draft."""
         return True

@@ -283,7 +283,8 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                     fitting[1].discard()
                 fitting = (way, drafts)
             aims |= _next_aims(way, drafts, over, aims)
-            told, losing = told_by(way, drafts, tried, aims), _losing(way)
+            told, losing = told_by(way, drafts, tried, aims), _losing(way, tried)
+            why = "could lose less" if _losing(way, {}) else "would take fewer bytes"
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
             if last or enough or not (over or losing):
                 break
@@ -297,7 +298,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                 say(f"{stream}: {many} came out above {what}; planned again by what came out")
             elif _worth_a_draft(way, fitting[0]):
                 many = so_many(len(losing), "batch", "batches")
-                say(f"{stream}: {many} could lose less; planned again by what came out")
+                say(f"{stream}: {many} {why}; planned again by what came out")
             else:
                 break
     except BaseException:
@@ -352,10 +353,11 @@ def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
     return [batch for batch in way.batches if sent_kbps(way, drafts, batch) > batch.allowed_kbps]
 
 
-def _losing(way: WayDown) -> list[int]:
-    """Batches of which less could be lost."""
+def _losing(way: WayDown, tried: Tried) -> list[int]:
+    """Return the batches of which less could be lost, or with fewer bytes."""
     if way.contract.mode == "observe":
         return []
-    return [
-        batch.batch for batch in way.batches if any(plan.could_lose_less(batch.batch) for plan in way.plans)
-    ]
+    found = {batch.batch for batch in way.batches for plan in way.plans if plan.could_lose_less(batch.batch)}
+    for runs in tried.values():
+        found |= {number for number, (plan, came) in runs.items() if plan.takes_too_much(came)}
+    return sorted(found)

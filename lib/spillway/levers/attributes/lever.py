@@ -173,7 +173,7 @@ def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Alter
         yield prefixes(rests_on, ranking)
         return
     kbps, rate = rests_on.bytes_to_kbps, rests_on.load.tuples_per_second
-    for ways, choices in choices_of(rests_on.measured, rests_on.worths(ranking), rests_on.terms):
+    for ways, choices in choices_of(rests_on.offered, rests_on.worths(ranking), rests_on.terms):
         yield tuple(
             Alternative(
                 one.crosses * kbps,

@@ -198,8 +198,33 @@ class AttributePlan(Plan):
     def could_lose_less(self, batch: int) -> bool:
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
+    def takes_too_much(self, drafted: Drafted) -> bool:
+        """Return whether a synopsis that was sent, or a rounded column, takes no fewer bytes than the column itself.
+
+        An attribute whose tuples are not all treated alike is left to the next plan, which knows what it took.
+        """
+        batch = drafted.batch
+        load = self.work.loads[batch.batch]
+        for name in measures_now(self.contract, self.learned[batch.models["attributes"]]):
+            ways = {one for run in self.runs[batch.batch] for one in run.ways if one.attribute == name}
+            treated = {(one.way, one.precision, one.sent) for one in ways}
+            if len(treated) != 1:
+                continue
+            ((way, _, sent),) = treated
+            if way == "round":
+                took = drafted.sent_bytes.get(name, 0)
+            elif way == "shed" and sent:
+                took = drafted.counts.get(f"sent.{name}", 0)
+            else:
+                continue
+            if took >= load.widths_bits[name] / 8.0 * (batch.rows or 0):
+                return True
+        return False
+
     def is_worth_a_draft(self, before: Plan) -> bool:
         assert isinstance(before, AttributePlan)
+        if any(plan.takes_too_much(drafted) for plan, drafted in self.work.tried.values()):
+            return True
         return any(lost < (1.0 - WORTH_A_DRAFT) * before.lost[number] for number, lost in self.lost.items())
 
     def can_do_more(self, batch: int) -> bool:
