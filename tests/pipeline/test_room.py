@@ -21,6 +21,7 @@ from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Load, Offer, Room, Work
 from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline import shed
+from spillway.pipeline.accounting import COLLECT_MORE
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.room import LISTED_BYTES, divided, measure_load, parts
 from spillway.pipeline.train import train_stream
@@ -286,7 +287,9 @@ class TestWhenMoreComesOutThanWasPlanned:
         said: list[str] = []
         short: dict[int, float] = {}
         monkeypatch.setattr(ThinPlan, "can_do_more", lambda self, batch: True)
-        monkeypatch.setattr(ThinPlan, "fell_short", lambda self, batch, kbps: short.update({batch: kbps}))
+        monkeypatch.setattr(
+            ThinPlan, "fell_short", lambda self, batch, kbps, remedy: short.update({batch: kbps})
+        )
         shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
         again = "net: 1 batch came out above the channel's part; planned again by what came out"
         assert said.count(again) == shed.MOST_DRAFTS - 1
@@ -363,3 +366,22 @@ class TestWhenMoreComesOutThanWasPlanned:
             .to_pylist()
         )
         assert file.size < sent["bytes_kept"] < file.size + 1500
+
+
+@pytest.mark.parametrize(("rows", "collect"), [(2, True), (20_000, False)])
+def test_a_batch_whose_fixed_bytes_do_not_fit_is_told_to_collect_more(
+    tables: Tables, rows: int, collect: bool
+) -> None:
+    contract = stream("net", mode="shed")
+    taken_in(tables, contract, rows=rows, seconds=1.0)
+    offered = measure_load(tables, contract, load_batches(tables, "net")[0])
+    # two rows fit without the footer; of 20,000 most do not
+    kbps = offered.rate_kbps - 0.5 * offered.fixed_kbps if collect else 0.25 * offered.rate_kbps
+    contracts = rooms(contract, capacity=f"{kbps:.6f} kbps")
+    shed.shed_channel(tables.now(), InProcess(), contracts, "up")
+    (line,) = tables.now().at("ledger").rows(stage="sent", unit="rows", dimension_kind="total").to_pylist()
+    assert line["shortfall"] > 0
+    assert 0 < line["bytes_fixed"] < line["bytes_kept"]
+    assert (COLLECT_MORE in line["reason"]) == collect
+    if collect:
+        assert f"{line['bytes_fixed']:,} bytes of the batch are fixed" in line["reason"]

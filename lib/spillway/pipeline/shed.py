@@ -22,11 +22,12 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
-from spillway.pipeline.accounting import sent_kbps
+from spillway.pipeline.accounting import collect_more, sent_kbps
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
+from spillway.pipeline.mixing import TooLarge, too_large, use_what_is_left
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.setting_aside import count_failures
 from spillway.pipeline.spending import parts_of_batches
@@ -38,7 +39,7 @@ ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
 """Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
 WELL_USED = 0.9
 """Who could lose less with what is left is asked again while it uses less of its part than this."""
-FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.02, 0.7
+FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.005, 0.7
 """What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
 
 
@@ -249,7 +250,8 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
     for batch in short:
         for plan in way.plans:
-            plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps)
+            remedy = collect_more(way, drafts, batch)
+            plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps, remedy)
     if short:
         many = so_many(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
@@ -271,12 +273,14 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
     stream, levers = way.contract.stream, way.batches[0].levers
     aims = dict.fromkeys(way.numbers, 1.0)
     fitting: tuple[WayDown, Drafts] | None = None
+    larger: list[TooLarge] = []
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
             drafts = draft(tables, engine, way)
             tried = tried_by(tables, way, drafts)
             over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
+                larger.append(too_large(way, drafts))
                 drafts.discard()
             else:
                 if fitting is not None:
@@ -285,6 +289,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             aims |= _next_aims(way, drafts, over, aims)
             told, losing = told_by(way, drafts, tried, aims), _losing(way)
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
+            enough = enough and not _leaves_absent(fitting[0] if fitting is not None else way)
             if last or enough or not (over or losing):
                 break
             (way,) = plan_all(room, {(stream, levers): way.batches}, told)
@@ -305,11 +310,16 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             fitting[1].discard()
         raise
     assert fitting is not None, "the last draft is published whatever it came to"
-    return fitting
+    return use_what_is_left(tables, engine, fitting, larger)
 
 
 def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
     return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
+
+
+def _leaves_absent(way: WayDown) -> bool:
+    """Whether values are absent at the destination: then more drafts are made to find out how few need be."""
+    return any(plan.leaves_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
 def _well_used(way: WayDown, drafts: Drafts) -> bool:

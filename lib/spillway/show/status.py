@@ -19,6 +19,7 @@ from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
 from spillway.levers.windows import PLANNED
+from spillway.pipeline.accounting import remedy_of
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.train import edge_of
@@ -374,7 +375,10 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
             f"{so_many(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} that "
             f"{worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} are more than there is "
             f"room for{reason}",
-            f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
+            remedy_of(
+                worst["reason"],
+                f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
+            ),
         )  # fmt: skip
 
 
