@@ -110,7 +110,7 @@ class CliffTrial:
     def lossless_bytes(self) -> int:
         """About the fewest bytes with which nothing is absent."""
         found = self.sent_into(None)
-        least, most = self.fixed_bytes, found.crossed_bytes
+        least, most = float(self.fixed_bytes), found.crossed_bytes
         for _ in range(HALVINGS):
             middle = (least + most) / 2.0
             found = self.sent_into(middle)
@@ -156,14 +156,21 @@ def small_trial(source: Source, settings: AttributeSettings, name: str) -> Cliff
 
 def cliffs(book: Book, every: Sequence[Source]) -> dict[str, float]:
     """Return the largest excess over the promise, over all sources and both cases."""
-    rows, worst = [], 0.0
+    rows: list[tuple[str | float, ...]] = []
+    worst = 0.0
     for source in every:
         for case, settings in CASES.items():
             trial = small_trial(source, settings, f"{source.name}-{case}")
             losses = trial.losses()
             excess = trial.excess_points(losses)
             worst = max(worst, excess)
-            place = (source.name, case, trial.lossless_bytes, trial.fixed_bytes, trial.frame_pct)
+            place: tuple[str | float, ...] = (
+                source.name,
+                case,
+                trial.lossless_bytes,
+                trial.fixed_bytes,
+                trial.frame_pct,
+            )
             rows.append((*place, *losses.values(), excess))
             trial.lake.forget()
     shortfalls = (f"lost % at {one:g} % too little" for one in SHORTFALLS_PCT)

@@ -54,13 +54,13 @@ def use_what_is_left(
     low = _crossing(way, drafts)
     if low > capacity:
         return fitting
-    tries = []
+    tries: list[tuple[float, int, TooLarge]] = []
     for other in larger:
         if other.bytes > capacity:
             mixed = way.plans[0].mixed(other.way.plans[0], (capacity - low) / (other.bytes - low))
             if mixed is not None:
                 tries.append((max(mixed.lost_of(number) for number in way.numbers), len(tries), other))
-    for _, _, finer in sorted(tries)[:MOST_MIXTURES]:
+    for _, _, finer in sorted(tries, key=lambda one: one[:2])[:MOST_MIXTURES]:
         fitting = _mixed_with(tables, engine, fitting, (way, low), finer, capacity)
     return fitting
 

@@ -14,15 +14,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from typing import Any
 
-from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, UNTRAINED, Batch
+from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, TAKEN_IN, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
-from spillway.pipeline.accounting import collect_more, sent_kbps
+from spillway.pipeline.accounting import SENT, collect_more, sent_kbps
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
@@ -30,7 +31,7 @@ from spillway.pipeline.faults import Faults
 from spillway.pipeline.mixing import TooLarge, too_large, use_what_is_left
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.setting_aside import count_failures
-from spillway.pipeline.spending import parts_of_batches
+from spillway.pipeline.spending import parts_of_batches, with_quota_days
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
@@ -89,6 +90,7 @@ def _shed(
         if found:
             waiting[contract.stream] = found
     unplanned = Faults(say)
+    waiting = with_quota_days(tables, room, waiting)
     shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
@@ -120,7 +122,11 @@ def _shed(
         aside |= count_failures(
             tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told, say
         )
-        queues = {stream: queues[stream][1:] for stream in through}
+        # what does not fit and is queued keeps those behind it waiting
+        for stream in (one for one, found in through.items() if not found):
+            behind = [batch for batch in queues[stream][1:] if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, behind), behind)
+        queues = {stream: queues[stream][1:] for stream, found in through.items() if found}
     if aside:
         # what waited behind a batch that is set aside now goes on without it
         behind = lambda batch: (  # noqa: E731
@@ -248,6 +254,11 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     reserve(tables, way.batches, written_tables(tables, way))
     way, drafts = _last_that_fits(room, engine, way, say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
+    if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
+        why = collect_more(way, drafts, short[0]) or "; widen the channel, or let more be shed"
+        sent = sent_kbps(way, drafts, short[0])
+        drafts.discard()
+        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {short[0].allowed_kbps:.4g}{why}", say)
     for batch in short:
         for plan in way.plans:
             remedy = collect_more(way, drafts, batch)
@@ -265,6 +276,43 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
         )
     done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
+
+
+def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:
+    """Whether some of the batches had crossed already: then they are sent again, whatever they take."""
+    numbers = [batch.batch for batch in batches]
+    return bool(tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=SENT).num_rows)
+
+
+def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Batch]:
+    """Take back how batches are shed, of which nothing was sent: a later run fixes it anew, and their part is free."""
+    return save_batches(
+        tables,
+        [
+            batch.becomes(
+                utc_now(),
+                status=TAKEN_IN,
+                levers=(),
+                models={},
+                capacity_kbps=None,
+                trunk_kbps=None,
+                frame_origin=None,
+                frame_tuples=None,
+                sent_whole=None,
+                **changes,
+            )
+            for batch in batches
+        ],
+    )
+
+
+def _queued(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
+    """Put batches that do not fit back to wait: nothing of them is sent, and no part of the channel is theirs."""
+    for batch in way.batches:
+        say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
+    for batch in way.batches:
+        _unpin(tables, [batch], spends_on=batch.quota_day, reason=f"waits in the queue: {why}")
+    return []
 
 
 def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:

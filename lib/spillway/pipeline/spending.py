@@ -68,13 +68,13 @@ def parts_of_batches(
     if not quotas:
         shares = parts(tables, room, waiting, faults=faults)
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
-    days = {batch.batch_date for found in waiting.values() for batch in found}
+    days = {batch.quota_day for found in waiting.values() for batch in found}
     spent = {name: spending_of(tables, room.contracts, name, days) for name in quotas}
     offered = _offered_bytes(tables, room, waiting)
     promised: Parts = {stream: {} for stream in waiting}
     groups = _by_period(quotas.values(), waiting)
     for place, group in enumerate(groups):
-        day = min(batch.batch_date for found in group.values() for batch in found)
+        day = min(batch.quota_day for found in group.values() for batch in found)
         at_hand = {name: _at_hand(room.contracts, name, group) for name in quotas}
         now = {}
         for name, quota in quotas.items():
@@ -85,7 +85,7 @@ def parts_of_batches(
                 for later in groups[place + 1 :]
                 for found in later.values()
                 for one in found
-                if one.stream in mine and one.batch_date in period
+                if one.stream in mine and one.quota_day in period
             )
             kbps = _offered_kbps(tables, room.contracts, name, group, offered)
             bytes_ = kbps * 125.0 * at_hand[name]
@@ -102,6 +102,24 @@ def parts_of_batches(
     return promised
 
 
+def with_quota_days(
+    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
+) -> dict[str, list[Batch]]:
+    """Return the batches with the day whose quota they spend: of one that was queued, the newest of its channels."""
+    batches = [batch for found in waiting.values() for batch in found]
+    if not any(batch.spends_on and not batch.is_pinned for batch in batches):
+        return {stream: list(found) for stream, found in waiting.items()}
+    spent = [last_spent(tables, stream) for stream in _streams_of(room.contracts, room.name)]
+    newest = max([batch.quota_day for batch in batches] + [day for day in spent if day is not None])
+    return {
+        stream: [
+            replace(batch, spends_on=newest) if batch.spends_on and not batch.is_pinned else batch
+            for batch in found
+        ]
+        for stream, found in waiting.items()
+    }
+
+
 @dataclass(frozen=True)
 class Spending:
     """What the batches of a channel have spent, or may still spend since it was promised to them."""
@@ -114,13 +132,13 @@ class Spending:
 
     def spent(self, period: Period) -> int:
         """Bytes of the period."""
-        return sum(self._of(batch) for batch in self.batches if batch.batch_date in period)
+        return sum(self._of(batch) for batch in self.batches if batch.quota_day in period)
 
     def elapsed(self, period: Period, day: date) -> float:
         """Seconds of the period that are over when a batch of that day begins: those covered, whole days at least."""
         whole = (day - period.first).days * DAY_SECONDS
-        since = [batch for batch in self.batches if batch.batch_date in period and batch.batch_date >= day]
-        before = [batch for batch in self.batches if batch.batch_date in period]
+        since = [batch for batch in self.batches if batch.quota_day in period and batch.quota_day >= day]
+        before = [batch for batch in self.batches if batch.quota_day in period]
         return max(_covered(before), whole + _covered(since))
 
     def left(self, quota: Quota, period: Period) -> int:
@@ -131,7 +149,7 @@ class Spending:
     def carried(self, quota: Quota, period: Period) -> int:
         """Bytes that moved on from the period before; none where the channel was not used yet."""
         before = quota.before(period)
-        if not self.batches or min(batch.batch_date for batch in self.batches) > before.last:
+        if not self.batches or min(batch.quota_day for batch in self.batches) > before.last:
             return 0
         return quota.carried(self.spent(before))
 
@@ -146,17 +164,17 @@ class Spending:
         one, or like today so far.
         """
         period = quota.period_of(day)
-        today = [batch for batch in self.batches if batch.batch_date == day]
+        today = [batch for batch in self.batches if batch.quota_day == day]
         reached = _covered(today) + at_hand
         so_far = offered + sum(self._offered(batch) for batch in today)
-        earlier = [batch for batch in self.batches if batch.batch_date < day and self._offered(batch)]
+        earlier = [batch for batch in self.batches if batch.quota_day < day and self._offered(batch)]
         later_days = max(0, (period.last - day).days)
         if not earlier:
             seen = min(1.0, reached / DAY_SECONDS)
             rest = so_far / reached * (DAY_SECONDS - reached) * seen**3 if 0 < reached < DAY_SECONDS else 0.0
             return rest + later_days * so_far
-        last = max(batch.batch_date for batch in earlier)
-        before, after = self._offered_around([one for one in earlier if one.batch_date == last], reached)
+        last = max(batch.quota_day for batch in earlier)
+        before, after = self._offered_around([one for one in earlier if one.quota_day == last], reached)
         usual = before + after
         return after * (so_far + STEADY * usual) / (before + STEADY * usual) + later_days * usual
 
@@ -232,13 +250,16 @@ def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterab
     offered: dict[tuple[str, int], int] = {}
     for stream in spenders(contracts, channel):
         span = Between(min(one.first for one in near), max(one.last for one in near))
-        pinned = [one for one in load_batches(tables, stream, batch_date=span) if spends(one)]
+        found = load_batches(tables, stream, batch_date=span)
+        known = {one.batch for one in found}
+        found += [one for one in load_batches(tables, stream, spends_on=span) if one.batch not in known]
+        pinned = [one for one in found if spends(one)]
         # of those before, one is enough to say that the channel was in use
         earlier = Between(high=span.low - timedelta(days=1))
         before = newest_batch(tables, stream, batch_date=earlier, frame_origin=Between())
         pinned += [before] if before is not None else []
         batches += pinned
-        done = {one.batch: one for one in pinned if any(one.batch_date in period for period in near)}
+        done = {one.batch: one for one in pinned if any(one.quota_day in period for period in near)}
         for number, (sent, brought) in _crossed(tables, stream, done).items():
             crossed[stream, number], offered[stream, number] = sent, brought
     return Spending(tuple(batches), crossed, offered)
@@ -341,7 +362,7 @@ def _by_period(
         turns: dict[date, int] = {}
         for batch in sorted(batches, key=lambda one: one.batch):
             if not batch.is_pinned:
-                day = batch.batch_date
+                day = batch.quota_day
                 turn = turns[day] = turns.get(day, -1) + 1
                 groups.setdefault((shortest.period_of(day), day, turn), {}).setdefault(stream, []).append(
                     batch

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from spillway.batch import PENDING, SET_ASIDE, UNTRAINED
+from spillway.batch import PENDING, SET_ASIDE, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.errors import SpillwayError, so_many
@@ -170,6 +170,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         )
         streams.append(found)
         shortages += _broken(found)
+        shortages += _queued(stream, waiting)
         shortages += _waiting(found, sum(waits_for_a_rate(batch) for batch in waiting))
         known = {one.batch: one for one in [*recent.batches, *waiting]}
         in_order = [known[number] for number in sorted(known)]
@@ -307,6 +308,20 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
             stream, "pending", False,
             f"{pending:,} batches are begun and {found.waiting_files:,} delivered files wait",
             "spillway run, or the DAG spillway_shed (every 15 minutes)",
+        )  # fmt: skip
+
+
+def _queued(stream: str, waiting: Sequence[Batch]) -> Iterator[Shortage]:
+    """Yield what waits in the queue because it does not fit, since when and why."""
+    queued = [batch for batch in waiting if batch.spends_on is not None and not batch.is_pinned]
+    if queued:
+        first = queued[0]
+        why = first.reason or "waits in the queue"
+        yield Shortage(
+            stream, "queued", False,
+            f"batch {first.batch} of {first.batch_date} {why.partition('; ')[0]}; nothing of it is sent, and later "
+            "batches wait behind it",
+            remedy_of(why, "widen the channel, or let more be shed"),
         )  # fmt: skip
 
 
