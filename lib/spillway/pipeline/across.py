@@ -11,7 +11,6 @@ are made of what was told, in memory; `transmitted` and the synopses that were s
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,15 +21,15 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.batch import DONE, Batch
-from spillway.encoding import best_encodings, encoder
 from spillway.errors import Refused
 from spillway.levers.protocol import Plan
 from spillway.settings import Settings
+from spillway.store import blobs
+from spillway.store.commits import commit_bytes
 from spillway.store.tables import Tables
+from spillway.store.writing import write_file
 
 TOLD = "told"
-TOLD_LISTED_BYTES = 580
-"""What the log says of a file of one such row, and of the commit, without the stream's name."""
 _TIMES = {"created_at", "updated_at", "modified_at", "batch_date"}
 
 _Rows = Sequence[Mapping[str, Any]]
@@ -46,11 +45,13 @@ class ToldBatch:
 
     @property
     def size(self) -> int:
-        """What it crosses as."""
-        rows, sink = pa.table({"batch": [self.batch], "payload": [self.payload]}), io.BytesIO()
-        with encoder(sink, rows.schema, best_encodings(rows)) as writer:
-            writer.write_table(rows)
-        return len(sink.getvalue()) + TOLD_LISTED_BYTES + 2 * len(self.stream)
+        """Return the bytes that cross: the file that `tell` writes for this batch alone, and its commit."""
+        rows = pa.table({"batch": [self.batch], "payload": [self.payload]})
+        folder = f"{blobs.MEMORY}{TOLD}"
+        one = write_file(folder, {"stream": self.stream}, rows.schema, [rows])
+        assert one is not None, "a table of one row is a file"
+        blobs.remove(f"{folder}/{one.path}")
+        return one.size + commit_bytes([one])
 
 
 def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ import pyarrow as pa
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.store import blobs
+from spillway.store.commits import add_bytes, commit_info_bytes
 from spillway.store.files import DataFile
 from spillway.store.logs import data_file
 from spillway.store.writing import Written, write_file
@@ -60,28 +60,10 @@ class Draft:
         return sum(one.size for one in self.of(batch))
 
     def log_bytes(self, batch: int) -> int:
-        """What the table's log will say of the batch's files, and its share of what that says of the commit."""
-        batches = len({piece.batch for piece, _ in self.parts}) or 1
-        said = sum(entry_bytes(one) for one in self.of(batch))
-        return said + -(-COMMIT_BYTES // batches) if said else 0
-
-
-COMMIT_BYTES = 206
-"""What a log says of a commit beside its files."""
-
-
-def entry_bytes(one: Written) -> int:
-    """What a table's log says of a file: the line of its action."""
-    action = {
-        "path": one.path,
-        "partitionValues": dict(one.partition),
-        "size": one.size,
-        "modificationTime": one.written_at_ms,
-        "dataChange": True,
-        "stats": one.statistics,
-        **dict.fromkeys(("tags", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")),
-    }
-    return len(json.dumps({"add": action}, separators=(",", ":"))) + 1
+        """Return the bytes that the table's log takes for the batch: its files, and its share of the commit."""
+        files = self.of(batch)
+        batches = len({piece.batch for piece, _ in self.parts})
+        return sum(map(add_bytes, files)) + -(-commit_info_bytes(files) // batches) if files else 0
 
 
 Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]
