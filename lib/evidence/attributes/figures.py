@@ -13,11 +13,13 @@ from pathlib import Path
 
 from evidence.attributes.at_capacity import at_capacities
 from evidence.attributes.bounds_kept import bounds_kept_overall, rooms
+from evidence.attributes.cliff import cliffs
 from evidence.attributes.codecs.compare import compressors
 from evidence.attributes.codecs.samples import HELD_BACK
 from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.cycles import cycles, identifiers
 from evidence.attributes.every_way import bounds_kept_every_way
+from evidence.attributes.generated import sources
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
 from evidence.attributes.key_frames import key_frames
@@ -76,6 +78,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
         original_and_recovered(book, lab)
     found |= apart(book, labs, directory)
     found |= at_capacities(book, labs)
+    found |= cliffs(book, sources(directory))
     found |= key_frames(book, labs)
     found |= compressors(book, labs, directory)
     found |= lossless(book, settings, directory)

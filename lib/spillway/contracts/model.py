@@ -199,6 +199,13 @@ class StreamContract(Subject):
         Choice(("compressed", "declared")), "compressed bytes as written, or declared bits", "compressed"
     )
     mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
+    on_overflow: str = rule(
+        Choice(("fail", "queue")),
+        "a batch that does not fit although all that may be shed is shed; fail: it is sent, the shortfall is recorded, "
+        "and the run ends red; queue: it waits at the source, and later batches behind it, until it fits, in a later "
+        "period of a quota too",
+        "fail",
+    )
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
     row_group_tuples: int | None = rule(
         Maybe(Number(least=1, whole=True)),

@@ -320,6 +320,21 @@ class Plan(ABC):
         """Whether it loses so much less than an earlier plan of the same batches that it is worth another draft."""
         return True
 
+    def lost_of(self, batch: int) -> float:
+        """Return what the plan loses of a batch, in the lever's own unit."""
+        return 0.0
+
+    def leaves_absent(self, batch: int) -> bool:
+        """Return whether some values of a batch are absent at the destination as planned."""
+        return False
+
+    def mixed(self, finer: Plan, share: float) -> Plan | None:
+        """Return a plan that treats the first `share` of each batch as `finer` does, and the rest as this one.
+
+        None: the lever treats all tuples of a batch alike, or `finer` loses no less.
+        """
+        return None
+
     def can_do_more(self, batch: int) -> bool:
         """Whether it could shed more of the batch if it aimed lower."""
         return False
@@ -328,8 +343,8 @@ class Plan(ABC):
         """Whether a limit of the lever's own was broken, beside the part of the room, and it could be kept."""
         return False
 
-    def fell_short(self, batch: int, excess_kbps: float) -> None:
-        """Put on record that this much is still too much, where the lever keeps one."""
+    def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
+        """Put on record that this much is still too much, where the lever keeps one, and what to do about it."""
         return
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:

@@ -98,7 +98,9 @@ def _run(
         else:
             chosen[stream] = found
     observed = tuple(name for name in chosen if streams[name].mode == "observe")
-    acting = {name: replace(one, mode="shed") for name, one in streams.items() if name in chosen}
+    acting = {
+        name: replace(one, mode="shed", on_overflow="fail") for name, one in streams.items() if name in chosen
+    }
     alone = replace(contracts, streams=acting)
     for stream, one in chosen.items():
         _copy(tables, memory, engine, acting[stream], one)

@@ -14,22 +14,24 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from typing import Any
 
-from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, UNTRAINED, Batch
+from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, TAKEN_IN, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
-from spillway.pipeline.accounting import sent_kbps
+from spillway.pipeline.accounting import SENT, collect_more, sent_kbps
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
+from spillway.pipeline.mixing import TooLarge, too_large, use_what_is_left
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.setting_aside import count_failures
-from spillway.pipeline.spending import parts_of_batches
+from spillway.pipeline.spending import parts_of_batches, with_quota_days
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
@@ -38,7 +40,7 @@ ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
 """Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
 WELL_USED = 0.9
 """Who could lose less with what is left is asked again while it uses less of its part than this."""
-FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.02, 0.7
+FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.005, 0.7
 """What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
 
 
@@ -88,6 +90,7 @@ def _shed(
         if found:
             waiting[contract.stream] = found
     unplanned = Faults(say)
+    waiting = with_quota_days(tables, room, waiting)
     shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
@@ -119,7 +122,11 @@ def _shed(
         aside |= count_failures(
             tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told, say
         )
-        queues = {stream: queues[stream][1:] for stream in through}
+        # what does not fit and is queued keeps those behind it waiting
+        for stream in (one for one, found in through.items() if not found):
+            behind = [batch for batch in queues[stream][1:] if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, behind), behind)
+        queues = {stream: queues[stream][1:] for stream, found in through.items() if found}
     if aside:
         # what waited behind a batch that is set aside now goes on without it
         behind = lambda batch: (  # noqa: E731
@@ -247,9 +254,15 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     reserve(tables, way.batches, written_tables(tables, way))
     way, drafts = _last_that_fits(room, engine, way, say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
+    if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
+        why = collect_more(way, drafts, short[0]) or "; widen the channel, or let more be shed"
+        sent = sent_kbps(way, drafts, short[0])
+        drafts.discard()
+        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {short[0].allowed_kbps:.4g}{why}", say)
     for batch in short:
         for plan in way.plans:
-            plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps)
+            remedy = collect_more(way, drafts, batch)
+            plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps, remedy)
     if short:
         many = so_many(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
@@ -265,18 +278,57 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     return save_batches(tables, done)
 
 
+def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:
+    """Whether some of the batches had crossed already: then they are sent again, whatever they take."""
+    numbers = [batch.batch for batch in batches]
+    return bool(tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=SENT).num_rows)
+
+
+def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Batch]:
+    """Take back how batches are shed, of which nothing was sent: a later run fixes it anew, and their part is free."""
+    return save_batches(
+        tables,
+        [
+            batch.becomes(
+                utc_now(),
+                status=TAKEN_IN,
+                levers=(),
+                models={},
+                capacity_kbps=None,
+                trunk_kbps=None,
+                frame_origin=None,
+                frame_tuples=None,
+                sent_whole=None,
+                **changes,
+            )
+            for batch in batches
+        ],
+    )
+
+
+def _queued(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
+    """Put batches that do not fit back to wait: nothing of them is sent, and no part of the channel is theirs."""
+    for batch in way.batches:
+        say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
+    for batch in way.batches:
+        _unpin(tables, [batch], spends_on=batch.quota_day, reason=f"waits in the queue: {why}")
+    return []
+
+
 def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:
     """The draft to publish, and its plans; of the others no file is left, whatever comes in between."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, levers = way.contract.stream, way.batches[0].levers
     aims = dict.fromkeys(way.numbers, 1.0)
     fitting: tuple[WayDown, Drafts] | None = None
+    larger: list[TooLarge] = []
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
             drafts = draft(tables, engine, way)
             tried = tried_by(tables, way, drafts)
             over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
+                larger.append(too_large(way, drafts))
                 drafts.discard()
             else:
                 if fitting is not None:
@@ -286,6 +338,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             told, losing = told_by(way, drafts, tried, aims), _losing(way, tried)
             why = "could lose less" if _losing(way, {}) else "would take fewer bytes"
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
+            enough = enough and not _leaves_absent(fitting[0] if fitting is not None else way)
             if last or enough or not (over or losing):
                 break
             (way,) = plan_all(room, {(stream, levers): way.batches}, told)
@@ -306,11 +359,16 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             fitting[1].discard()
         raise
     assert fitting is not None, "the last draft is published whatever it came to"
-    return fitting
+    return use_what_is_left(tables, engine, fitting, larger)
 
 
 def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
     return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
+
+
+def _leaves_absent(way: WayDown) -> bool:
+    """Whether values are absent at the destination: then more drafts are made to find out how few need be."""
+    return any(plan.leaves_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
 def _well_used(way: WayDown, drafts: Drafts) -> bool:

@@ -10,11 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.batch import Batch
 from spillway.contracts import Contracts, load_usable, read_channel
 from spillway.contracts.shapes import suggest
 from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
+from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
+from spillway.pipeline.accounting import SENT
 from spillway.pipeline.comparison import Comparison, compare_with_lossless, planned_sizes
 from spillway.pipeline.dry_run import DryRun, arrived, dry_run
 from spillway.show.compared import comparison_lines
@@ -37,6 +40,8 @@ class StreamPlan:
     batch_date: date
     tuples: int
     part_kbps: float
+    fixed_bytes: int
+    """Of what crosses, what does not depend on the number of rows: footers, log entries, metadata."""
     loss_pct: float
     notes: tuple[str, ...]
     columns: tuple[str, ...]
@@ -152,12 +157,25 @@ def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
         batch.batch_date,
         batch.rows or 0,
         batch.allowed_kbps,
+        _fixed_bytes(run.tables, batch),
         measured_loss([one]),
         tuple(notes),
         contract.names,
         tuple(came.select(contract.names).slice(0, ROWS_SHOWN).to_pylist()),
         tuple(_as_sent(came["seq"].slice(0, ROWS_SHOWN).to_pylist(), has, contract.names)),
     )
+
+
+def _fixed_bytes(tables: Tables, batch: Batch) -> int:
+    rows = tables.at("ledger").rows(
+        ["bytes_fixed"],
+        subject=batch.stream,
+        batch=batch.batch,
+        stage=SENT,
+        unit="rows",
+        dimension_kind=TOTAL,
+    )
+    return sum(row["bytes_fixed"] or 0 for row in rows.to_pylist())
 
 
 def _as_sent(seq: Sequence[int], has: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any] | None]:
@@ -195,6 +213,10 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     yield from sentences(f"lost of {of_what}, on average: {loss_said(one.loss_pct)}", indent=2)
     if f.rows_shed:
         yield from sentences(rows_said(f.rows_shed), indent=2)
+    yield from sentences(
+        f"fixed: {one.fixed_bytes:,} bytes of the batch (footers, log entries, metadata), whatever is shed of it",
+        indent=2,
+    )
     if f.rate_out_kbps > one.part_kbps:
         yield from sentences(
             f"That is {rate_said(f.rate_out_kbps - one.part_kbps)} more than there is room for; no more may go",
