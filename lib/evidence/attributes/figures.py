@@ -38,8 +38,8 @@ from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
 from evidence.attributes.thresholds import fixed_points, shares_by_accuracy
 from evidence.book import Book
+from evidence.narrow_links import narrow_contracts, narrow_files
 from spillway.contracts import Channel, Contracts, StreamContract, load_contracts
-from spillway.demo.data import STREAMS
 from spillway.errors import Refused
 from spillway.levers.attributes.policy import own_settings
 from spillway.settings import Settings
@@ -61,8 +61,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
         raise Refused(
             "tests/golden", "lie under SPILLWAY_HOME", settings.home, "run from a checkout of the repository"
         )
-    contracts = load_contracts(settings.schemas)
-    files = {name: make() for name, make in STREAMS.items()}
+    contracts, files = narrow_contracts(load_contracts(settings.schemas)), narrow_files()
     streams = compared_streams(contracts, files)
     lake = landed_and_shed(streams, files, contracts.channels)
     labs = {name: Lab(lake, name) for name in streams}

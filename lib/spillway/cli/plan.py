@@ -18,7 +18,7 @@ def add_plan(commands: Any) -> None:
         "Say what would be kept, rounded and shed, at which error; write nothing.",
         [
             "spillway plan weather",
-            "spillway plan uplink --capacity '40 bps'   # what if the channel were narrower?",
+            "spillway plan messages --capacity '8 kB/month'   # what if the channel were narrower?",
             "spillway plan stocks --batch 2 --json",
             "spillway plan weather --compare            # next to gzip, xz and Parquet",
         ],

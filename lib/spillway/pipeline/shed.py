@@ -20,7 +20,7 @@ from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE,
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError, so_many
+from spillway.errors import SpillwayError, bytes_said, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import Part, Room, Say
 from spillway.pipeline.accounting import SENT, collect_more, sent_kbps
@@ -269,10 +269,11 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     publish(tables, way, drafts, time.monotonic() - started)
     for batch in way.batches:
         said = "; ".join(filter(None, (plan.said(batch.batch) for plan in way.plans))) or "all kept"
+        rates = (way.loads[batch.batch].rate_kbps, sent_kbps(way, drafts, batch), batch.allowed_kbps)
+        offered, sent, allowed = (bytes_said(kbps * 125.0 * (batch.seconds_covered or 0.0)) for kbps in rates)
         say(
-            f"{stream}: batch {batch.batch} of {batch.batch_date}: {batch.rows:,} tuples, "
-            f"{way.loads[batch.batch].rate_kbps:.4g} -> {sent_kbps(way, drafts, batch):.4g} kbps of "
-            f"{batch.allowed_kbps:.4g}; {said}"
+            f"{stream}: batch {batch.batch} of {batch.batch_date}: {batch.rows:,} tuples, {offered} -> {sent} of "
+            f"{allowed} that its channel carries; {said}"
         )
     done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
