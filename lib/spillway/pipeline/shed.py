@@ -124,8 +124,8 @@ def _shed(
         )
         # what does not fit and is queued keeps those behind it waiting
         for stream in (one for one, found in through.items() if not found):
-            behind = [batch for batch in queues[stream][1:] if not _sent_before(tables, stream, [batch])]
-            faults.attempt(stream, "queue", partial(_unpin, tables, behind), behind)
+            later = [batch for batch in queues[stream][1:] if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, later), later)
         queues = {stream: queues[stream][1:] for stream, found in through.items() if found}
     if aside:
         # what waited behind a batch that is set aside now goes on without it
@@ -256,9 +256,9 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
         why = collect_more(way, drafts, short[0]) or "; widen the channel, or let more be shed"
-        sent = sent_kbps(way, drafts, short[0])
+        needed = sent_kbps(way, drafts, short[0])
         drafts.discard()
-        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {short[0].allowed_kbps:.4g}{why}", say)
+        return _queued(tables, way, f"{needed:.4g} kbps do not fit into {short[0].allowed_kbps:.4g}{why}", say)
     for batch in short:
         for plan in way.plans:
             remedy = collect_more(way, drafts, batch)
