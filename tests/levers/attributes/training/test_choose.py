@@ -148,6 +148,24 @@ def test_few_values_of_a_finer_unit_do_not_make_the_steps_of_all_finer():
     assert (mixed.bytes_per_tuple - plain.bytes_per_tuple) * 8 < 0.03 * 32 + 0.3
 
 
+@pytest.mark.parametrize(
+    "values",
+    [np.arange(4000) * 7 + 10**6, np.arange(4000) // 40 * 60_000_000, np.full(4000, 12)],
+    ids=["counter", "slow", "constant"],
+)
+def test_rounding_is_offered_only_where_it_beats_the_best_lossless_encoding(values):
+    """DELTA_BINARY_PACKED takes next to nothing for these, and rounding breaks their even differences."""
+    frame = Frame(np.arange(4000), np.arange(4000) % 4, {"count": Column.integer(values)})
+    trained = train_attributes(frame, {"count": 4.5})["count"]
+    (kept,) = options_of(trained.options, "keep")
+    assert kept.wire_bytes_per_tuple < 0.1
+    rounded = options_of(trained.options, "round")
+    assert all(
+        one.wire_bytes_per_tuple < kept.wire_bytes_per_tuple or one.reason == "rounding saves nothing"
+        for one in rounded
+    )
+
+
 def test_precisions_begin_near_exact():
     """A shortfall of a few per cent must not cost the error of a coarse precision."""
     close = train_attributes(cents(), {"close": 4.5})["close"]
