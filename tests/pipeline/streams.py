@@ -135,7 +135,7 @@ def parquet_bytes(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def write_contracts(
-    folder: Path, streams: Sequence[Mapping[str, Any]], capacity: str = "16 kbps"
+    folder: Path, streams: Sequence[Mapping[str, Any]], capacity: str = "12 kbps"
 ) -> Contracts:
     """A schemas folder of these contracts, their channels all of this capacity; what they deliver is there at once."""
     (folder / "streams").mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ class World:
         engine: Engine,
         folder: Path,
         *streams: Mapping[str, Any],
-        capacity: str = "16 kbps",
+        capacity: str = "12 kbps",
         **settings: str,
     ) -> World:
         contracts = write_contracts(folder / "schemas", streams, capacity)
@@ -195,7 +195,7 @@ class World:
             shutil.copytree(self.folder / name, folder / name, symlinks=True)
         return World(folder, self.engine, Tables(own_settings(folder)), load_contracts(folder / "schemas"))
 
-    def contract_becomes(self, *streams: Mapping[str, Any], capacity: str = "16 kbps") -> None:
+    def contract_becomes(self, *streams: Mapping[str, Any], capacity: str = "12 kbps") -> None:
         self.contracts = write_contracts(self.folder / "schemas", streams, capacity)
 
     def deliver(self, name: str, content: bytes) -> Path:
