@@ -124,8 +124,8 @@ def _shed(
         )
         # what does not fit and is queued keeps those behind it waiting
         for stream in (one for one, found in through.items() if not found):
-            behind = [batch for batch in queues[stream][1:] if not _sent_before(tables, stream, [batch])]
-            faults.attempt(stream, "queue", partial(_unpin, tables, behind), behind)
+            followers = [batch for batch in queues[stream][1:] if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, followers), followers)
         queues = {stream: queues[stream][1:] for stream, found in through.items() if found}
     if aside:
         # what waited behind a batch that is set aside now goes on without it
