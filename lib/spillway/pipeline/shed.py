@@ -258,7 +258,9 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
         why = collect_more(way, drafts, short[0]) or "; widen the channel, or let more be shed"
         needed = sent_kbps(way, drafts, short[0])
         drafts.discard()
-        return _queued(tables, way, f"{needed:.4g} kbps do not fit into {short[0].allowed_kbps:.4g}{why}", say)
+        return _queued(
+            tables, way, f"{needed:.4g} kbps do not fit into {short[0].allowed_kbps:.4g}{why}", say
+        )
     for batch in short:
         for plan in way.plans:
             remedy = collect_more(way, drafts, batch)
