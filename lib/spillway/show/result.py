@@ -21,7 +21,7 @@ from spillway.show.summary import expectation_figures, last_outcomes, last_stage
 from spillway.show.words import bytes_said, loss_said, share_said
 from spillway.store.tables import Tables
 
-MOST_LINES = 13
+MOST_LINES = 14
 """The most lines of the screen: with what `make run` prints after it, 25."""
 MOST_NAMED = 3
 """The most streams whose losses one sentence names."""
@@ -141,7 +141,7 @@ def result_lines(found: RunResult) -> list[str]:
 def stream_table(streams: Sequence[StreamResult]) -> list[str]:
     """Return a table with a line for each stream: its link, its bytes, those of rivals, and what was lost."""
     rivals = [name for name in RIVALS if any(one.rivals is not None for one in streams)]
-    heads = ["~stream", "~link", "#rows", *(f"#{name}" for name in rivals), "#lossless", "#sent", "~lost"]
+    heads = ["~stream", "~link", "#rows", *(f"#{name}" for name in rivals), "#as it came", "#sent", "~lost"]
     rows = [
         [
             one.seen.figures.stream,
@@ -223,7 +223,7 @@ def summed(found: RunResult) -> str:
     if len(lost) > MOST_NAMED:
         lost[MOST_NAMED:] = [f"and {so_many(len(lost) - MOST_NAMED, 'more stream')}"]
     return (
-        f"Sent {bytes_said(sent)}; sending all of it exactly takes {bytes_said(exact)}"
+        f"Sent {bytes_said(sent)}; every column as it came takes {bytes_said(exact)}"
         f"{f' ({rivals})' if rivals else ''}. "
         f"Lost: {'; '.join(lost) or 'nothing'}."
     )
@@ -244,11 +244,12 @@ def lost_said(one: StreamOverview, brief: bool = False) -> str:
 
 
 def queries_said(one: StreamOverview) -> str:
-    """Return how many of the rows that queries ask for were sent."""
-    ask = f"{so_many(one.queries, 'query', 'queries')} ask{'s' if one.queries == 1 else ''} for"
+    """Return which share of the rows that queries ask for was sent."""
+    queries = so_many(one.queries, "query", "queries")
     if one.rows_answered == one.rows_asked:
-        return f"none that its {ask}"
-    return f"{one.rows_answered:,} of {one.rows_asked:,} that its {ask} were sent"
+        return f"none that its {queries} ask{'s' if one.queries == 1 else ''} for"
+    has = "has" if one.queries == 1 else "have"
+    return f"its {queries} {has} {share_said(100.0 * one.rows_answered / one.rows_asked)} of their rows"
 
 
 def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
