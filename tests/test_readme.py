@@ -58,7 +58,7 @@ def tables_of(home: Path) -> Tables:
     return Tables(Settings.from_environment({"SPILLWAY_HOME": str(home)}))
 
 
-def test_something_is_kept_something_rounded_something_shed_and_the_schedule_changes(home: Path) -> None:
+def test_something_is_kept_something_is_shed_and_the_schedule_changes(home: Path) -> None:
     seen = overview(tables_of(home))
     ways = {
         way
@@ -67,7 +67,7 @@ def test_something_is_kept_something_rounded_something_shed_and_the_schedule_cha
         for way, share in one.ways.items()
         if share > 1
     }
-    assert ways >= {"kept", "rounded", "as synopsis"}
+    assert ways >= {"kept", "as synopsis"}
     rows = tables_of(home).at("schemes").rows(["stream", "batch", "scheme"]).to_pylist()
     schemes: dict[str, set[int]] = {}
     for row in rows:
