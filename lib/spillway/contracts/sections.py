@@ -125,7 +125,9 @@ class Rate:
 
     from_: str = rule(
         Choice(("event_time", "arrival", "declared")),
-        "event_time: tuples over the span of `order`; arrival: over the span of arrival; declared",
+        "event_time: tuples over the time from the end of the batch before to the batch's own end, by `order` (silence "
+        "before it counts for at most a day; a late batch covers what its own tuples span); arrival: tuples over the "
+        "time since the files before arrived; declared: tuples_per_second",
         "event_time",
         yaml="from",
     )

@@ -88,7 +88,7 @@ def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[t
     # who took it in, and when, is nothing recovery needs, and would make every run cross another size
     day = datetime.combine(batch.batch_date, time(), UTC)
     row = {**batch.row(), "run_id": "", "created_at": day, "updated_at": day, "status": DONE, "files": []}
-    del row["revision"], row["raw_leaving"], row["validated_revision"]
+    del row["revision"], row["raw_leaving"], row["validated_revision"], row["event_end"]
     told: dict[str, _Rows] = {"batches": [row]}
     facts: list[Mapping[str, Any]] = []
     for name, version in sorted(batch.models.items()):
