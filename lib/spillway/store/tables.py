@@ -330,11 +330,9 @@ class Table:
                 continue
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
-                apart = self.contract.apart
-                others = self._others(file, where)
-                one = write_file(
-                    self.path, partition, self.file_schema, others, apart, as_they_come=bool(apart)
-                )
+                # batches that share a row group stay in one, those that lie apart stay apart
+                others, as_they_come = self._others(file, where), bool(self.contract.apart)
+                one = write_file(self.path, partition, self.file_schema, others, as_they_come=as_they_come)
                 if one is not None and one.rows == file.records:
                     discard(self.path, [one])  # nothing of it matched after all
                     continue
