@@ -287,7 +287,12 @@ def _pinned(
     latest = {b.batch_date: b for b in every if b.is_pinned and b.status != RETIRED}
     pinned: list[Batch] = []
     groups = groups_to_send(tables, contract, batches)
-    sent_with = {batch.batch: group[0].batch for group in groups for batch in group if len(group) > 1}
+    sent_with = {
+        batch.batch: group[0].sent_with if group[0].is_pinned else group[0].batch
+        for group in groups
+        for batch in group
+        if len(group) > 1
+    }
     for batch in batches:
         if not batch.is_pinned:
             # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
@@ -317,9 +322,10 @@ def _pinned(
                 sent_with=sent_with.get(batch.batch),
             )
             latest[batch.batch_date] = batch
-        elif batch.status != PLANNED:
-            # a backfill that dies is pending, so that the next run finishes what is half rewritten
-            batch = batch.becomes(utc_now(), status=PLANNED)
+        elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
+            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch of a group
+            # that goes again without the others is sent alone from now on
+            batch = batch.becomes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
     saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
     now = {batch.batch: batch for batch in [*pinned, *saved]}
