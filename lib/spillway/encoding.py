@@ -10,11 +10,14 @@ True
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from spillway.footers import ShortFooterSink
 
 ROWS_IN_A_GROUP = 1 << 19
 COMPRESSION_LEVEL = 9
@@ -31,6 +34,7 @@ DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
     "DELTA_BYTE_ARRAY",
 )
 """The encodings that Spark's vectorised reader, DuckDB, Polars and delta-rs read. `BYTE_STREAM_SPLIT` is not one."""
+_EMPTY_STATISTICS_BYTES = 2
 
 Encodings = Mapping[str, str]
 """Encoding by column. A column that is missing has a dictionary."""
@@ -56,10 +60,25 @@ def best_encodings(rows: pa.Table) -> dict[str, str]:
     return {name: encoding for name, (_, encoding) in best.items()}
 
 
-def encoder(sink: Any, schema: pa.Schema, encodings: Encodings) -> pq.ParquetWriter:
-    """Return a writer of Parquet as every table is written."""
-    return pq.ParquetWriter(
-        sink,
+@contextmanager
+def encoder(
+    sink: Any,
+    schema: pa.Schema,
+    encodings: Encodings,
+    has_row_groups: bool = False,
+    footers: list[pq.FileMetaData] | None = None,
+) -> Iterator[pq.ParquetWriter]:
+    """Provide a writer of Parquet as every table is written.
+
+    `has_row_groups`: the file may have more than one row group. Only then the footer states the smallest and largest
+    value of each column by which row groups are skipped; the table's log states them for the whole file. They are
+    written to a page index as well, because Arrow would otherwise repeat them in the page headers: columns take the
+    same bytes in files of one and of several row groups, so that a compaction changes no plan.
+    `footers`: where the writer appends the footer when it is closed.
+    """
+    shortened = ShortFooterSink(sink, has_row_groups)
+    with pq.ParquetWriter(
+        shortened,
         schema,
         compression="zstd",
         compression_level=COMPRESSION_LEVEL,
@@ -70,10 +89,15 @@ def encoder(sink: Any, schema: pa.Schema, encodings: Encodings) -> pq.ParquetWri
         or None,
         data_page_size=PAGE_BYTES,
         max_rows_per_page=ROWS_IN_A_GROUP,
-        write_statistics=[field.name for field in schema if _has_edges(field.type)],
+        write_statistics=[field.name for field in schema if has_row_groups and skips_groups(field.type)],
+        write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
-    )
+        metadata_collector=footers,
+    ) as writer:
+        yield writer
+        shortened.finish()
+    shortened.close()
 
 
 def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, int]:
@@ -87,7 +111,8 @@ def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, i
 def empty_bytes(schema: pa.Schema) -> int:
     """Return the bytes of a file of these columns that has no row."""
     sink = io.BytesIO()
-    encoder(sink, schema, {}).close()
+    with encoder(sink, schema, {}):
+        pass
     return len(sink.getvalue())
 
 
@@ -99,7 +124,9 @@ def chunk_bytes(metadata: pq.FileMetaData, group: int | None = None) -> dict[str
         for index in range(metadata.num_columns):
             chunk = row_group.column(index)
             name = chunk.path_in_schema.split(".")[0]
-            found[name] = found.get(name, 0) + chunk.total_compressed_size
+            # without a page index, the page header has an empty struct of statistics
+            header = _EMPTY_STATISTICS_BYTES if chunk.has_offset_index else 0
+            found[name] = found.get(name, 0) + chunk.total_compressed_size + header
     return found
 
 
@@ -114,10 +141,9 @@ def _candidates(kind: pa.DataType) -> tuple[str, ...]:
     return ()
 
 
-def _has_edges(kind: pa.DataType) -> bool:
-    """Whether a column's smallest and largest value are written down.
+def skips_groups(kind: pa.DataType) -> bool:
+    """Whether readers of Spillway skip row groups by a column of this type: numbers of rows and batches, and times.
 
-    Not of floats: Arrow leaves NaN out of them, where Spark takes it for the largest of all. Not of bytes: Arrow would
-    write whole payloads, twice.
+    Not floats: Arrow ignores NaN, which Spark sorts after every number. Not text and bytes: Arrow writes whole values.
     """
-    return not (pa.types.is_floating(kind) or pa.types.is_binary(kind))
+    return pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)

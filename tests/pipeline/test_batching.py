@@ -230,9 +230,14 @@ def test_dates_that_go_together_are_files_of_their_own(world: World) -> None:
 
 
 def narrow(tmp_path: Path) -> World:
-    """A lake whose second day is shed: three batches in one file, with synopses that are sent."""
-    world = begun(tmp_path, capacity="22 kbps")
-    deliver(world, 2, 3, 4)
+    """A lake whose second day is shed: three batches in one file, through five sixths of what they would take."""
+    wide = begun(tmp_path / "wide")
+    deliver(wide, 2, 3, 4)
+    world = wide.copy(tmp_path / "narrow")
+    wide.contract_becomes(TOGETHER, capacity="10 Mbps")
+    wide.shed(at_once=True)
+    kbps = kept_bytes(wide, 2, 3, 4) * 8 / 1000 / (3 * ROWS / 100)
+    world.contract_becomes(TOGETHER, capacity=f"{kbps * 5 / 6:.3f} kbps")
     world.shed(at_once=True)
     return world
 
@@ -247,23 +252,33 @@ def test_what_is_shed_of_a_group_comes_back_and_its_bytes_fit_together(tmp_path:
 
 
 @pytest.mark.parametrize("which", [2, 3, 4])
-def test_a_redo_of_one_batch_keeps_the_rows_of_the_others(tmp_path: Path, which: int) -> None:
+def test_a_batch_that_goes_again_goes_with_its_group_and_leaves_the_same_tables(
+    tmp_path: Path, which: int
+) -> None:
     world = narrow(tmp_path)
-    others = {
-        table: [row for row in world.rows(*table) if row.get("batch") != which]
-        for table in (("transmitted", "sites"), ("synopsis",), ("sent_synopsis",), ("schemes",), ("ledger",))
-    }
-    batch = held(world, which)
-    save_batches(world.tables.now(), [batch.becomes(utc_now(), status=PLANNED)])
-    before = world.at("transmitted", "sites").version
-    assert [one.batch for one in world.shed()] == [which]
-    assert world.at("transmitted", "sites").version == before + 1, "one commit"
+    before, version = world.everything("sites"), world.at("transmitted", "sites").version
+    save_batches(world.tables.now(), [held(world, which).becomes(utc_now(), status=PLANNED)])
+    assert [one.batch for one in world.shed()] == [2, 3, 4]
+    assert world.at("transmitted", "sites").version == version + 1, "one commit"
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4]]
+    assert world.everything("sites") == before
+
+
+@pytest.mark.parametrize("which", [2, 3, 4])
+def test_a_batch_that_goes_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, which: int) -> None:
+    world = narrow(tmp_path)
+    tables = [("transmitted", "sites"), ("synopsis",), ("sent_synopsis",), ("schemes",), ("ledger",)]
+    others = {table: [row for row in world.rows(*table) if row.get("batch") != which] for table in tables}
+    version = world.at("transmitted", "sites").version
+    save_batches(world.tables.now(), [held(world, which).becomes(utc_now(), status=PLANNED)])
+    only = lambda batch: batch.batch == which  # noqa: E731
+    done = shed_channel(world.tables, world.engine, world.contracts, "narrow", only=only)
+    assert [(one.batch, one.sent_with) for one in done] == [(which, None)]
+    assert world.at("transmitted", "sites").version == version + 1, "one commit"
     rest = sorted({2, 3, 4} - {which})
     assert batches_by_file(world, "transmitted", "sites") == sorted([[which], rest])
-    assert held(world, which).sent_with is None
     for table, rows in others.items():
         assert [row for row in world.rows(*table) if row.get("batch") != which] == rows, table
-    is_whole(world)
 
 
 def test_a_backfill_of_the_date_leaves_the_same_tables(tmp_path: Path) -> None:

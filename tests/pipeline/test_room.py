@@ -22,10 +22,11 @@ from spillway.levers.protocol import Load, Offer, Room, Work
 from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline import shed
 from spillway.pipeline.drafting import own_table
-from spillway.pipeline.room import LISTED_BYTES, divided, measure_load, parts
+from spillway.pipeline.room import divided, measure_load, parts
 from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
+from spillway.store.commits import as_written, commit_bytes
 from spillway.store.tables import Piece, Tables
 
 DAY, NOW = date(2026, 1, 1), datetime(2026, 1, 2, tzinfo=UTC)
@@ -143,15 +144,17 @@ def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None
     contract = stream("net")
     batch = taken_in(tables, contract, rows=100, seconds=4.0)
     load = measure_load(tables, contract, batch)
-    (file,) = tables.at("raw", "net").files()
+    raw = tables.at("raw", "net")
+    (file,) = raw.files()
+    log = commit_bytes([as_written(file, raw.path)])
     from spillway.store.files import column_bytes
 
     widths = column_bytes([file], ["seq", *contract.names])
     assert load.tuples_per_second == 25.0
     assert load.widths_bits == {name: size * 8 / 100 for name, size in widths.items()}
-    around = file.size - sum(widths.values()) + LISTED_BYTES
+    around = file.size - sum(widths.values()) + log
     assert load.fixed_kbps == pytest.approx(around * 8 / 1000 / 4.0)
-    assert load.rate_kbps == pytest.approx((file.size + LISTED_BYTES) * 8 / 1000 / 4.0)
+    assert load.rate_kbps == pytest.approx((file.size + log) * 8 / 1000 / 4.0)
 
 
 def test_a_declared_width_is_taken_at_its_word(tables: Tables) -> None:

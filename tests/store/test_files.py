@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from spillway.errors import Refused
-from spillway.store.files import DataFile, RowReader, read_rows
+from spillway.store.files import DataFile, RowReader, batch_bytes, edges_of, read_rows, row_groups, rows_of
+from spillway.store.logs import data_file
+from spillway.store.writing import write_file
 
 
 def written(folder: Path, name: str, seqs: list[int], **more: list[float]) -> DataFile:
@@ -69,3 +73,47 @@ def test_reader_reads_no_row_group_between_two_stretches(tmp_path: Path) -> None
         assert reader(["value"], low, high)["seq"].to_pylist() == list(range(low, high + 1))
     with pytest.raises(Refused):
         RowReader([file])(["value"], 45, 50)
+
+
+def stored(folder: Path, rows: pa.Table, **more: Any) -> DataFile:
+    one = write_file(str(folder), {}, rows.schema, [rows], **more)
+    assert one is not None
+    return data_file(str(folder), one, rows.schema)
+
+
+def test_edges_come_from_the_log_or_the_footer_or_the_column(tmp_path: Path) -> None:
+    rows = pa.table({"seq": [5, 3, 9], "none": pa.nulls(3, pa.int64())})
+    for number, statistics in enumerate((True, False)):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(rows, path, write_statistics=statistics)
+        unknown = DataFile(str(path), 1, ())
+        assert edges_of(unknown, "seq") == (3, 9)
+        assert edges_of(unknown, "none") is edges_of(unknown, "absent") is None
+    assert edges_of(DataFile(str(tmp_path / "gone"), 1, (), (("seq", 1),), (("seq", 2),)), "seq") == (1, 2)
+
+
+def test_edges_of_a_single_row_group_come_from_the_log(tmp_path: Path) -> None:
+    at = pa.array([1_999, 4_001], pa.timestamp("us", "UTC"))
+    rows = pa.table({"seq": [7, 8], "at": at, "gap": [1, None], "text": ["a", "b"]})
+    file = stored(tmp_path, rows)
+    (group,) = row_groups(file, rows.column_names)
+    assert group.edges["seq"] == (7, 8)
+    low, high = group.edges["at"]
+    assert low <= datetime(1970, 1, 1, 0, 0, 0, 1_999, tzinfo=UTC)
+    assert high >= datetime(1970, 1, 1, 0, 0, 0, 4_001, tzinfo=UTC)
+    assert "gap" not in group.edges
+    assert group.records == 2
+
+
+def test_no_row_group_is_skipped_for_statistics_that_are_missing(tmp_path: Path) -> None:
+    rows = pa.table({"seq": range(200), "batch": [1] * 100 + [2] * 100})
+    path = tmp_path / "a.parquet"
+    pq.write_table(rows, path, row_group_size=50, write_statistics=False)
+    file = DataFile(str(path), 1, ())
+    assert read_rows([file], ["batch"], 60, 70)["seq"].to_pylist() == list(range(60, 71))
+    assert RowReader([file])(["batch"], 60, 70)["seq"].to_pylist() == list(range(60, 71))
+    assert sum(part.num_rows for part in rows_of(file, ["seq"], 1000, [("seq", 60, 70)])) == 200
+    assert [group.edges for group in row_groups(file, ["seq", "batch"])] == [{}] * 4
+    columns, _ = batch_bytes([file], ["seq"], 2)
+    both, _ = batch_bytes([file], ["seq"], 1)
+    assert abs(columns["seq"] - both["seq"]) <= 0.1 * both["seq"]

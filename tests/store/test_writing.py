@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from spillway.encoding import widths_of
+from spillway.encoding import chunk_bytes, widths_of
 from spillway.store import writing
 from spillway.store.blobs import MEMORY, forget
 from spillway.store.files import column_bytes
@@ -32,6 +32,14 @@ def write(folder: Path | str, rows: pa.Table) -> Written:
 
 def says(one: Written) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(one.statistics)
+    return found
+
+
+def says_at_most(rows: pa.Table) -> dict[str, Any]:
+    """What the log states of a file so large that statistics do not matter."""
+    log = writing.LogStatistics(rows.schema)
+    log.add(rows)
+    found: dict[str, Any] = json.loads(log.to_json(10**9))
     return found
 
 
@@ -103,9 +111,7 @@ def test_a_time_that_python_has_none_for_is_written_without_its_edges(tmp_path: 
         }
 
 
-def test_statistics_say_nothing_of_numbers_that_may_be_none_of_bytes_and_of_columns_of_columns(
-    tmp_path: Path,
-) -> None:
+def test_statistics_say_nothing_of_numbers_that_may_be_none_of_bytes_and_of_columns_of_columns() -> None:
     rows = pa.table(
         {
             "v": [1.0, float("nan"), None],
@@ -115,16 +121,113 @@ def test_statistics_say_nothing_of_numbers_that_may_be_none_of_bytes_and_of_colu
             "some": pa.array([3, None, 2], pa.int64()),
         }
     )
-    stated = says(write(tmp_path, rows))
+    stated = says_at_most(rows)
     assert stated["minValues"] == {"some": 2}
     assert stated["maxValues"] == {"some": 3}
-    assert stated["nullCount"] == {"none": 3, "some": 1}
+    assert stated["nullCount"] == {"v": 1, "none": 3, "some": 1}
+
+
+def test_the_smallest_and_largest_numbers_are_in_the_log_as_they_are() -> None:
+    """Delta's readers answer MIN and MAX from the log, so that numbers are never rounded."""
+    rows = pa.table(
+        {
+            "temp": [21.5, None, -3.25],
+            "long": [0.1 + 0.2, 5e-324, 1.7976931348623157e308],
+            "both": [-0.0, 0.0, 0.0],
+            "below": [-0.0, -1.0, -0.0],
+            "infinite": [float("-inf"), 1.0, 2.0],
+            "narrow": pa.array([0.1, 0.2, None], pa.float32()),
+            "empty": pa.nulls(3, pa.float64()),
+        }
+    )
+    stated = says_at_most(rows)
+    narrow = [float(np.float32(one)) for one in (0.1, 0.2)]
+    edges = {"temp": [-3.25, 21.5], "long": [5e-324, 1.7976931348623157e308], "narrow": narrow}
+    edges |= {"both": [-0.0, 0.0], "below": [-1.0, -0.0]}
+    for end, place in (("minValues", 0), ("maxValues", 1)):
+        assert {name: float(value).hex() for name, value in stated[end].items()} == {
+            name: edge[place].hex() for name, edge in edges.items()
+        }
+    assert stated["nullCount"]["empty"] == 3
+
+
+FINITE = some.one_of(some.sampled_from([-0.0, 0.0, float("nan"), float("inf"), None]), some.floats())
+
+
+@given(some.lists(some.lists(FINITE, min_size=1), min_size=1))
+def test_statistics_of_row_groups_bound_every_number_in_the_total_order(groups: list[list[Any]]) -> None:
+    log = writing.LogStatistics(pa.schema([("v", pa.float64())]))
+    for group in groups:
+        log.add(pa.table({"v": pa.array(group, pa.float64())}))
+    stated = json.loads(log.to_json(10**9))
+    values = [one for group in groups for one in group if one is not None]
+    assert stated["nullCount"]["v"] == sum(map(len, groups)) - len(values)
+    if not values or not np.isfinite(values).all():
+        assert stated["minValues"] == stated["maxValues"] == {}
+        return
+    order = sorted(values, key=lambda one: (one, np.copysign(1.0, one)))
+    assert stated["minValues"]["v"].hex() == order[0].hex()
+    assert stated["maxValues"]["v"].hex() == order[-1].hex()
+
+
+def footer_of(folder: Path, one: Written) -> pq.FileMetaData:
+    return pq.ParquetFile(folder / one.path).metadata
+
+
+MIXED = pa.table({"seq": range(300), "at": pa.array(range(300), pa.timestamp("us", "UTC")), "v": [0.5] * 300})
+
+
+def test_footer_of_one_row_group_has_no_statistics_and_no_schema_of_arrow(tmp_path: Path) -> None:
+    footer = footer_of(tmp_path, write(tmp_path, MIXED))
+    assert footer.num_row_groups == 1
+    assert [footer.row_group(0).column(i).is_stats_set for i in range(3)] == [False] * 3
+    assert footer.metadata is None
+
+
+@pytest.mark.parametrize("how", ["by size", "apart", "as they come"])
+def test_footer_of_several_row_groups_states_edges_of_numbers_and_times(tmp_path: Path, how: str) -> None:
+    parts = [MIXED.slice(0, 150), MIXED.slice(150)]
+    options: dict[str, dict[str, Any]] = {
+        "by size": {"rows_in_a_group": 150},
+        "apart": {"apart": "half"},
+        "as they come": {"as_they_come": True},
+    }
+    halves = [part.append_column("half", pa.array([at] * 150)) for at, part in enumerate(parts)]
+    one = write_file(str(tmp_path), {}, halves[0].schema, halves, **options[how])
+    assert one is not None
+    footer = footer_of(tmp_path, one)
+    assert footer.num_row_groups == 2
+    for group, low in enumerate((0, 150)):
+        columns = [footer.row_group(group).column(i) for i in range(4)]
+        assert (columns[0].statistics.min, columns[0].statistics.max) == (low, low + 149)
+        assert [column.is_stats_set for column in columns] == [True, True, False, True]
+    assert footer.metadata is None
+
+
+def test_size_and_widths_are_those_of_the_file_on_the_disk(tmp_path: Path) -> None:
+    one = write_file(str(tmp_path), {}, MIXED.schema, [MIXED], rows_in_a_group=70)
+    assert one is not None
+    assert one.size == (tmp_path / one.path).stat().st_size
+    assert dict(one.column_bytes) == chunk_bytes(footer_of(tmp_path, one))
+    assert one.rows == 300
 
 
 def test_only_the_first_columns_are_in_the_log(tmp_path: Path) -> None:
-    names = [f"c{i}" for i in range(12)]
-    stated = says(write(tmp_path, pa.table({name: [1] for name in names})))
-    assert list(stated["minValues"]) == names[: writing.INDEXED_COLUMNS]
+    names = [f"c{i}" for i in range(20)]
+    rows = pa.table({name: [1] for name in names})
+    assert list(says(write(tmp_path, rows))["minValues"]) == names[: writing.ALWAYS_INDEXED_COLUMNS]
+    assert list(says_at_most(rows)["minValues"]) == names[: writing.INDEXED_COLUMNS]
+
+
+def test_measures_are_in_the_log_of_files_where_they_take_little_of_it(tmp_path: Path) -> None:
+    chance = np.random.default_rng(1)
+    whole = pa.table({"seq": range(20_000), **{f"m{i}": chance.normal(size=20_000) for i in range(10)}})
+    small = write(tmp_path, whole.slice(0, 50))
+    assert list(says(small)["minValues"]) == ["seq"]
+    large = write(tmp_path, whole)
+    assert list(says(large)["minValues"]) == whole.column_names
+    assert list(says(large)["nullCount"]) == whole.column_names
+    assert len(large.statistics) <= writing.STATISTICS_SHARE * large.size
 
 
 ANYTHING = some.one_of(

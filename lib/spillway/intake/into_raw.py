@@ -36,7 +36,7 @@ from spillway.records import (
     is_repeated_hour,
 )
 from spillway.store.batches import batches_of_files, reserve, save_batches
-from spillway.store.files import LISTED_BYTES
+from spillway.store.commits import commit_bytes
 from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Tables
 from spillway.store.writing import Written, write_file
@@ -210,10 +210,10 @@ def _published(
 
 
 def _beside(contract: StreamContract, files: Sequence[Written]) -> int:
+    """Return the bytes of a batch that are in no column: footers, and what the log states of the files."""
     columns = ("seq", *contract.names)
-    return sum(
-        LISTED_BYTES + file.size - sum(file.column_bytes.get(name, 0) for name in columns) for file in files
-    )
+    around = sum(file.size - sum(file.column_bytes.get(name, 0) for name in columns) for file in files)
+    return around + commit_bytes(files) if files else 0
 
 
 def _taken(batch: Batch, fates: Sequence[Fate], parsed: Sequence[ParsedFiles]) -> _Taken:

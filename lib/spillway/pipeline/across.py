@@ -12,7 +12,6 @@ are made of what was told, in memory; `transmitted` and the synopses that were s
 
 from __future__ import annotations
 
-import io
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -23,16 +22,16 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.batch import DONE, Batch
-from spillway.encoding import best_encodings, encoder
 from spillway.errors import Refused
 from spillway.levers.protocol import Plan
 from spillway.settings import Settings
+from spillway.store import blobs
+from spillway.store.commits import commit_bytes
 from spillway.store.drafts import share_out
 from spillway.store.tables import Tables
+from spillway.store.writing import write_file
 
 TOLD = "told"
-TOLD_LISTED_BYTES = 580
-"""What the log says of a file of one such row, and of the commit, without the stream's name."""
 _TIMES = {"created_at", "updated_at", "modified_at", "batch_date"}
 
 _Rows = Sequence[Mapping[str, Any]]
@@ -48,20 +47,20 @@ class ToldBatch:
 
     @property
     def size(self) -> int:
-        """What it crosses as, alone."""
+        """Return the bytes that cross if `tell` writes it alone."""
         return told_sizes([self])[self.batch]
 
 
 def told_sizes(told: Sequence[ToldBatch]) -> dict[int, int]:
-    """Return by batch what its row crosses as; the rows of several batches are one file and one commit."""
+    """Return by batch its share of the bytes that cross: the one file that `tell` writes of all, and its commit."""
     if not told:
         return {}
     rows = pa.table({"batch": [one.batch for one in told], "payload": [one.payload for one in told]})
-    sink = io.BytesIO()
-    with encoder(sink, rows.schema, best_encodings(rows)) as writer:
-        writer.write_table(rows)
-    whole = len(sink.getvalue()) + TOLD_LISTED_BYTES + 2 * len(told[0].stream)
-    return share_out(whole, {one.batch: len(one.payload) for one in told})
+    folder = f"{blobs.MEMORY}{TOLD}"
+    one = write_file(folder, {"stream": told[0].stream}, rows.schema, [rows])
+    assert one is not None, "a table with rows is a file"
+    blobs.remove(f"{folder}/{one.path}")
+    return share_out(one.size + commit_bytes([one]), {each.batch: len(each.payload) for each in told})
 
 
 def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:

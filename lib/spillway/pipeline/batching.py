@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from spillway.batch import PENDING, RECORDED, Batch
+from spillway.batch import DONE, PENDING, RECORDED, Batch
 from spillway.contracts import StreamContract
 from spillway.errors import so_many
 from spillway.intake.take_in import waits_for_a_rate
@@ -126,6 +126,21 @@ def groups_to_send(
         groups[-1].append(batch)
         size += sizes.get(batch.batch, 0)
     return [tuple(group) for group in groups]
+
+
+def with_their_groups(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
+    """Return pending batches, and the done ones that share a file with one of them: a group goes through as a whole.
+
+    So a batch that goes again leaves what the group was planned to: one file that fits the parts of all its batches.
+    Batches whose raw tuples are retired stay as they are.
+    """
+    begun = [batch for batch in batches if batch.is_pinned and batch.sent_with is not None]
+    if not begun:
+        return list(batches)
+    labels = sorted({batch.sent_with for batch in begun if batch.sent_with is not None})
+    done = load_batches(tables, begun[0].stream, sent_with=labels, status=DONE)
+    mine = [one for one in done if any(_is_sent_with(one, batch) for batch in begun)]
+    return sorted([*batches, *mine], key=lambda batch: batch.batch)
 
 
 def _is_sent_with(first: Batch, second: Batch) -> bool:

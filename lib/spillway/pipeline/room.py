@@ -24,7 +24,8 @@ from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.faults import Faults
 from spillway.registry import lever
 from spillway.store.batches import newest_batch
-from spillway.store.files import LISTED_BYTES, batch_bytes
+from spillway.store.commits import as_written, commit_bytes
+from spillway.store.files import batch_bytes
 from spillway.store.tables import Between, Tables
 
 
@@ -52,10 +53,12 @@ def bytes_as_written(tables: Tables, contract: StreamContract, batch: Batch) -> 
     What lies around columns in `raw` will lie around those that are sent. It is as it was when it was written, where
     that was kept: files that are put together later must not change a plan.
     """
-    files = tables.at("raw", contract.stream).files(batch_date=batch.batch_date, batch=batch.batch)
-    measured, beside = batch_bytes(files, [*OVERHEAD, *contract.names], batch.batch)
-    known = batch.beside_bytes
-    return measured, max(0, beside + LISTED_BYTES * len(files) if known is None else known)
+    raw = tables.at("raw", contract.stream)
+    files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
+    measured, around = batch_bytes(files, [*OVERHEAD, *contract.names], batch.batch)
+    if batch.beside_bytes is not None:
+        return measured, max(0, batch.beside_bytes)
+    return measured, around + commit_bytes([as_written(file, raw.path) for file in files])
 
 
 def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:

@@ -28,7 +28,7 @@ from spillway.errors import SpillwayError, is_its_own, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
 from spillway.pipeline.accounting import seconds_of, sent_kbps
-from spillway.pipeline.batching import groups_to_send, waiting_batches
+from spillway.pipeline.batching import groups_to_send, waiting_batches, with_their_groups
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
@@ -227,7 +227,7 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
     """The batches to bring through, oldest first."""
     if dates is None:
         begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
-        return [batch for batch in begun if not waits_for_a_rate(batch)]
+        return with_their_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
     dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
     found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})

@@ -19,7 +19,7 @@ from spillway.pipeline.room import measure_load, parts
 from spillway.records.line_parity import RULE
 from spillway.registry import lever
 from spillway.store.batches import RATED, load_batches, newest_batch
-from spillway.store.files import DataFile, read_rows
+from spillway.store.files import DataFile, edges_of, read_rows, row_count
 from spillway.store.tables import Between, Tables
 
 RECENT = 1000
@@ -95,17 +95,21 @@ def damaged_tuples(tables: Tables, stream: str, from_seq: int, to_seq: int) -> i
 
 def edge_rows(files: Sequence[DataFile], columns: Sequence[str], count: int, last: bool) -> pa.Table:
     """The first (or last) `count` rows of the files, in seq order."""
-    ordered = sorted(files, key=lambda file: int(file.low("seq")), reverse=last)
+    spans = {file.path: span for file in files if (span := edges_of(file, "seq")) is not None}
+    ordered = sorted(
+        (file for file in files if file.path in spans), key=lambda file: spans[file.path], reverse=last
+    )
     held = 0
     chosen: list[DataFile] = []
     for file in ordered:
         if held >= count:
             break
         chosen.append(file)
-        held += file.records
+        held += file.records or row_count(file)
     if not chosen:
         return read_rows([], columns, 0, -1)
-    rows = read_rows(chosen, columns, min(f.low("seq") for f in chosen), max(f.high("seq") for f in chosen))
+    ends = [spans[file.path] for file in chosen]
+    rows = read_rows(chosen, columns, min(low for low, _ in ends), max(high for _, high in ends))
     return rows.slice(rows.num_rows - min(count, rows.num_rows)) if last else rows.slice(0, count)
 
 
@@ -138,9 +142,8 @@ def _files(tables: Tables, stream: str, held: Mapping[int, date]) -> list[DataFi
 
 
 def _span(files: Sequence[DataFile]) -> tuple[int, int]:
-    if not files:
-        return 0, 0
-    return min(int(f.low("seq")) for f in files), max(int(f.high("seq")) for f in files)
+    spans = [span for span in (edges_of(file, "seq") for file in files) if span is not None]
+    return min((int(low) for low, _ in spans), default=0), max((int(high) for _, high in spans), default=0)
 
 
 def _today(tables: Tables, contracts: Contracts, contract: StreamContract) -> tuple[Load | None, Part | None]:

@@ -16,12 +16,8 @@ from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.windows import micros_of, moment_of
-from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group
+from spillway.store.files import DataFile, RowGroup, not_cut, row_groups, rows_of_group
 from spillway.store.filters import matching
-
-_LAST = datetime.max.replace(tzinfo=UTC)
-_CUT_BY = timedelta(microseconds=999)
-"""Some writers cut times in a file's statistics down to the millisecond."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +73,8 @@ class WindowGrid:
         low, high = file.low(order), file.high(order)
         if low is None or high is None:
             return None
-        if isinstance(high, datetime):
-            high = min(high, _LAST.replace(tzinfo=high.tzinfo) - _CUT_BY) + _CUT_BY
         first = self.at(low)
-        return first if first == self.at(high) else None
+        return first if first == self.at(not_cut(high)) else None
 
     def of_group(self, group: RowGroup, order: str) -> int | None:
         """Return the only cell of a row group's rows, by the footer; None: the row group must be read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +12,7 @@ import pyarrow as pa
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.store import blobs
+from spillway.store.commits import add_bytes, commit_info_bytes
 from spillway.store.files import DataFile
 from spillway.store.logs import data_file
 from spillway.store.writing import Written, write_file
@@ -83,14 +83,14 @@ class Draft:
         return sum(one.size for one in self.of(batch))
 
     def log_bytes(self, batch: int) -> int:
-        """What the table's log will say of the batch's files, and its share of what that says of the commit."""
+        """Return the bytes that the table's log takes for the batch: its share of its files and of the commit."""
         numbers = self.batches
         if batch not in numbers:
             return 0
         entries = (
-            share_out(entry_bytes(one), self._rows(piece, one)).get(batch, 0) for piece, one in self.parts
+            share_out(add_bytes(one), self._rows(piece, one)).get(batch, 0) for piece, one in self.parts
         )
-        return sum(entries) + share_out(COMMIT_BYTES, dict.fromkeys(numbers, 1))[batch]
+        return sum(entries) + share_out(commit_info_bytes(self.written), dict.fromkeys(numbers, 1))[batch]
 
 
 def share_out(size: int, weights: Mapping[int, int]) -> dict[int, int]:
@@ -113,24 +113,6 @@ def _share(written: Written, rows: Mapping[int, int], batch: int) -> Written:
     column_bytes = {name: share_out(size, rows)[batch] for name, size in written.column_bytes.items()}
     size = share_out(written.size, rows)[batch]
     return replace(written, size=size, rows=rows[batch], column_bytes=column_bytes)
-
-
-COMMIT_BYTES = 206
-"""What a log says of a commit beside its files."""
-
-
-def entry_bytes(one: Written) -> int:
-    """What a table's log says of a file: the line of its action."""
-    action = {
-        "path": one.path,
-        "partitionValues": dict(one.partition),
-        "size": one.size,
-        "modificationTime": one.written_at_ms,
-        "dataChange": True,
-        "stats": one.statistics,
-        **dict.fromkeys(("tags", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")),
-    }
-    return len(json.dumps({"add": action}, separators=(",", ":"))) + 1
 
 
 Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -21,8 +21,7 @@ from spillway.encoding import chunk_bytes, empty_bytes
 from spillway.errors import Refused
 from spillway.store.blobs import reading
 
-LISTED_BYTES = 1_500
-"""About what a table's log says of a file and its commit, before a draft has told."""
+_CUT_BY = timedelta(microseconds=999)
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,8 @@ class DataFile:
     minimum: tuple[tuple[str, Any], ...] = ()
     maximum: tuple[tuple[str, Any], ...] = ()
     records: int = 0
+    nulls: tuple[tuple[str, int], ...] = field(default=(), compare=False)
+    """By column, how many nulls, as far as the log states it."""
     written_at_ms: int = field(default=0, compare=False)
     """By the clock of whoever wrote it."""
 
@@ -46,6 +47,10 @@ class DataFile:
 
     def high(self, column: str) -> Any:
         return dict(self.maximum).get(column)
+
+    def has_no_null(self, column: str) -> bool:
+        """Whether the log states that no value of a column is null."""
+        return dict(self.nulls).get(column) == 0
 
 
 @contextmanager
@@ -124,26 +129,26 @@ def row_count(file: DataFile) -> int:
         return int(parquet.metadata.num_rows)
 
 
-def high_edge(file: DataFile, column: str) -> Any:
-    """The largest value of a column in a file, by the log or else by the footer; None where neither knows."""
-    known = file.high(column)
-    return known if known is not None else max((one.max for one in _footer_edges(file, column)), default=None)
+def edges_of(file: DataFile, column: str) -> tuple[Any, Any] | None:
+    """Return the smallest and the largest value of a column in a file, None if it has none.
 
-
-def low_edge(file: DataFile, column: str) -> Any:
-    """The smallest value of a column in a file, by the log or else by the footer; None where neither knows."""
-    known = file.low(column)
-    return known if known is not None else min((one.min for one in _footer_edges(file, column)), default=None)
-
-
-def _footer_edges(file: DataFile, column: str) -> list[Any]:
-    with reading(file.path) as source:
-        metadata = pq.ParquetFile(source).metadata
-    place = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    if column not in place:
-        return []
-    found = [metadata.row_group(g).column(place[column]).statistics for g in range(metadata.num_row_groups)]
-    return [] if any(one is None or not one.has_min_max for one in found) else found
+    They come from the log, or else from the footer. If neither states them, the column is read: other programs may
+    write files without statistics.
+    """
+    low, high = file.low(column), file.high(column)
+    if low is not None and high is not None:
+        return low, high
+    with _opened(file.path) as parquet:
+        place = _places(parquet.metadata).get(column)
+        if place is None:
+            return None
+        groups = range(parquet.num_row_groups)
+        stated = [parquet.metadata.row_group(group).column(place).statistics for group in groups]
+        if stated and all(one is not None and one.has_min_max for one in stated):
+            return min(one.min for one in stated), max(one.max for one in stated)
+        found = pc.min_max(parquet.read(columns=[column])[column])
+    low, high = found["min"].as_py(), found["max"].as_py()
+    return None if low is None or high is None else (low, high)
 
 
 def read_rows(
@@ -235,20 +240,43 @@ class RowGroup:
 
 
 def row_groups(file: DataFile, columns: Sequence[str]) -> list[RowGroup]:
-    """What a file's footer says of each of its row groups; no column is read."""
+    """Return what a file's footer states of each of its row groups; no column is read.
+
+    The footer of a single row group states no edges: they are those of the file, from the log.
+    """
     with _opened(file.path) as parquet:
         metadata = parquet.metadata
-    place = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    places = _places(metadata)
     found = []
     for at in range(metadata.num_row_groups):
-        group, edges = metadata.row_group(at), {}
-        for name in (name for name in columns if name in place):
-            told = group.column(place[name]).statistics
-            if told is not None and told.has_min_max and told.has_null_count and not told.null_count:
-                edges[name] = told.min, told.max
+        group, known = metadata.row_group(at), {}
+        for name in (name for name in columns if name in places):
+            stated = group.column(places[name]).statistics
+            if stated is not None and stated.has_min_max and stated.has_null_count and not stated.null_count:
+                known[name] = stated.min, stated.max
+            elif metadata.num_row_groups == 1 and file.has_no_null(name):
+                low, high = file.low(name), file.high(name)
+                if low is not None and high is not None:
+                    known[name] = low, not_cut(high)
         size = sum(chunk_bytes(metadata, at).values())
-        found.append(RowGroup(at, group.num_rows, size, edges))
+        found.append(RowGroup(at, group.num_rows, size, known))
     return found
+
+
+def _places(metadata: pq.FileMetaData) -> dict[str, int]:
+    """Return the place of each plain column in a footer."""
+    return {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+
+
+def not_cut(high: Any) -> Any:
+    """Return a largest value of the log such that no value is larger: some writers cut times to the millisecond.
+
+    >>> not_cut(datetime(2026, 1, 1, 12, 0, 0, 5000)).microsecond, not_cut(datetime.max) == datetime.max, not_cut(7)
+    (5999, True, 7)
+    """
+    if not isinstance(high, datetime):
+        return high
+    return min(high, datetime.max.replace(tzinfo=high.tzinfo) - _CUT_BY) + _CUT_BY
 
 
 def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Table:
@@ -335,7 +363,7 @@ class _Stream:
 def _row_groups(
     metadata: Any, order: str, low: int | None, high: int | None, among: Iterable[int] | None = None
 ) -> list[int]:
-    index = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == order)
+    index = _places(metadata)[order]
     found = []
     for group in range(metadata.num_row_groups) if among is None else among:
         statistics = metadata.row_group(group).column(index).statistics

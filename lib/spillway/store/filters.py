@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.store.files import DataFile
+from spillway.store.files import DataFile, not_cut
 
 Filter = Mapping[str, Any]
-_TRUNCATED = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,7 @@ def may_hold(file: DataFile, where: Filter) -> bool:
             low, high = file.low(name), file.high(name)
         if low is None or high is None:
             continue
-        if isinstance(high, datetime):
-            # some writers cut the largest time down to the millisecond; there is none after the last there is
-            last = datetime.max.replace(tzinfo=high.tzinfo)
-            high = min(high, last - _TRUNCATED) + _TRUNCATED
+        high = not_cut(high)
         if isinstance(value, Between):
             if (value.low is not None and high < value.low) or (value.high is not None and low > value.high):
                 return False

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from spillway.errors import Refused, RefusedElsewhere
 from spillway.store.blobs import MEMORY, plain_uri, store_faults
+from spillway.store.commits import AS_IT_IS
 from spillway.store.features import refuse_features, refuse_unknown
 from spillway.store.files import DataFile
 from spillway.store.half_made import put_aside
@@ -38,9 +39,6 @@ PROPERTIES = {
 FORMAT_PROPERTY = "spillway.formatVersion"
 _TOLD_VERSION = re.compile(r"Format version (\d+)\.")
 """How a table says its version that was made before versions were a property."""
-
-_AS_IT_IS = "!$&'()+,-./:;=@_~"
-"""What delta-rs leaves as it is when it spells a path in a log; other programs leave more."""
 
 
 class Stale(Exception):
@@ -136,14 +134,22 @@ class DeltaLog:
             parts("min."),
             parts("max."),
             records,
+            parts("null_count."),
             columns["modification_time"],
             strict=True,
         )
         found = [
             DataFile(
-                f"{self.path}/{unquote(path)}", int(size), partition, low, high, int(count or 0), int(at)
+                f"{self.path}/{unquote(path)}",
+                int(size),
+                partition,
+                low,
+                high,
+                int(count or 0),
+                nulls,
+                int(at),
             )
-            for path, size, partition, low, high, count, at in known
+            for path, size, partition, low, high, count, nulls, at in known
         ]
         self._spelled = {one.path: str(path) for one, path in zip(found, columns["path"], strict=True)}
         self._listed = (self.version, sorted(found, key=lambda file: file.path))
@@ -215,8 +221,8 @@ class DeltaLog:
     def _inside(self, file: DataFile) -> str:
         """A file's path in the table, which the commit will spell; another spelling would take out nothing."""
         inside, listed = file.path.removeprefix(f"{self.path}/"), self._spelled[file.path]
-        if quote(inside, safe=_AS_IT_IS) != listed:
-            rule = f"be listed as {quote(inside, safe=_AS_IT_IS)} to be taken out"
+        if quote(inside, safe=AS_IT_IS) != listed:
+            rule = f"be listed as {quote(inside, safe=AS_IT_IS)} to be taken out"
             raise Refused(
                 "path", rule, listed, "rewrite its partition with the program that wrote it", self.path
             )
@@ -391,6 +397,7 @@ def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:
         typed(stats["minValues"]),
         typed(stats["maxValues"]),
         one.rows,
+        tuple(stats["nullCount"].items()),
         one.written_at_ms,
     )
 

@@ -11,7 +11,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -23,11 +23,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spillway.encoding import ROWS_IN_A_GROUP, best_encodings, chunk_bytes, encoder
-from spillway.store.blobs import reading, remove, writing
+from spillway.store.blobs import remove, writing
 
 LONGEST_TEXT_IN_STATISTICS = 32
-INDEXED_COLUMNS = 8
-"""How many of a table's first columns have their smallest and largest value in its log."""
+INDEXED_COLUMNS = 16
+"""How many of a table's first columns may have their smallest and largest value in its log.
+
+Of 2 million rows a log would hold more, but to list a year of small files takes longer with every column.
+"""
+ALWAYS_INDEXED_COLUMNS = 8
+"""How many of them have it in the log of every file, unless they are floats: Spillway itself skips files by them.
+
+Others have it where the log's statistics take at most `STATISTICS_SHARE` of the file. A column takes about 60 bytes, so
+that a file of ten measures has all of them from about 100 kB on. To skip a smaller file saves other programs little.
+"""
+STATISTICS_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -70,18 +80,25 @@ def write_file(
     first = next(groups, None)
     if first is None:
         return None
+    # one group ahead, unless that would hold two of the largest in memory
+    second = next(groups, None) if first.num_rows < ROWS_IN_A_GROUP else None
+    several = second is not None or first.num_rows > size or first.num_rows >= ROWS_IN_A_GROUP
+    others = itertools.chain([] if second is None else [second], groups)
+    log, footers = LogStatistics(schema), list[pq.FileMetaData]()
     try:
-        with writing(f"{folder}/{name}") as sink, encoder(sink, schema, best_encodings(first)) as writer:
-            for group in itertools.chain([first], groups):
-                writer.write_table(group, row_group_size=size)
+        with writing(f"{folder}/{name}") as sink:
+            with encoder(sink, schema, best_encodings(first), several, footers) as writer:
+                for group in itertools.chain([first], others):
+                    log.add(group)
+                    writer.write_table(group, row_group_size=size)
+            file_bytes = int(sink.tell())
     except BaseException:
         remove(f"{folder}/{name}")
         raise
-    with reading(f"{folder}/{name}") as source:
-        file_bytes, metadata = source.size(), pq.ParquetFile(source).metadata
-    stats = json.dumps(statistics(metadata, schema.names[:INDEXED_COLUMNS]))
-    written_at_ms, bytes_of = int(time.time() * 1000), chunk_bytes(metadata)
-    return Written(name, dict(partition), file_bytes, int(metadata.num_rows), written_at_ms, stats, bytes_of)
+    written_at_ms, bytes_of = int(time.time() * 1000), chunk_bytes(footers[0])
+    return Written(
+        name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(file_bytes), bytes_of
+    )
 
 
 def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
@@ -128,34 +145,100 @@ def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def statistics(metadata: pq.FileMetaData, names: Sequence[str]) -> dict[str, Any]:
-    """Rows, smallest, largest and nulls of the columns, as far as the footer has them, as Delta's log spells them."""
-    place = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+class LogStatistics:
+    """What a table's log states of a file: rows, and by column nulls and the smallest and largest value.
+
+    The values come from the columns as they are written. Nothing is stated of bytes and of nested columns, no smallest
+    or largest value of a column with NaN (Spark sorts it after every number) or an infinity (JSON has none), and no
+    largest value of a longer text.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows = 0
+        first = list(schema)[:INDEXED_COLUMNS]
+        self._always = {
+            field.name for field in first[:ALWAYS_INDEXED_COLUMNS] if not pa.types.is_floating(field.type)
+        }
+        self._nulls = {field.name: 0 for field in first if _is_indexed(field.type)}
+        self._edges: dict[str, tuple[Any, Any] | None] = {}
+        """The smallest and the largest value; None where they cannot be stated. Columns of nulls have no entry."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Add the rows of a row group."""
+        self.rows += rows.num_rows
+        for name in self._nulls:
+            column = rows[name]
+            self._nulls[name] += column.null_count
+            if column.null_count == len(column) or self._edges.get(name, ()) is None:
+                continue
+            found = _edges(column)
+            known = self._edges.get(name)
+            if found is not None and known is not None:
+                found = min(found[0], known[0], key=_sorted_as), max(found[1], known[1], key=_sorted_as)
+            self._edges[name] = found
+
+    def to_json(self, file_bytes: int) -> str:
+        """Return the statistics as the log of a file of this size has them."""
+        names = [name for name in self._nulls if name in self._always]
+        found = self._of(names)
+        for name in (name for name in self._nulls if name not in self._always):
+            more = self._of([one for one in self._nulls if one in names or one == name])
+            if len(more) <= file_bytes * STATISTICS_SHARE:
+                names, found = [*names, name], more
+        return found
+
+    def _of(self, names: list[str]) -> str:
+        edges = {name: self._edges[name] for name in names if name in self._edges}
+        return stated_edges(self.rows, edges, {name: self._nulls[name] for name in names})
+
+
+def stated_edges(rows: int, edges: Mapping[str, tuple[Any, Any] | None], nulls: Mapping[str, int]) -> str:
+    """Return a file's statistics as the log spells them; a column whose edges it cannot spell has none."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for name in names:
-        if name not in place:  # a column of columns
-            continue
-        found = [metadata.row_group(g).column(place[name]).statistics for g in range(metadata.num_row_groups)]
-        if any(one is None or not one.has_null_count for one in found):
-            continue
-        nulls[name] = sum(one.null_count for one in found)
-        ranged = [one for one in found if one.has_min_max]
-        whole = all(one.has_min_max or not one.num_values for one in found)
-        if not ranged or not whole:
-            continue
+    for name, found in edges.items():
         try:
-            smallest = spelled(min(one.min for one in ranged), up=False)
-            largest = spelled(max(one.max for one in ranged), up=True)
-        except (
-            OverflowError,
-            ValueError,
-        ):  # times that Python has none for, as "until further notice" often is
+            smallest, largest = (None, None) if found is None else map(spelled, found, (False, True))
+        except OverflowError:  # the last millisecond that Python has cannot be rounded up
             continue
         if smallest is not None and largest is not None:
             low[name], high[name] = smallest, largest
-    return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    stated = {"numRecords": rows, "minValues": low, "maxValues": high, "nullCount": dict(nulls)}
+    return json.dumps(stated, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_indexed(kind: pa.DataType) -> bool:
+    return not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_nested(kind))
+
+
+def _edges(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    """Return the smallest and the largest value of a column that has one; None where they cannot be stated.
+
+    >>> _edges(pa.chunked_array([[0.0, -0.0, None]]))
+    (-0.0, 0.0)
+    """
+    if pa.types.is_boolean(column.type):
+        return None
+    if pa.types.is_floating(column.type):
+        values = column.drop_null().to_numpy().astype(np.float64)
+        if not np.isfinite(values).all():
+            return None
+        low, high = float(values.min()), float(values.max())
+        # -0.0 comes before 0.0 for delta-rs, and NumPy returns either
+        signs = np.signbit(values[values == 0]) if low == 0 or high == 0 else np.array([False])
+        return (-0.0 if signs.any() else low) if low == 0 else low, (
+            (-0.0 if signs.all() else 0.0) if high == 0 else high
+        )
+    found = pc.min_max(column)
+    try:
+        return found["min"].as_py(), found["max"].as_py()
+    except (OverflowError, ValueError):
+        return None  # Python has no such time, for example "until further notice" in the year 294247
+
+
+def _sorted_as(value: Any) -> Any:
+    """Return a value's key in the order of delta-rs, where -0.0 comes before 0.0."""
+    return (value, math.copysign(1.0, value)) if isinstance(value, float) else value
 
 
 def spelled(value: Any, up: bool) -> Any:
