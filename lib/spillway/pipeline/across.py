@@ -116,7 +116,8 @@ def _told(
     for plan in levers.values():
         for table, rows in plan.told().items():
             told[table] = [row for row in rows if row["batch"] == batch.batch]
-    return told
+    # a column that a row does not have is null there
+    return {table: [{n: v for n, v in one.items() if v is not None} for one in told[table]] for table in told}
 
 
 def _known_versions(tables: Tables, batches: Sequence[Batch]) -> set[tuple[str, int]]:
