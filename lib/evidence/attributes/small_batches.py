@@ -188,7 +188,7 @@ class Street:
     def told_bytes(self) -> int:
         """Return what crossed of the day as destination metadata."""
         table, found = self.tables.at("told"), 0
-        logs = [path for path in Path(table.path, "_delta_log").glob("*.json")]
+        logs = list(Path(table.path, "_delta_log").glob("*.json"))
         for file in table.files(batch=Between(2)):
             name = Path(file.path).name
             found += file.size + sum(path.stat().st_size for path in logs if name in path.read_text())
