@@ -235,3 +235,14 @@ def test_the_same_rows_are_the_same_bytes_in_another_process(tmp_path: Path) -> 
     }
     assert len(told) == 1
     assert len(list(tmp_path.glob("*/*.parquet"))) == 2
+
+
+def test_values_that_return_after_the_sample_get_a_dictionary() -> None:
+    """20,000 values occur three times each in the sample, and 26 times in the row group."""
+    count = 1 << 19
+    chance = np.random.default_rng(1)
+    rows = pa.table({"v": chance.normal(size=20_000)[chance.integers(0, 20_000, count)]})
+    sizes = {one: widths_of(rows, {"v": one})["v"] for one in (DICTIONARY, PLAIN)}
+    assert sizes[DICTIONARY] < 0.9 * sizes[PLAIN]
+    assert best_encodings(rows) == {"v": DICTIONARY}
+    assert best_encodings(rows.slice(0, encoding.SAMPLE_ROWS)) == {"v": PLAIN}

@@ -19,7 +19,7 @@ def bench() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--only",
-        choices=["attributes", "commands", "joins", "quality", "sifters", "sketches"],
+        choices=["attributes", "commands", "encoding", "joins", "quality", "sifters", "sketches"],
         help="only these; commands: what a user waits for, from contract and files to the result",
     )
     parser.add_argument("--rows", type=int, default=10_000_000, help="tuples of the attribute benchmark")
@@ -40,6 +40,10 @@ def bench() -> None:
         from evidence.bench import bench_commands
 
         figures |= bench_commands.command_figures(spark_session("bench commands"), asked.run_rows)
+    if asked.only in (None, "encoding"):
+        from evidence.bench import bench_encoding
+
+        figures |= bench_encoding.encoding_bench(Settings.from_environment().home)
     if asked.only in (None, "joins"):
         from evidence.bench import bench_joins
 

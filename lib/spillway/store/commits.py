@@ -93,7 +93,7 @@ def add_bytes(one: Written) -> int:
 
 def as_written(file: DataFile, folder: str) -> Written:
     """Return a table's file as it was written, as far as the log states it."""
-    edges = {name: (file.low(name), file.high(name)) for name, _ in file.minimum}
+    edges = {name: (low, dict(file.maximum).get(name)) for name, low in file.minimum}
     return Written(
         file.path.removeprefix(f"{folder}/"),
         {name: str(value) for name, value in file.partition},

@@ -43,14 +43,19 @@ class DataFile:
         return dict(self.partition).get(column)
 
     def low(self, column: str) -> Any:
-        return dict(self.minimum).get(column)
+        return _unless_nan(dict(self.minimum).get(column))
 
     def high(self, column: str) -> Any:
-        return dict(self.maximum).get(column)
+        return _unless_nan(dict(self.maximum).get(column))
 
     def has_no_null(self, column: str) -> bool:
         """Whether the log states that no value of a column is null."""
         return dict(self.nulls).get(column) == 0
+
+
+def _unless_nan(edge: Any) -> Any:
+    """Return an edge, None if it is NaN: no comparison with it says anything."""
+    return None if edge != edge else edge
 
 
 @contextmanager

@@ -410,4 +410,6 @@ def _value(text: Any, kind: pa.DataType) -> Any:
         return date.fromisoformat(text)
     if pa.types.is_timestamp(kind):
         return datetime.fromisoformat(text)
+    if pa.types.is_floating(kind):
+        return float(text)
     return int(text)

@@ -26,18 +26,15 @@ from spillway.encoding import ROWS_IN_A_GROUP, best_encodings, chunk_bytes, enco
 from spillway.store.blobs import remove, writing
 
 LONGEST_TEXT_IN_STATISTICS = 32
-INDEXED_COLUMNS = 16
-"""How many of a table's first columns may have their smallest and largest value in its log.
+LAST_LETTER = "\U0010ffff"
+"""Sorts after every other character: it ends the largest value of a column if that is shortened."""
+INDEXED_COLUMNS = 8
+"""How many of a table's first columns have their smallest and largest value in its log.
 
-Of 2 million rows a log would hold more, but to list a year of small files takes longer with every column.
+A column takes about 60 bytes in every commit: with eight of them, one batch of ten attributes that is published alone
+takes 1.96 kB in addition to its values. Every file states all of them that can be stated: where a column of a file has
+none, filters over delta-rs's `to_pyarrow_dataset` lose the file's rows.
 """
-ALWAYS_INDEXED_COLUMNS = 8
-"""How many of them have it in the log of every file, unless they are floats: Spillway itself skips files by them.
-
-Others have it where the log's statistics take at most `STATISTICS_SHARE` of the file. A column takes about 60 bytes, so
-that a file of ten measures has all of them from about 100 kB on. To skip a smaller file saves other programs little.
-"""
-STATISTICS_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -96,9 +93,7 @@ def write_file(
         remove(f"{folder}/{name}")
         raise
     written_at_ms, bytes_of = int(time.time() * 1000), chunk_bytes(footers[0])
-    return Written(
-        name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(file_bytes), bytes_of
-    )
+    return Written(name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(), bytes_of)
 
 
 def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
@@ -148,17 +143,14 @@ def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
 class LogStatistics:
     """What a table's log states of a file: rows, and by column nulls and the smallest and largest value.
 
-    The values come from the columns as they are written. Nothing is stated of bytes and of nested columns, no smallest
-    or largest value of a column with NaN (Spark sorts it after every number) or an infinity (JSON has none), and no
-    largest value of a longer text.
+    The values come from the columns as they are written. Nothing is stated of bytes and of nested columns, and no
+    smallest or largest value of a column with NaN: Spark sorts it after every number, pyarrow does not. Infinities are
+    spelled as Delta's own writer does.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.rows = 0
         first = list(schema)[:INDEXED_COLUMNS]
-        self._always = {
-            field.name for field in first[:ALWAYS_INDEXED_COLUMNS] if not pa.types.is_floating(field.type)
-        }
         self._nulls = {field.name: 0 for field in first if _is_indexed(field.type)}
         self._edges: dict[str, tuple[Any, Any] | None] = {}
         """The smallest and the largest value; None where they cannot be stated. Columns of nulls have no entry."""
@@ -177,19 +169,9 @@ class LogStatistics:
                 found = min(found[0], known[0], key=_sorted_as), max(found[1], known[1], key=_sorted_as)
             self._edges[name] = found
 
-    def to_json(self, file_bytes: int) -> str:
-        """Return the statistics as the log of a file of this size has them."""
-        names = [name for name in self._nulls if name in self._always]
-        found = self._of(names)
-        for name in (name for name in self._nulls if name not in self._always):
-            more = self._of([one for one in self._nulls if one in names or one == name])
-            if len(more) <= file_bytes * STATISTICS_SHARE:
-                names, found = [*names, name], more
-        return found
-
-    def _of(self, names: list[str]) -> str:
-        edges = {name: self._edges[name] for name in names if name in self._edges}
-        return stated_edges(self.rows, edges, {name: self._nulls[name] for name in names})
+    def to_json(self) -> str:
+        """Return the statistics as the log has them."""
+        return stated_edges(self.rows, self._edges, self._nulls)
 
 
 def stated_edges(rows: int, edges: Mapping[str, tuple[Any, Any] | None], nulls: Mapping[str, int]) -> str:
@@ -221,14 +203,16 @@ def _edges(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         return None
     if pa.types.is_floating(column.type):
         values = column.drop_null().to_numpy().astype(np.float64)
-        if not np.isfinite(values).all():
+        if np.isnan(values).any():
             return None
         low, high = float(values.min()), float(values.max())
         # -0.0 comes before 0.0 for delta-rs, and NumPy returns either
-        signs = np.signbit(values[values == 0]) if low == 0 or high == 0 else np.array([False])
-        return (-0.0 if signs.any() else low) if low == 0 else low, (
-            (-0.0 if signs.all() else 0.0) if high == 0 else high
-        )
+        signs = np.signbit(values[values == 0])
+        if low == 0:
+            low = -0.0 if signs.any() else 0.0
+        if high == 0:
+            high = -0.0 if signs.all() else 0.0
+        return low, high
     found = pc.min_max(column)
     try:
         return found["min"].as_py(), found["max"].as_py()
@@ -242,17 +226,26 @@ def _sorted_as(value: Any) -> Any:
 
 
 def spelled(value: Any, up: bool) -> Any:
-    """An edge as the log has it: text cut short, times in milliseconds, both outwards; None where there is no way.
+    """Return an edge as the log has it: text is shortened, times are in milliseconds, both rounded outwards.
 
-    >>> spelled(datetime(2026, 1, 1, 0, 0, 0, 1500), up=True), spelled("x" * 40, up=True) is None
+    >>> spelled(datetime(2026, 1, 1, 0, 0, 0, 1500), up=True), spelled("x" * 40, up=True) == "x" * 32 + LAST_LETTER
     ('2026-01-01T00:00:00.002Z', True)
+    >>> spelled(-math.inf, up=False), spelled(b"bytes", up=True)
+    ('-Infinity', None)
     """
-    if isinstance(value, bool | bytes) or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, bool | bytes):
         return None
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, str):
         if len(value) <= LONGEST_TEXT_IN_STATISTICS:
             return value
-        return None if up else value[:LONGEST_TEXT_IN_STATISTICS]
+        if not up:
+            return value[:LONGEST_TEXT_IN_STATISTICS]
+        end = LONGEST_TEXT_IN_STATISTICS
+        while value[end : end + 1] == LAST_LETTER:
+            end += 1
+        return value[:end] + LAST_LETTER if end < len(value) else value
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
         if up and value.microsecond % 1000:
